@@ -1,0 +1,28 @@
+"""The errors that nbaudio raises: each names the file or item, what is wrong with it, and what is allowed."""
+
+
+class NbaudioError(Exception):
+    """Root of all errors that a user can mend; the command line shows its message as one line and exits with 2."""
+
+
+class InputError(NbaudioError):
+    """A file, table or parameter from outside is not usable."""
+
+
+class AudioError(NbaudioError):
+    """A recording cannot be opened, decoded or cut."""
+
+
+class ExistsError(NbaudioError):
+    """The target exists and holds something else: nothing is overwritten silently."""
+
+
+class DiskFullError(NbaudioError):
+    """Writing stopped for want of space; what is done is kept and the same call resumes."""
+
+
+class MissingExtraError(NbaudioError):
+    """An optional package is needed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'nbaudio[{extra}]'")

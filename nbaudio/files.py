@@ -1,0 +1,58 @@
+"""Writing without half-written files, and hashing.
+
+Everything that gets a final name is written beside it first and moved there when whole.
+"""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nbaudio.errors import DiskFullError
+
+
+@contextmanager
+def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
+    """A path beside `target` to write to; moved onto `target` at the end, removed when anything fails.
+
+    Args:
+        target: the final name; its folder is made.
+        sync: wait until the bytes are on the disk, so that a power cut cannot leave an empty file under the final name.
+
+    Raises:
+        DiskFullError: there is no space left.
+    """
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        if sync:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"{target}: no space left on the disk; free some and run the same again, what is done is kept"
+            ) from error
+        raise
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
+    with whole_file(target) as partial:
+        partial.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf8")
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,73 @@
+"""What a step says when it is done: the same facts for people, notebooks and machines."""
+
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a step.
+
+    Attributes:
+        step: the command that made it, such as ``ingest``.
+        facts: what was counted or decided, in the order to show; JSON values only.
+        warnings: worth knowing, though nothing failed.
+        problems: what could not be used, one line each; the command line exits with 1 when there are any.
+
+    Examples:
+        >>> print(Report("score", {"segments": 2, "mean similarity": 0.98765}))
+        score
+          segments         2
+          mean similarity  0.988
+    """
+
+    step: str
+    facts: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        width = max((len(name) for name in self.facts), default=0)
+        lines = [self.step, *(f"  {name:<{width}}  {show(value)}" for name, value in self.facts.items())]
+        lines += [f"  note: {line}" for line in self.warnings]
+        lines += [f"  problem: {line}" for line in self.problems]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """A plain table for notebooks; every value is escaped, transcripts and names come from outside."""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(show(value))}</td></tr>"
+            for name, value in self.facts.items()
+        )
+        notes = "".join(f"<p>&#9432; {escape(line)}</p>" for line in self.warnings)
+        notes += "".join(f"<p>&#9888; {escape(line)}</p>" for line in self.problems)
+        return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
+
+
+def show(value: Any) -> str:
+    """A fact as a person reads it: thousands apart, three decimals, nested facts on one line.
+
+    Examples:
+        >>> show(447542), show({"train": 3, "dev": 1.5})
+        ('447,542', 'train 3, dev 1.5')
+    """
+    match value:
+        case bool() | None:
+            return {True: "yes", False: "no", None: "-"}[value]
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.3f}".rstrip("0").rstrip(".")
+        case dict():
+            return ", ".join(f"{name} {show(item)}" for name, item in value.items()) or "none"
+        case list() | tuple():
+            return ", ".join(show(item) for item in value) or "none"
+        case _:
+            return str(value)

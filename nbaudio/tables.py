@@ -1,0 +1,178 @@
+"""The two tables that every step takes and gives, and the rules that they keep.
+
+`recordings` has one row per recording, `segments` one row per stretch of speech. Positions are samples per channel at the
+recording's own rate, half open; seconds appear only as the source's own decimals. Further columns of a source are kept as
+they are.
+"""
+
+import polars as pl
+
+from nbaudio.errors import InputError
+
+SPLITS = ("train", "dev", "test")
+DECISIONS = ("pending", "accept", "reject")
+
+RECORDINGS = pl.Schema(
+    {
+        "recording_id": pl.String,
+        "path": pl.String,
+        "sampling_rate": pl.Int32,
+        "num_channels": pl.Int16,
+        "num_samples": pl.Int64,
+        "codec": pl.String,
+        "sha256": pl.String,
+    }
+)
+
+WORD_TIMES = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
+
+SEGMENTS = pl.Schema(
+    {
+        "segment_id": pl.String,
+        "recording_id": pl.String,
+        "start_sample": pl.Int64,
+        "end_sample": pl.Int64,
+        "source_start": pl.String,
+        "source_end": pl.String,
+        "text": pl.String,
+        "text_raw": pl.String,
+        "asr_text": pl.String,
+        "speaker_id": pl.String,
+        "word_times": WORD_TIMES,
+        "similarity": pl.Float64,
+        "wer": pl.Float64,
+        "cer": pl.Float64,
+        "split": pl.Enum(SPLITS),
+        "decision": pl.Enum(DECISIONS),
+        "reason": pl.String,
+    }
+)
+
+FAILURES = pl.Schema({"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String})
+
+
+def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
+    """`frame` with the columns of `schema` first, in order and of the right type; absent ones null, further ones kept behind.
+
+    Raises:
+        InputError: a column cannot be cast to its type; names table, column and types.
+
+    Examples:
+        >>> conform(pl.DataFrame({"recording_id": ["a"]}), RECORDINGS, "recordings").columns[:3]
+        ['recording_id', 'path', 'sampling_rate']
+    """
+    columns = []
+    for column, dtype in schema.items():
+        if column not in frame.columns:
+            columns.append(pl.lit(None, dtype=dtype).alias(column))
+        elif frame.schema[column] == dtype:
+            columns.append(pl.col(column))
+        else:
+            try:
+                columns.append(pl.lit(frame[column].cast(dtype)).alias(column))
+            except pl.exceptions.PolarsError as error:
+                raise InputError(f"{name}: column {column} is {frame.schema[column]} and cannot be read as {dtype}") from error
+    return frame.select(*columns, *(c for c in frame.columns if c not in schema))
+
+
+def seconds_column() -> pl.Expr:
+    """Duration in seconds of segments that carry their recording's `sampling_rate`; to show and to sum, not to cut by.
+
+    Without audio the source's decimals stand in.
+    """
+    by_samples = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    by_source = pl.col("source_end").cast(pl.Float64, strict=False) - pl.col("source_start").cast(pl.Float64, strict=False)
+    return pl.coalesce(by_samples, by_source).alias("duration_s")
+
+
+def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """`segments` with `sampling_rate` (Hz, null without audio) and `duration_s` (seconds) joined on; the order is kept."""
+    rates = recordings.select("recording_id", "sampling_rate")
+    return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
+
+
+def segment_failures(recordings: pl.DataFrame, segments: pl.DataFrame) -> dict[str, pl.Expr]:
+    """The rules that a segment can fail, by name, most telling first; each expression is true for a failing row.
+
+    The expressions want `segments` joined with the recordings' `sampling_rate` and `num_samples`.
+    """
+    start = pl.col("source_start").cast(pl.Float64, strict=False)
+    end = pl.col("source_end").cast(pl.Float64, strict=False)
+    known = pl.Series(recordings["recording_id"]).implode()
+    window = ("recording_id", "source_start", "source_end")
+    return {
+        "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
+        "no_times": start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite(),
+        "negative_start": start < 0,
+        "end_before_start": end <= start,
+        "duplicate": pl.len().over(*window).gt(1) & ~pl.struct(*window).is_first_distinct(),
+        "empty_text": pl.col("text").is_null() | (pl.col("text").str.strip_chars() == ""),
+        "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
+    }
+
+
+def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """`segments` with the `sampling_rate` and `num_samples` of their recordings; the order is kept."""
+    facts = recordings.select("recording_id", "sampling_rate", "num_samples")
+    return segments.join(facts, on="recording_id", how="left", maintain_order="left")
+
+
+def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
+    """Every row that breaks a rule, once per rule.
+
+    Returns:
+        A frame with `table`, `row` (from 0), `key`, `rule` and `detail` (the values that broke it); empty when all is well.
+
+    Raises:
+        InputError: a table lacks its key or a column has a type that cannot be read.
+
+    Examples:
+        >>> recordings = pl.DataFrame({"recording_id": ["r"], "sampling_rate": [16000], "num_samples": [160000]})
+        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "source_start": ["9"], "source_end": ["2"], "text": ["da"]})
+        >>> check_tables(recordings, segments)["rule"].to_list()
+        ['end_before_start']
+    """
+    for name, frame, key in (("recordings", recordings, "recording_id"), ("segments", segments, "segment_id")):
+        if key not in frame.columns:
+            raise InputError(f"{name}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")
+    recordings = conform(recordings, RECORDINGS, "recordings")
+    segments = conform(segments, SEGMENTS, "segments")
+    joined = with_recordings(segments, recordings.unique("recording_id", keep="first"))
+
+    def failing(table: str, frame: pl.DataFrame, key: str, rule: str, broken: pl.Expr, detail: pl.Expr) -> pl.DataFrame:
+        return (
+            frame.with_row_index("row")
+            .filter(broken.fill_null(value=False))
+            .select(
+                pl.lit(table).alias("table"), "row", pl.col(key).alias("key"), pl.lit(rule).alias("rule"), detail.alias("detail")
+            )
+        )
+
+    times = pl.format(
+        "{} {} to {}",
+        pl.col("recording_id").fill_null("?"),
+        pl.col("source_start").fill_null("?"),
+        pl.col("source_end").fill_null("?"),
+    )
+    rate = pl.col("sampling_rate")
+    found = [
+        failing("recordings", recordings, "recording_id", rule, broken, detail)
+        for rule, broken, detail in (
+            ("duplicate_id", pl.col("recording_id").is_duplicated(), pl.col("path")),
+            ("null_id", pl.col("recording_id").is_null(), pl.col("path")),
+            ("sampling_rate", (rate <= 0), rate.cast(pl.String)),
+            ("num_channels", pl.col("num_channels") <= 0, pl.col("num_channels").cast(pl.String)),
+            ("no_samples", pl.col("num_samples") <= 0, pl.col("num_samples").cast(pl.String)),
+        )
+    ]
+    found += [
+        failing("segments", joined, "segment_id", rule, broken, times)
+        for rule, broken in (
+            ("duplicate_id", pl.col("segment_id").is_duplicated()),
+            ("null_id", pl.col("segment_id").is_null()),
+            ("text_not_nfc", pl.col("text").str.normalize("NFC") != pl.col("text")),
+            ("similarity_range", ~pl.col("similarity").is_between(-1, 1)),
+            *segment_failures(recordings, segments).items(),
+        )
+    ]
+    return pl.concat([f.cast(dict(FAILURES)) for f in found]) if found else pl.DataFrame(schema=FAILURES)
