@@ -24,7 +24,7 @@ RECORDINGS = pl.Schema(
     }
 )
 
-WORD_TIMES = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
+WORD_TIMES: pl.DataType = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
 
 SEGMENTS = pl.Schema(
     {
@@ -91,7 +91,7 @@ def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
 
 
-def segment_failures(recordings: pl.DataFrame, segments: pl.DataFrame) -> dict[str, pl.Expr]:
+def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """The rules that a segment can fail, by name, most telling first; each expression is true for a failing row.
 
     The expressions want `segments` joined with the recordings' `sampling_rate` and `num_samples`.
@@ -128,7 +128,8 @@ def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFra
 
     Examples:
         >>> recordings = pl.DataFrame({"recording_id": ["r"], "sampling_rate": [16000], "num_samples": [160000]})
-        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "source_start": ["9"], "source_end": ["2"], "text": ["da"]})
+        >>> times = {"source_start": ["9"], "source_end": ["2"]}
+        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], **times, "text": ["da"]})
         >>> check_tables(recordings, segments)["rule"].to_list()
         ['end_before_start']
     """
@@ -139,14 +140,12 @@ def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFra
     segments = conform(segments, SEGMENTS, "segments")
     joined = with_recordings(segments, recordings.unique("recording_id", keep="first"))
 
-    def failing(table: str, frame: pl.DataFrame, key: str, rule: str, broken: pl.Expr, detail: pl.Expr) -> pl.DataFrame:
-        return (
-            frame.with_row_index("row")
-            .filter(broken.fill_null(value=False))
-            .select(
-                pl.lit(table).alias("table"), "row", pl.col(key).alias("key"), pl.lit(rule).alias("rule"), detail.alias("detail")
-            )
-        )
+    def failing(key: str, rule: str, broken: pl.Expr, detail: pl.Expr) -> pl.DataFrame:
+        table, frame = ("recordings", recordings) if key == "recording_id" else ("segments", joined)
+        rows = frame.with_row_index("row").filter(broken.fill_null(value=False))
+        return rows.select(
+            pl.lit(table).alias("table"), "row", pl.col(key).alias("key"), pl.lit(rule).alias("rule"), detail.alias("detail")
+        ).cast(FAILURES)
 
     times = pl.format(
         "{} {} to {}",
@@ -156,7 +155,7 @@ def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFra
     )
     rate = pl.col("sampling_rate")
     found = [
-        failing("recordings", recordings, "recording_id", rule, broken, detail)
+        failing("recording_id", rule, broken, detail)
         for rule, broken, detail in (
             ("duplicate_id", pl.col("recording_id").is_duplicated(), pl.col("path")),
             ("null_id", pl.col("recording_id").is_null(), pl.col("path")),
@@ -166,13 +165,13 @@ def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFra
         )
     ]
     found += [
-        failing("segments", joined, "segment_id", rule, broken, times)
+        failing("segment_id", rule, broken, times)
         for rule, broken in (
             ("duplicate_id", pl.col("segment_id").is_duplicated()),
             ("null_id", pl.col("segment_id").is_null()),
             ("text_not_nfc", pl.col("text").str.normalize("NFC") != pl.col("text")),
             ("similarity_range", ~pl.col("similarity").is_between(-1, 1)),
-            *segment_failures(recordings, segments).items(),
+            *segment_failures(recordings).items(),
         )
     ]
-    return pl.concat([f.cast(dict(FAILURES)) for f in found]) if found else pl.DataFrame(schema=FAILURES)
+    return pl.concat(found)
