@@ -27,25 +27,25 @@ RECORDINGS = pl.Schema(
 WORD_TIMES: pl.DataType = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
 
 SEGMENTS = pl.Schema(
-    {
-        "segment_id": pl.String,
-        "recording_id": pl.String,
-        "start_sample": pl.Int64,
-        "end_sample": pl.Int64,
-        "source_start": pl.String,
-        "source_end": pl.String,
-        "text": pl.String,
-        "text_raw": pl.String,
-        "asr_text": pl.String,
-        "speaker_id": pl.String,
-        "word_times": WORD_TIMES,
-        "similarity": pl.Float64,
-        "wer": pl.Float64,
-        "cer": pl.Float64,
-        "split": pl.Enum(SPLITS),
-        "decision": pl.Enum(DECISIONS),
-        "reason": pl.String,
-    }
+    [
+        ("segment_id", pl.String),
+        ("recording_id", pl.String),
+        ("start_sample", pl.Int64),
+        ("end_sample", pl.Int64),
+        ("source_start", pl.String),
+        ("source_end", pl.String),
+        ("text", pl.String),
+        ("text_raw", pl.String),
+        ("asr_text", pl.String),
+        ("speaker_id", pl.String),
+        ("word_times", WORD_TIMES),
+        ("similarity", pl.Float64),
+        ("wer", pl.Float64),
+        ("cer", pl.Float64),
+        ("split", pl.Enum(SPLITS)),
+        ("decision", pl.Enum(DECISIONS)),
+        ("reason", pl.String),
+    ]
 )
 
 FAILURES = pl.Schema({"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String})

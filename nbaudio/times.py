@@ -56,7 +56,7 @@ def rescale(position: int, from_rate: int, to_rate: int) -> int:
 
 
 def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
-    """`to_samples` for two columns of equal length: str seconds, integer Hz (null where unknown) -> i64, null where either is not usable.
+    """`to_samples` for two columns of equal length: str seconds and integer Hz -> i64, null where either is null or not usable.
 
     Plain decimals with up to six places take an integer path inside polars; all others take `to_samples` one by one.
 
