@@ -1,0 +1,25 @@
+"""Audio in and out: what a recording is, exact windows of it, one channel at one rate, encoded clips.
+
+Conventions: positions are samples per channel at the recording's own rate, half open; a window is an array of shape
+(samples, channels), int16 where the source holds no more than 16 bits, else float32 in [-1, 1]; a clip is one channel,
+shape (samples,), int16.
+"""
+
+from nbaudio.audio.clips import CHANNELS, clip_of, read_clip
+from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip
+from nbaudio.audio.probing import Probe, probe
+from nbaudio.audio.recordings import Recording, open_recording
+
+__all__ = [
+    "CHANNELS",
+    "ENCODERS",
+    "Encoding",
+    "Probe",
+    "Recording",
+    "clip_of",
+    "decode_clip",
+    "encode_clip",
+    "open_recording",
+    "probe",
+    "read_clip",
+]

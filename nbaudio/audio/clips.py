@@ -1,0 +1,113 @@
+"""From a window of a recording to a clip: one channel, one rate, 16 bits, as if the whole recording had been converted.
+
+A clip of a window is the same, to float rounding, as that stretch of the whole recording converted at once: the resampler
+sees the samples around the window, on the same output grid.
+"""
+
+from math import gcd
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from nbaudio.audio.recordings import Recording, Window, open_recording
+from nbaudio.errors import AudioError, InputError
+from nbaudio.times import rescale
+
+CHANNELS = ("mix", "left", "right")
+Channel = Literal["mix", "left", "right"]
+
+# Seconds read on each side of a window when resampling: soxr's HQ filter reaches less far at every ratio in use.
+CONTEXT_S = 0.05
+
+
+def read_clip(
+    path: Path, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
+) -> NDArray[np.int16]:
+    """One clip of a recording; see `clip_of`, which serves many windows of an open recording.
+
+    Examples:
+        >>> import tempfile, soundfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.wav"
+        >>> soundfile.write(path, np.zeros((48000, 2)), 48000)
+        >>> read_clip(path, 12000, 36000).shape
+        (8000,)
+    """
+    with open_recording(path) as recording:
+        return clip_of(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
+
+
+def clip_of(
+    recording: Recording,
+    start: int,
+    stop: int,
+    *,
+    num_samples: int | None = None,
+    rate: int | None = 16000,
+    channel: str = "mix",
+) -> NDArray[np.int16]:
+    """Samples [start, stop) of a recording as one channel at `rate`.
+
+    Args:
+        recording: an open recording.
+        start: first sample, at the recording's own rate.
+        stop: one past the last sample.
+        num_samples: length of the recording where it is known (needed where its header lies): nothing is read behind it.
+        rate: Hz of the clip; None keeps the recording's own.
+        channel: ``mix`` is the mean of all channels, ``left`` the first, ``right`` the second.
+
+    Returns:
+        int16 of shape (rescale(stop) - rescale(start),): each bound is moved to the new rate on its own, half up.
+
+    Raises:
+        AudioError: the window cannot be decoded, or the channel is not there.
+        InputError: an unknown channel.
+    """
+    own = recording.sampling_rate
+    if rate is None or rate == own:
+        window = recording.read(start, stop)
+        _check_length(start + len(window), start, stop)
+        return _to_int16(*_one_channel(window, channel))
+    # Whole blocks of `own_block` samples become whole blocks of `new_block`: cutting there keeps the output grid.
+    own_block, new_block = own // gcd(own, rate), rate // gcd(own, rate)
+    context = int(CONTEXT_S * own) + own_block
+    first_block = max(0, start - context) // own_block
+    end = stop + context if num_samples is None else min(num_samples, stop + context)
+    window = recording.read(first_block * own_block, end)
+    _check_length(first_block * own_block + len(window), start, stop)
+    mono, scale = _one_channel(window, channel)
+    resampled = soxr.resample(mono.astype(np.float32, copy=False), own, rate, quality="HQ")
+    offset = first_block * new_block
+    return _to_int16(resampled[rescale(start, own, rate) - offset : rescale(stop, own, rate) - offset], scale)
+
+
+def _check_length(end: int, start: int, stop: int) -> None:
+    if end < stop:
+        raise AudioError(f"samples {start} to {stop} asked for, the recording ends after {end}")
+
+
+def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
+    """One channel of a window and the factor that brings it to int16 full scale: exact, and no copy where none is needed."""
+    scale = 1.0 if window.dtype == np.int16 else 32768.0
+    channels = window.shape[1]
+    if channel == "left" or (channel == "mix" and channels == 1):
+        return window[:, 0], scale
+    if channel == "right":
+        if channels < 2:
+            raise AudioError("channel right asked for, the recording has one channel")
+        return window[:, 1], scale
+    if channel != "mix":
+        raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
+    mixed = np.add(window[:, 0], window[:, 1], dtype=np.float32)
+    for extra in range(2, channels):
+        mixed += window[:, extra]
+    return mixed, scale / channels
+
+
+def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
+    if mono.dtype == np.int16:
+        return np.ascontiguousarray(mono)
+    scaled = mono * np.float32(scale)
+    return np.clip(np.rint(scaled, out=scaled), -32768, 32767, out=scaled).astype(np.int16)
