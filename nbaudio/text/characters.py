@@ -1,0 +1,98 @@
+"""The characters of a corpus: ids as an acoustic model wants them, and those that look out of place.
+
+Ids follow wav2vec2's ``vocab.json``: the word delimiter ``|`` stands for the blank (U+0020) and comes first, then every other
+character by code point, then ``[UNK]`` and ``[PAD]``. A ``|`` in a transcript gets no id of its own: a tokeniser would read it
+as the end of a word, so it is listed among the odd characters instead.
+
+Odd is what is neither letter, digit nor blank (U+0020): dashes, quotes, signs, stray accents, no-break spaces, controls.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from nbaudio.errors import InputError
+
+DELIMITER = "|"
+SPECIALS = ("[UNK]", "[PAD]")
+
+ODD = pl.Schema({"character": pl.String, "code_point": pl.String, "name": pl.String, "count": pl.Int64, "example": pl.String})
+
+_BLOCK = 16_384
+_CODE_POINTS = 0x110000
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Which characters a corpus has.
+
+    Attributes:
+        ids: id of each character, of the delimiter and of the special tokens, in the order of the ids from 0.
+        counts: how often each character occurs, the blank as itself.
+        odd: one row per odd character, the most frequent first: `character`, `code_point` (``U+2013``), `name` (Unicode's),
+            `count`, `example` (a segment that has it).
+    """
+
+    ids: dict[str, int]
+    counts: dict[str, int]
+    odd: pl.DataFrame = field(compare=False)
+
+    def to_json(self) -> dict[str, int]:
+        """The ids as ``vocab.json`` holds them."""
+        return dict(self.ids)
+
+
+def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None = None) -> Vocabulary:
+    """The characters of texts, with ids, counts and the odd ones.
+
+    Args:
+        texts: a Series or any iterable of texts; null ones are passed over.
+        segment_ids: the texts' ids, to name an example of each odd character; the row's number (from 0) without them.
+
+    Returns:
+        The vocabulary; it depends on the texts alone, not on their order, except for the examples, which are the first ones.
+
+    Raises:
+        InputError: there are more or fewer ids than texts.
+
+    Examples:
+        >>> found = vocabulary(["da – ne", "ne|da"])
+        >>> found.to_json()
+        {'|': 0, 'a': 1, 'd': 2, 'e': 3, 'n': 4, '–': 5, '[UNK]': 6, '[PAD]': 7}
+        >>> found.odd.select("character", "code_point", "name", "example").rows()
+        [('|', 'U+007C', 'VERTICAL LINE', '1'), ('–', 'U+2013', 'EN DASH', '0')]
+    """
+    texts = pl.Series("text", texts, dtype=pl.String)
+    keys = pl.Series("key", range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
+    if len(keys) != len(texts):
+        raise InputError(f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts")
+    totals = np.zeros(_CODE_POINTS, dtype=np.int64)
+    examples: dict[str, str | None] = {}
+    for block in pl.DataFrame({"text": texts, "key": keys}).drop_nulls("text").iter_slices(_BLOCK):
+        joined = block["text"].str.join().item()
+        found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"), minlength=_CODE_POINTS)
+        totals += found
+        for character in map(chr, np.flatnonzero(found)):
+            if is_odd(character) and character not in examples:
+                examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["key"][0]
+    counts = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
+    ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
+    odd = [(c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example) for c, example in examples.items()]
+    return Vocabulary(
+        ids={token: number for number, token in enumerate(ordered)},
+        counts=counts,
+        odd=pl.DataFrame(odd, schema=ODD, orient="row").sort("count", "code_point", descending=[True, False]),
+    )
+
+
+def is_odd(character: str) -> bool:
+    """Whether a character is neither letter, digit nor blank.
+
+    Examples:
+        >>> [is_odd(c) for c in "č5 ’"]
+        [False, False, False, True]
+    """
+    return character != " " and not character.isalpha() and not character.isdecimal()
