@@ -68,7 +68,8 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
     odd = vocabulary(segments["text"], segment_ids=segments["segment_id"]).odd
     named = [
-        f"{c if c.isprintable() else code} {count}" for c, code, count in odd.select("character", "code_point", "count").rows()
+        f"{name.lower()} {c if c.isprintable() else code} {count:,}"
+        for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
     ]
     hidden = len(named) - _SHOWN_ODD
     facts = {

@@ -1,0 +1,274 @@
+import json
+import unicodedata
+
+import jiwer
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from nbaudio import text
+from nbaudio.errors import InputError
+from nbaudio.text import distance
+from nbaudio.workspace import Workspace
+
+# Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
+letters = st.sampled_from("aabčć😀 \t\n\x1c\x85\xa0\u2003\u3000")
+hostile = st.text(letters, max_size=12) | st.lists(st.sampled_from(["da", "ne", "evo", "Da"]), max_size=8).map(" ".join)
+pairs = st.lists(st.tuples(st.none() | hostile, st.none() | hostile), max_size=8)
+# Whatever polars can hold: no lone surrogates.
+any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def edit_distance(a: str, b: str) -> int:
+    """The textbook's table, row by row."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
+    return row[-1]
+
+
+# --- similarity and error rates
+
+
+@given(any_text | hostile, any_text | hostile)
+def test_similarity_is_the_formula(a, b):
+    total = len(a) + len(b)
+    expected = 1 - 2 * edit_distance(a, b) / total if total else 1
+    assert text.similarity(a, b) == expected
+    assert -1 <= expected <= 1
+    assert text.similarity(b, a) == expected
+
+
+def test_similarity_of_nothing():
+    assert text.similarity("", "") == 1
+    assert text.similarity("a", "") == text.similarity("", "a") == -1
+    assert text.similarity("abc", "xyz") == 0  # Levenshtein.ratio and 1 - edits / longest are 0 here, the next ones part them
+    assert text.similarity("abcd", "ab") == pytest.approx(1 / 3)
+
+
+@given(hostile | any_text, hostile | any_text)
+def test_error_rates_are_those_of_jiwer(reference, hypothesis):
+    assert text.wer(reference, hypothesis) == jiwer.wer(reference, hypothesis)
+    assert text.cer(reference, hypothesis) == jiwer.cer(reference, hypothesis)
+
+
+@given(pairs)
+@example([(None, None)])
+@example([("", "a b"), ("a", ""), ("", "")])
+@example([("a b", "a b"), (" a \t b", "a b ")])
+def test_columns_equal_the_plain_functions(rows):
+    left, right = (pl.Series(name, [row[i] for row in rows], dtype=pl.String) for i, name in enumerate(("text", "asr_text")))
+
+    def one_by_one(measure):
+        return [None if a is None or b is None else measure(a, b) for a, b in rows]
+
+    expected = pl.DataFrame(
+        {"similarity": one_by_one(text.similarity), "wer": one_by_one(text.wer), "cer": one_by_one(text.cer)},
+        schema=dict.fromkeys(("similarity", "wer", "cer"), pl.Float64),
+    )
+    assert_frame_equal(text.score_columns(left, right), expected, check_exact=True)
+    alone = pl.DataFrame([text.similarity_column(left, right), text.wer_column(left, right), text.cer_column(left, right)])
+    assert_frame_equal(alone, expected, check_exact=True)
+
+
+def test_columns_keep_the_order_over_blocks(monkeypatch):
+    monkeypatch.setattr(distance, "_BLOCK", 3)
+    left = pl.Series([f"riječ {n} i {n % 7}" for n in range(50)])
+    right = pl.Series([f"riječ {n // 2} {n % 5}" for n in range(50)])
+    scores = text.score_columns(left, right)
+    assert scores["similarity"].to_list() == [text.similarity(a, b) for a, b in zip(left, right, strict=True)]
+    assert scores["wer"].to_list() == [text.wer(a, b) for a, b in zip(left, right, strict=True)]
+
+
+@pytest.mark.parametrize("alphabet", [3, 70_000])
+def test_more_distinct_words_than_the_basic_plane_or_the_alphabet_has(monkeypatch, alphabet):
+    monkeypatch.setattr(distance, "_ALPHABET", alphabet)
+    reference = " ".join(f"w{n}" for n in range(60_000))
+    hypothesis = " ".join(f"w{n}" for n in range(3, 60_003))
+    assert text.wer_column(pl.Series([reference]), pl.Series([hypothesis]))[0] == pytest.approx(6 / 60_000)
+
+
+def test_columns_of_nulls_and_of_other_things():
+    nothing = pl.Series([None, None])
+    assert text.similarity_column(nothing, pl.Series(["a", "b"])).to_list() == [None, None]
+    with pytest.raises(InputError, match="2 and 1 rows"):
+        text.score_columns(nothing, pl.Series(["a"]))
+    with pytest.raises(InputError, match="n holds Int64"):
+        text.score_columns(pl.Series("n", [1]), pl.Series(["a"]))
+
+
+# --- word diff
+
+
+@given(hostile, hostile)
+def test_word_diff_tells_both_sides_and_as_many_edits_as_wer(reference, hypothesis):
+    parts = text.word_diff(reference, hypothesis)
+    assert [w for part in parts for w in part.reference] == text.words(reference)
+    assert [w for part in parts for w in part.hypothesis] == text.words(hypothesis)
+    for part in parts:
+        shape = {
+            "equal": part.reference == part.hypothesis != (),
+            "replace": len(part.reference) == len(part.hypothesis) > 0,
+            "insert": part.reference == () != part.hypothesis,
+            "delete": part.hypothesis == () != part.reference,
+        }
+        assert shape[part.kind]
+    edits = sum(max(len(p.reference), len(p.hypothesis)) for p in parts if p.kind != "equal")
+    assert edits / max(len(text.words(reference)), 1) == text.wer(reference, hypothesis)
+
+
+# --- normal forms
+
+
+def test_blanks_are_pythons():
+    assert set(distance.BLANKS) == {chr(c) for c in range(0x110000) if chr(c).isspace()}
+
+
+@pytest.mark.parametrize(
+    ("given_text", "expected"),
+    [
+        ("„Dobar dan“, rekao je – «ne»… »da« ’tko’ “to” 'je'?!", "Dobar dan rekao je ne da tko to je"),
+        ("5. ožujka 2015., u 3. (5.) redu.", "5. ožujka 2015. u 3. 5. redu"),
+        ("Kraj. Bilo ih je 7...", "Kraj Bilo ih je 7"),
+        ("d’Artagnan, crno‑bijeli i rock'n'roll", "d'Artagnan crno-bijeli i rock'n'roll"),
+        ("-5 i/ili a,b 2010–2015", "5 i ili a b 2010 2015"),
+        ("a + b = 3 €", "a + b = 3 €"),
+    ],
+)
+def test_punctuation_goes_and_belonging_marks_stay(given_text, expected):
+    assert text.normalize(given_text, ["punctuation", "blanks"]) == expected
+
+
+def test_every_punctuation_character_of_unicode_goes():
+    marks = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)).startswith("P")]
+    assert text.normalize(" ".join(marks), ["punctuation", "blanks"]) == ""
+
+
+def test_steps_run_in_the_order_given():
+    assert text.normalize("ČĆ  c\u030c", ["lower"]) == "čć  č"
+    assert text.normalize("Da.  Ne.", ["blanks"]) == "Da. Ne."
+    assert text.normalize("Da.", []) == "Da."
+    with pytest.raises(InputError, match=r"'punct'.*nfc, lower, punctuation, blanks"):
+        text.normalize("", ["nfc", "punct"])
+    with pytest.raises(TypeError):
+        text.NORMALIZERS["mine"] = str.upper
+
+
+@given(any_text | st.text("aA5.,'’-–\u0301\u0323İ č", max_size=12))
+@example("İ\u0323")
+def test_the_default_form_is_settled_and_composed(given_text):
+    once = text.normalize(given_text)
+    assert text.normalize(once) == once
+    assert unicodedata.is_normalized("NFC", once)
+    assert once == " ".join(once.split())
+
+
+@given(st.lists(st.none() | any_text, max_size=6))
+def test_normal_column_equals_the_plain_function(rows):
+    column = text.normalize_column(pl.Series("t", rows, dtype=pl.String))
+    assert column.name == "t"
+    assert column.to_list() == [None if row is None else text.normalize(row) for row in rows]
+
+
+# --- vocabulary
+
+
+@given(st.lists(st.none() | any_text, max_size=6))
+def test_vocabulary_counts_every_character(rows):
+    found = text.vocabulary(rows)
+    joined = "".join(row or "" for row in rows)
+    assert found.counts == {c: joined.count(c) for c in sorted(set(joined))}
+    assert list(found.ids.values()) == list(range(len(found.ids)))
+    assert set(found.ids) == {"|", "[UNK]", "[PAD]"} | (set(joined) - {" "})
+    assert json.loads(json.dumps(found.to_json())) == found.ids
+    odd = {c for c in joined if c != " " and unicodedata.category(c) not in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")}
+    assert set(found.odd["character"]) == odd
+    for row in found.odd.iter_rows(named=True):
+        assert row["character"] in rows[int(row["example"])]
+        assert row["count"] == joined.count(row["character"])
+
+
+def test_odd_characters_are_named_with_an_example():
+    found = text.vocabulary(pl.Series(["ne", "da – da", "„da“ – a|b"]), segment_ids=["x", "y", "z"])
+    assert found.odd.rows() == [
+        ("–", "U+2013", "EN DASH", 2, "y"),
+        ("|", "U+007C", "VERTICAL LINE", 1, "z"),
+        ("“", "U+201C", "LEFT DOUBLE QUOTATION MARK", 1, "z"),
+        ("„", "U+201E", "DOUBLE LOW-9 QUOTATION MARK", 1, "z"),
+    ]
+    assert found.ids["|"] == 0
+    assert " " not in found.ids
+    with pytest.raises(InputError, match="1 ids for 2 texts"):
+        text.vocabulary(["a", "b"], segment_ids=["x"])
+
+
+# --- the step
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    made = Workspace.create(tmp_path / "w")
+    segments = pl.DataFrame(
+        {
+            "segment_id": ["c", "a", "b"],
+            "extra": [1, 2, 3],
+            "text": ["Evo, blic –", "", "Dobar dan."],
+            "asr_text": ["evo blic", "da", None],
+        }
+    )
+    made.save(segments=segments)
+    return made
+
+
+def test_score_writes_the_measures_and_keeps_the_rest(workspace):
+    before = workspace.segments
+    report = text.score(workspace)
+    after = workspace.segments
+    assert after.columns == before.columns
+    assert_frame_equal(after.drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
+    assert after["similarity"].to_list() == [text.similarity("Evo, blic –", "evo blic"), -1.0, None]
+    assert after["wer"].to_list() == [2 / 3, 1.0, None]
+    assert report.facts["segments"] == 3
+    assert report.facts["scored"] == 2
+    assert report.facts["without hypothesis"] == 1
+    assert report.facts["above 0.8"] == 0
+    assert report.facts["word error rate"] == 1.0  # two of three words, and one inserted where there are none
+    assert report.facts["odd characters"] == ["comma , 1", "full stop . 1", "en dash – 1"]
+    assert workspace.report("score") == report.to_dict()
+    assert not report.warnings
+
+
+def test_score_with_steps_starts_from_the_raw_texts_each_time(workspace):
+    text.score(workspace, normalize=text.DEFAULT_STEPS)
+    once = workspace.segments
+    assert once["text"].to_list() == ["evo blic", "", "dobar dan"]
+    assert once["text_raw"].to_list() == ["Evo, blic –", "", "Dobar dan."]
+    assert once["asr_text_raw"].to_list() == ["evo blic", "da", None]
+    assert once["similarity"].to_list() == [1.0, -1.0, None]
+    text.score(workspace, normalize=text.DEFAULT_STEPS)
+    assert_frame_equal(workspace.segments, once)
+    text.score(workspace, normalize=["punctuation"])
+    assert workspace.segments["text"].to_list()[2] == "Dobar dan"
+    before = (workspace.path / "segments.parquet").read_bytes()
+    with pytest.raises(InputError, match="'upper'"):
+        text.score(workspace, normalize=["upper"])
+    assert (workspace.path / "segments.parquet").read_bytes() == before
+
+
+def test_score_without_any_hypothesis_warns(workspace):
+    workspace.save(segments=workspace.segments.drop("asr_text"))
+    report = text.score(workspace.path)
+    assert workspace.segments["similarity"].to_list() == [None] * 3
+    assert report.facts["mean similarity"] is None
+    assert report.facts["word error rate"] is None
+    assert len(report.warnings) == 1
+    assert "transcript and a hypothesis" in report.warnings[0]
+
+
+def test_score_of_no_workspace(tmp_path):
+    with pytest.raises(InputError, match="not a workspace"):
+        text.score(tmp_path)
