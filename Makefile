@@ -1,0 +1,49 @@
+# make demo    the bundled corpus from ingest to verify, results in demo-output/
+# make test    all tests;  make check: linters and types, then all tests
+# make lab     JupyterLab on the notebooks
+# Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check lint lab wheel lock ci clean
+.DELETE_ON_ERROR:
+
+demo: $(READY)
+	$(BIN)/nbaudio demo --out demo-output
+
+test: $(READY)
+	$(BIN)/pytest -n 2
+
+check: lint test
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+lab: $(READY)
+	$(BIN)/jupyter lab notebooks
+
+wheel: $(READY)
+	$(BIN)/python -m hatchling build -t wheel -t sdist
+
+lock:
+	$(PYTHON) .ci/lock.py python3.11 python3.12 python3.13
+
+ci:
+	.ci/run
+
+clean:
+	rm -rf .venv dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# uv is taken where it is installed and reaches an index; pip and venv do the same, slower.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "nbaudio needs Python 3.11, 3.12 or 3.13, $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12"; exit 1; }
+	@if command -v uv >/dev/null && uv venv --quiet --seed --allow-existing --python $(PYTHON) .venv \
+	  && uv pip install --quiet --python $(BIN)/python -r requirements.lock; then :; else \
+	  $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet -r requirements.lock; fi
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
