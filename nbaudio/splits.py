@@ -1,0 +1,323 @@
+"""Train, dev and test: which segment goes where so that no speaker or recording is in two of them, and the proof.
+
+Conventions: a *unit* is a distinct tuple of values of the grouping keys, a *value* is one value of one key, such as a speaker.
+Each value belongs to one split, and a segment is in a split when all its values are: units whose values belong to different
+splits are lost. Lengths are whole microseconds, so that sums are exact. All choices follow hashes of values and segment ids,
+never the order of rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.budget import MICRO
+from nbaudio.errors import InputError
+from nbaudio.keys import hash_column
+from nbaudio.tables import SPLITS
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_HOUR = 3600 * MICRO
+_TRAIN, _OPEN = SPLITS.index("train"), -1
+
+
+class Target(NamedTuple):
+    """How large a split is to be: whole `segments`, or `micros` (microseconds of speech)."""
+
+    amount: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:,} segments" if self.unit == "segments" else f"{self.amount / _HOUR:,.3f} hours"
+
+
+def parse_target(value: int | str, name: str) -> Target:
+    """The size of a split as people write it: a number of segments, or hours with an ``h``.
+
+    Raises:
+        InputError: it is neither; names the option.
+
+    Examples:
+        >>> parse_target(2000, "dev"), parse_target("1.5h", "test")
+        (Target(amount=2000, unit='segments'), Target(amount=5400000000, unit='micros'))
+    """
+    text = str(value).strip().lower()
+    try:
+        hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
+        amount = int(text) if hours is None else int(hours * _HOUR)
+    except (ValueError, OverflowError, InvalidOperation):
+        amount = -1
+    if amount < 0:
+        raise InputError(f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'")
+    return Target(amount, "segments" if hours is None else "micros")
+
+
+def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The grouping keys that hold values, and those that are null in every row and cannot group.
+
+    Raises:
+        InputError: a key is no column of `segments`, or a column of lists or the like; names those that are allowed.
+    """
+    for key in group_by:
+        if key not in segments.columns or segments.schema[key].is_nested():
+            allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested()]
+            raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
+    keys = list(dict.fromkeys(group_by))
+    empty = [key for key in keys if segments[key].null_count() == len(segments)]
+    return [key for key in keys if key not in empty], empty
+
+
+def divide(segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int) -> pl.DataFrame:
+    """Divide segments into splits; no value of any key is in two of them.
+
+    Separate groups that fit are taken whole, in seeded order. What is then missing from a split is taken value by value,
+    always the one that adds most for what it makes unusable (see `_Division._best_step`). At last each split is trimmed to its
+    target in seeded order; segments without any value of the keys that are trimmed go to train.
+
+    Args:
+        segments: those to divide, with `segment_id`, the keys, and `micros` (duration, whole microseconds).
+        keys: columns whose values stay together; rows that are null in a key are not grouped by it.
+        targets: how much each split other than train gets, by name, in order; train gets the rest.
+        seed: another one gives another division.
+
+    Returns:
+        As many rows as `segments`: `split` (null where out) and `reason` (``crosses_splits``, ``beyond_split_size``).
+
+    Raises:
+        InputError: a split cannot be filled; says how much there is.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b", "c"], "speaker_id": ["x", "x", "y"], "micros": [1, 1, 1]}
+        >>> targets = {"test": Target(2, "segments")}
+        >>> divide(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
+        ['test', 'test', 'train']
+    """
+    division = _Division(segments, keys, seed)
+    for name, target in targets.items():
+        have = division.fill(SPLITS.index(name), target)
+        if have < target.amount:
+            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            remedy = "ask for less" + (" or group by fewer or other columns" if keys else "")
+            raise InputError(
+                f"{name}: {target} asked for, but of the {len(segments):,} segments that pass the filters{grouping} "
+                f"{Target(have, target.unit)} can be had: {remedy}"
+            )
+    split = division.split_of_rows()
+    crossing = split == _OPEN
+    beyond = np.zeros(len(segments), dtype=np.bool_)
+    for name, target in targets.items():
+        beyond |= _beyond(segments, np.equal(split, SPLITS.index(name)), target, f"{name} trim {seed}")
+    trimmed = beyond & ~division.alone
+    split[beyond] = _TRAIN
+    split[trimmed] = _OPEN
+    return pl.select(
+        split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
+        reason=pl.when(pl.Series(crossing))
+        .then(pl.lit("crosses_splits"))
+        .when(pl.Series(trimmed))
+        .then(pl.lit("beyond_split_size")),
+    )
+
+
+def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -> Flags:
+    """The members that come after the target is full, in seeded order."""
+    rows = np.flatnonzero(members)
+    order = rows[np.argsort(hash_column(segments["segment_id"].gather(rows), salt).to_numpy(), kind="stable")]
+    weights = np.ones(len(rows), dtype=np.int64) if target.unit == "segments" else segments["micros"].to_numpy()[order]
+    beyond = np.zeros(len(segments), dtype=bool)
+    beyond[order[np.cumsum(weights) > target.amount]] = True
+    return beyond
+
+
+class _Division:
+    """Units and values as arrays, and which split each value belongs to so far (`_OPEN` where none).
+
+    A pair (`pair_unit[i]`, `pair_value[i]`) says that a unit holds a value.
+    """
+
+    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
+        columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
+        self.alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
+        # A row without any value is a group of its own.
+        columns["row"] = pl.select(pl.when(pl.Series(self.alone)).then(segments["segment_id"])).to_series()
+        unit = np.zeros(len(segments), dtype=np.int64)
+        codes, hashes, num_values = [], [np.empty(0, dtype=np.uint64)], 0
+        for salt, column in columns.items():
+            names = column.drop_nulls().unique().sort()
+            code = column.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64).to_numpy()
+            codes.append(np.where(code < 0, -1, code + num_values))
+            hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
+            num_values += len(names)
+            unit = np.unique(unit * (len(names) + 1) + code + 1, return_inverse=True)[1]
+        self.unit_of_row = unit
+        self.num_units = int(unit.max(initial=-1)) + 1
+        _, first = np.unique(unit, return_index=True)
+        values = np.column_stack(codes)[first]
+        self.pair_unit, position = np.nonzero(values >= 0)
+        self.pair_value = values[self.pair_unit, position]
+        self.value_hash = np.concatenate(hashes)
+        self.unit_hash = np.zeros(self.num_units, dtype=np.uint64)
+        np.add.at(self.unit_hash, self.pair_unit, self.value_hash[self.pair_value])
+        self.size = np.bincount(self.pair_unit, minlength=self.num_units)
+        self.weights: dict[str, Floats] = {
+            "segments": _sums(unit, np.ones(len(unit)), self.num_units),
+            "micros": _sums(unit, segments["micros"].to_numpy(), self.num_units),
+        }
+        self.split = np.full(num_values, _OPEN)
+        self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
+
+    def split_of_rows(self) -> Integers:
+        """The split of each row once all others are filled: values that are still open go to train, crossing units to none."""
+        split = np.where(self.split == _OPEN, _TRAIN, self.split)[self.pair_value]
+        low = np.full(self.num_units, len(SPLITS))
+        high = np.full(self.num_units, -1)
+        np.minimum.at(low, self.pair_unit, split)
+        np.maximum.at(high, self.pair_unit, split)
+        return np.asarray(np.where(low == high, low, _OPEN)[self.unit_of_row], dtype=np.int64)
+
+    def fill(self, split: int, target: Target) -> int:
+        """Give open values to `split` until its whole units reach the target, or nothing more can be had; how much it is."""
+        weight = self.weights[target.unit]
+        groups, group_weight = self._fitting_groups(target.amount, weight)
+        self.split[np.isin(self.group, groups)] = split
+        have = float(group_weight.sum())
+        while have < target.amount:
+            chosen = self._best_step(split, target.amount - have, weight)
+            if not len(chosen):
+                break
+            self.split[chosen] = split
+            within = np.bincount(self.pair_unit, self.split[self.pair_value] == split, minlength=self.num_units)
+            have = float(weight[within == self.size].sum())
+        # The last step may have brought more than was missing; groups that are not needed for it are free again.
+        for group, spare in zip(groups.tolist(), group_weight.tolist(), strict=True):
+            if have - spare >= target.amount:
+                self.split[self.group == group] = _OPEN
+                have -= spare
+        return int(have)
+
+    def _fitting_groups(self, amount: int, weight: Floats) -> tuple[Integers, Floats]:
+        """Groups without a value in any split so far that fit into the amount, in seeded order, and what each weighs."""
+        number = len(self.group)
+        group_of_unit = np.zeros(self.num_units, dtype=np.int64)
+        group_of_unit[self.pair_unit] = self.group[self.pair_value]
+        group_weight = _sums(group_of_unit, weight, number)
+        group_hash = np.zeros(number, dtype=np.uint64)
+        np.add.at(group_hash, self.group, self.value_hash)
+        begun = np.zeros(number, dtype=np.bool_)
+        begun[self.group[self.split != _OPEN]] = True
+        whole = np.flatnonzero(~begun & (group_weight > 0))
+        order = whole[np.argsort(group_hash[whole], kind="stable")]
+        fitting, left = [], float(amount)
+        for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
+            if more <= left:
+                fitting.append(group)
+                left -= more
+        groups = np.array(fitting, dtype=np.int64)
+        return groups, group_weight[groups]
+
+    def _best_step(self, split: int, missing: float, weight: Floats) -> Integers:
+        """The next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
+
+        The price is the weight of units that were whole until now and will be of use to no split, and what exceeds the
+        missing weight and will be trimmed.
+        """
+        here = self.split[self.pair_value]
+        is_open = here == _OPEN
+        num_open = np.bincount(self.pair_unit, is_open, minlength=self.num_units)
+        num_within = np.bincount(self.pair_unit, here == split, minlength=self.num_units)
+        usable = (num_open > 0) & (num_open + num_within == self.size)
+        one_missing = usable & (num_open == 1)
+        untouched = usable & (num_within == 0) & (num_open > 1)
+
+        def per_value(units: Flags) -> Floats:
+            pairs = is_open & units[self.pair_unit]
+            return _sums(self.pair_value[pairs], weight[self.pair_unit[pairs]], len(self.split))
+
+        def score(gain: Floats, lost: Floats) -> Floats:
+            price = lost + np.maximum(gain - missing, 0.0)
+            useful = np.minimum(gain, missing)
+            return np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
+
+        lost = per_value(untouched)
+        value_score = score(per_value(one_missing), lost)
+        # A unit's own weight is in the price of each of its values, though it is what is gained.
+        lost_by_unit = _sums(self.pair_unit[is_open], lost[self.pair_value[is_open]], self.num_units)
+        lost_by_unit -= np.where(untouched, num_open * weight, 0.0)
+        unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
+        best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
+        if best_value == best_unit == 0:
+            return np.empty(0, dtype=np.int64)
+        if best_value >= best_unit:
+            ties = np.flatnonzero(value_score == best_value)
+            return ties[[np.argmin(self.value_hash[ties])]]
+        ties = np.flatnonzero(unit_score == best_unit)
+        unit = ties[np.argmin(self.unit_hash[ties])]
+        return np.asarray(self.pair_value[(self.pair_unit == unit) & is_open], dtype=np.int64)
+
+
+def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
+    """The weights that fall on each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
+    return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
+
+
+def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_values: int) -> Integers:
+    """For each value the number of its group: values that share a unit, directly or over others, are in one (union-find)."""
+    parent = list(range(num_values))
+
+    def root(value: int) -> int:
+        while parent[value] != value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
+        return value
+
+    first = np.full(num_units, -1, dtype=np.int64)
+    first[pair_unit[::-1]] = pair_value[::-1]
+    linked = first[pair_unit] != pair_value
+    for one, other in zip(first[pair_unit][linked].tolist(), pair_value[linked].tolist(), strict=True):
+        parent[root(one)] = root(other)
+    return np.array([root(value) for value in range(num_values)], dtype=np.int64)
+
+
+def leakage(segments: pl.DataFrame, *, keys: Sequence[str] = ("speaker_id", "recording_id")) -> pl.DataFrame:
+    """What occurs in more than one split: values of the keys, and sentences that are equal but for case and blanks.
+
+    Args:
+        segments: a segments table; rows without a split are out and do not count.
+        keys: columns to look at.
+
+    Returns:
+        One row per key, and one named ``sentence``: `key`, `shared` (how many values are in more than one split) and
+        `examples` (up to three of them, in order).
+
+    Raises:
+        InputError: a key is no column of `segments`.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b"], "speaker_id": ["x", "y"], "text": ["Hvala  lijepa", "hvala lijepa"]}
+        >>> leakage(pl.DataFrame({**rows, "split": ["train", "test"]}), keys=["speaker_id"]).rows()
+        [('speaker_id', 0, []), ('sentence', 1, ['hvala lijepa'])]
+    """
+    usable_keys(segments, keys)
+    # Upper and then lower case is how polars folds ß and the two small sigmas.
+    blanks_collapsed = pl.col("text").str.to_uppercase().str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
+    kept = segments.filter(pl.col("split").is_not_null())
+    found = []
+    for name, value in [*((key, pl.col(key).cast(pl.String)) for key in keys), ("sentence", blanks_collapsed)]:
+        pairs = kept.select(value.alias("value"), pl.col("split").cast(pl.String)).drop_nulls()
+        # Whatever is in two splits is in a small one: train alone is never grouped.
+        small = pairs.filter(pl.col("split") != "train")["value"].unique()
+        shared = (
+            pairs.filter(pl.col("value").is_in(small.implode()))
+            .group_by("value")
+            .agg(pl.col("split").n_unique())
+            .filter(pl.col("split") > 1)["value"]
+            .sort()
+        )
+        found.append({"key": name, "shared": len(shared), "examples": shared.head(3).to_list()})
+    return pl.DataFrame(found, schema={"key": pl.String, "shared": pl.Int64, "examples": pl.List(pl.String)})
