@@ -1,0 +1,230 @@
+"""What is installed, locked and shipped, and which module may import what."""
+
+import ast
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import nbaudio
+from nbaudio.errors import InputError
+from nbaudio.resources import bundled
+
+TOP = Path(nbaudio.__file__).parent.parent
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def same(lines):
+    """Requirements in one spelling, so that 'a >= 1' equals 'a>=1'."""
+    return {str(Requirement(line)) for line in lines}
+
+
+# conda and the lock
+
+
+def test_environment_yml_asks_for_what_pyproject_asks_for():
+    python, pip, libraries = yaml.safe_load((TOP / "environment.yml").read_text(encoding="utf8"))["dependencies"]
+    *libraries, project = libraries["pip"]
+    assert (pip, project) == ("pip", "--editable .")
+    assert Requirement(python).specifier == Requirement(f"python{PROJECT['requires-python']}").specifier
+    assert same(libraries) == same(PROJECT["dependencies"])
+
+
+def lock_lines():
+    lines = (TOP / "requirements.lock").read_text(encoding="utf8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
+def test_lock_holds_exact_versions_and_neither_addresses_nor_paths():
+    for line in lock_lines():
+        requirement = Requirement(line)
+        assert requirement.url is None, line
+        assert [spec.operator for spec in requirement.specifier] == ["=="], line
+    assert not [line for line in lock_lines() if "/" in line or line.startswith("-") or "torch" in line]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_satisfies_pyproject_on(python):
+    here = {"python_version": python, "python_full_version": f"{python}.0"}
+    locked = {}
+    for requirement in map(Requirement, lock_lines()):
+        if requirement.marker is None or requirement.marker.evaluate(here):
+            assert requirement.name.lower() not in locked, f"{requirement.name} is locked twice on Python {python}"
+            locked[requirement.name.lower()] = next(iter(requirement.specifier)).version
+    dev = [line for line in EXTRAS["dev"] if not line.startswith("nbaudio[")]
+    for wanted in map(Requirement, [*PROJECT["dependencies"], *EXTRAS["webdataset"], *EXTRAS["datasets"], *dev]):
+        if wanted.marker is None or wanted.marker.evaluate(here):
+            version = locked.get(wanted.name.lower())
+            assert version, f"{wanted.name} is not in requirements.lock for Python {python}; run make lock"
+            assert wanted.specifier.contains(version), f"{wanted}: requirements.lock has {version}; run make lock"
+
+
+def test_changelog_begins_with_this_version():
+    lines = (TOP / "CHANGELOG.md").read_text(encoding="utf8").splitlines()
+    assert next(line for line in lines if line.startswith("## ")).startswith(f"## [{PROJECT['version']}] - ")
+
+
+# what is shipped
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(command, cwd=TOP, check=True, capture_output=True)
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+def source_files(folder):
+    """Files of a source folder, as POSIX paths below it, without what running leaves behind."""
+    paths = (path.relative_to(TOP / folder) for path in (TOP / folder).rglob("*") if path.is_file())
+    return {path.as_posix() for path in paths if not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)}
+
+
+def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(built):
+    wheel, _ = built
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    expected = {f"nbaudio/{name}" for name in source_files("nbaudio")}
+    for folder in ("notebooks", "data_manifests"):
+        expected |= {f"nbaudio/_bundled/{folder}/{name}" for name in source_files(folder)}
+    assert names == expected
+    assert "nbaudio/py.typed" in names
+
+
+def test_shipped_files_are_of_known_kinds(built):
+    wheel, sdist = built
+    text = {".css", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".typed", ".yaml", ".yml"}
+    known = text | {".flac", ".m4a", ".mp3", ".png", ".wav", ".xlsx"}
+    bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
+    with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
+        names = [PurePosixPath(name) for name in (*one.namelist(), *other.getnames())]
+    assert not [str(path) for path in names if path.suffix.lower() not in known and path.name not in bare]
+
+
+def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
+    wheel, _ = built
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    code = "from nbaudio.resources import bundled; print(bundled('notebooks')); print(bundled('data_manifests/demo.yaml'))"
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    notebooks, manifest = map(Path, run.stdout.splitlines())
+    inside = tmp_path / "site/nbaudio/_bundled"
+    assert notebooks == inside / "notebooks"
+    assert sorted(path.name for path in notebooks.glob("*.ipynb")) == sorted(
+        path.name for path in (TOP / "notebooks").glob("*.ipynb")
+    )
+    settings = yaml.safe_load(manifest.read_text(encoding="utf8"))
+    for key in ("source", "audio", "names"):
+        assert (manifest.parent / settings[key]).exists(), key
+    assert len(list((manifest.parent / settings["audio"]).iterdir())) == 7
+
+
+def test_manifests_have_the_same_keys():
+    demo, parlaspeech = (
+        yaml.safe_load(bundled(f"data_manifests/{name}.yaml").read_text("utf8")) for name in ("demo", "parlaspeech")
+    )
+    assert list(demo) == list(parlaspeech)
+
+
+@pytest.mark.parametrize(
+    "name", ["data_manifests/demo.yml", "data_manifests/../pyproject.toml", "pyproject.toml", "/etc/hostname", ""]
+)
+def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
+    with pytest.raises(InputError, match="does not come with nbaudio"):
+        bundled(name)
+
+
+# which module may import what: each library behind one door
+
+DOORS = {
+    "anywidget": {"widgets"},
+    "av": {"audio"},
+    "ipywidgets": {"widgets"},
+    "joblib": {"engine"},
+    "matplotlib": {"plots"},
+    "miniaudio": {"audio"},
+    "nbclient": {"runs"},
+    "nbconvert": {"runs"},
+    "openpyxl": {"review"},
+    "papermill": {"runs"},
+    "pydub": {"audio"},
+    "rapidfuzz": {"text"},
+    "rich": {"cli", "progress"},
+    "soundfile": {"audio"},
+    "soxr": {"audio"},
+    "typer": {"cli"},
+    "xlsxwriter": {"review"},
+}
+OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+
+
+def imports(tree):
+    """The top names that a syntax tree imports, anywhere in it, with line numbers; relative imports are its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0], node.lineno
+
+
+def outside_functions(tree):
+    """The statements that run when the module is imported: everything but the bodies of functions."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            yield from outside_functions(node)
+
+
+def modules():
+    for path in sorted((TOP / "nbaudio").rglob("*.py")):
+        part = path.relative_to(TOP / "nbaudio").parts[0].removesuffix(".py")
+        yield path.relative_to(TOP), part, ast.parse(path.read_text(encoding="utf8"))
+
+
+def test_import_reader_sees_nested_and_aliased_imports():
+    tree = ast.parse("import a.b as c\nfrom . import d\ndef f():\n    from e.g import h\nclass K:\n    import m\n")
+    assert list(imports(tree)) == [("a", 1), ("e", 4), ("m", 6)]
+    at_import = ast.Module([node for node in outside_functions(tree) if isinstance(node, ast.stmt)], [])
+    assert {name for name, _ in imports(at_import)} == {"a", "m"}
+
+
+@pytest.mark.parametrize(("library", "doors"), DOORS.items())
+def test_library_is_imported_behind_its_door_alone(library, doors):
+    found = [
+        f"{path}:{line}"
+        for path, part, tree in modules()
+        for name, line in imports(tree)
+        if name == library and part not in doors
+    ]
+    assert not found, f"{library} belongs to nbaudio/{' or '.join(sorted(doors))}, but is imported at {', '.join(found)}"
+
+
+def test_optional_libraries_are_never_imported_with_nbaudio():
+    found = []
+    for path, _, tree in modules():
+        at_import = {node.lineno for node in outside_functions(tree) if isinstance(node, ast.Import | ast.ImportFrom)}
+        found += [f"{path}:{line} {name}" for name, line in imports(tree) if name in OPTIONAL and line in at_import]
+    assert not found, f"import these inside the function that needs them: {', '.join(found)}"
+
+
+def test_every_import_is_a_declared_dependency():
+    core = {Requirement(line).name.lower() for line in PROJECT["dependencies"]}
+    distributions = importlib.metadata.packages_distributions()
+    undeclared = {
+        f"{path}:{line} {name}"
+        for path, _, tree in modules()
+        for name, line in imports(tree)
+        if name not in sys.stdlib_module_names | OPTIONAL | {"nbaudio"}
+        and not core & {distribution.lower() for distribution in distributions.get(name, [])}
+    }
+    assert not undeclared, f"not in pyproject's dependencies: {', '.join(sorted(undeclared))}"
