@@ -39,4 +39,6 @@ def bundled(name: str) -> Path:
         if (top / folder).is_dir():
             held = sorted(path.name for path in (top / folder).iterdir() if not path.name.startswith((".", "__")))
             raise InputError(f"{name}: does not come with nbaudio; {folder} holds {', '.join(held)}")
-    raise InputError(f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, or a checkout with pip install -e")
+    raise InputError(
+        f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, or a checkout with pip install -e"
+    )
