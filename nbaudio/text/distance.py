@@ -28,7 +28,7 @@ _UNTIDY = f"^[{BLANKS}]|[{BLANKS}]$|[{BLANKS}][{BLANKS}]"
 _BLANK_RUNS = re.compile(r"\s\s+")
 
 # Rows that are compared at a time: enough for one call to be worth it, few enough for a few MB of split words per processor.
-_BLOCK = 16_384
+_BLOCK = 4096
 # Words are compared as code points of a made-up alphabet, which has no surrogates: they would not survive decoding.
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])

@@ -101,7 +101,7 @@ NORMALIZERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
 DEFAULT_STEPS: tuple[str, ...] = ("nfc", "lower", "punctuation", "blanks")
 
 # Texts that are Python objects at a time: all of a large corpus at once would take several hundred MB.
-_BLOCK = 16_384
+_BLOCK = 4096
 
 
 def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:

@@ -47,8 +47,7 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
     if normalize:
         segments = _normalized(segments, ("nfc", *normalize))
     counts = edit_counts(segments["text"], segments["asr_text"])
-    scores = rates(counts)
-    segments = segments.with_columns(scores)
+    segments = segments.with_columns(rates(counts))
     workspace.save(segments=segments)
     report = _report(segments, counts, normalize)
     workspace.save_report(report.step, report.to_dict())
