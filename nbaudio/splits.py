@@ -53,7 +53,7 @@ def parse_target(value: int | str, name: str) -> Target:
         amount = int(text) if hours is None else int(hours * _HOUR)
     except (ValueError, OverflowError, InvalidOperation):
         amount = -1
-    if amount < 0:
+    if not 0 <= amount < 2**53:
         raise InputError(f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'")
     return Target(amount, "segments" if hours is None else "micros")
 
@@ -304,11 +304,12 @@ def leakage(segments: pl.DataFrame, *, keys: Sequence[str] = ("speaker_id", "rec
         [('speaker_id', 0, []), ('sentence', 1, ['hvala lijepa'])]
     """
     usable_keys(segments, keys)
-    # Upper and then lower case is how polars folds ß and the two small sigmas.
-    blanks_collapsed = pl.col("text").str.to_uppercase().str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
+    # Upper and then lower case folds ß and the two small sigmas; single spaces are the rule and need no rewriting.
+    folded = pl.col("text").str.to_uppercase().str.to_lowercase()
+    sentence = folded.str.replace_all(r"\s{2,}|[^\S ]", " ").str.strip_chars()
     kept = segments.filter(pl.col("split").is_not_null())
     found = []
-    for name, value in [*((key, pl.col(key).cast(pl.String)) for key in keys), ("sentence", blanks_collapsed)]:
+    for name, value in [*((key, pl.col(key).cast(pl.String)) for key in keys), ("sentence", sentence)]:
         pairs = kept.select(value.alias("value"), pl.col("split").cast(pl.String)).drop_nulls()
         # Whatever is in two splits is in a small one: train alone is never grouped.
         small = pairs.filter(pl.col("split") != "train")["value"].unique()

@@ -1,0 +1,379 @@
+import json
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbaudio.errors import InputError
+from nbaudio.select import Parameters, choose, select
+from nbaudio.sizes import PCM, ClipSize
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.workspace import Workspace
+
+RATE = 16000
+DAY = 24 * 3600
+ALONE = {"dev": 0, "test": 0, "group_by": ()}
+
+
+def recordings_table(ids, *, seconds=DAY, rate=RATE):
+    rows = [{"recording_id": i, "path": f"{i}.wav", "sampling_rate": rate, "num_samples": seconds * rate} for i in ids]
+    return conform(pl.DataFrame(rows), RECORDINGS, "recordings")
+
+
+def segments_table(rows):
+    """Rows of segment_id, recording_id, speaker_id, start, end (seconds) and further columns by name."""
+    columns = []
+    for row in rows:
+        start, end = row["start"], row["end"]
+        placed = {"start_sample": round(start * RATE), "end_sample": round(end * RATE)}
+        times = {"source_start": str(start), "source_end": str(end)}
+        columns.append({"text": f"text {row['segment_id']}", "similarity": 0.9, **placed, **times, **row})
+    schema = {**SEGMENTS, "start": pl.Float64, "end": pl.Float64}
+    return conform(pl.DataFrame(columns, schema_overrides=schema, infer_schema_length=None), SEGMENTS, "segments")
+
+
+def segment(number, *, recording="r0", speaker="s0", length=5, **more):
+    start = 30 * number
+    return {
+        "segment_id": f"x{number:04d}",
+        "recording_id": recording,
+        "speaker_id": speaker,
+        "start": start,
+        "end": start + length,
+        **more,
+    }
+
+
+def corpus(speakers=10, recordings=10, each=2):
+    """Every speaker in a recording of their own, `each` segments of 5 seconds."""
+    return segments_table(
+        [segment(s * each + k, recording=f"r{s % recordings}", speaker=f"s{s}") for s in range(speakers) for k in range(each)]
+    )
+
+
+def decide(segments, reviewed=(), recordings=None, **parameters):
+    recordings = recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
+    return choose(recordings, segments, reviewed, Parameters(**parameters))
+
+
+def reasons(segments, **parameters):
+    return decide(segments, **parameters)["reason"].to_list()
+
+
+cells = st.fixed_dictionaries(
+    {
+        "recording": st.sampled_from(["r0", "r1", "r2", "r3", "elsewhere"]),
+        "speaker": st.sampled_from(["s0", "s1", "s2", None]),
+        "length": st.sampled_from([0, 1, 5, 10, 20, 21]),
+        "similarity": st.sampled_from([0.2, 0.8, 0.95, None]),
+        "text": st.sampled_from(["da", "ne", ""]),
+    }
+)
+tables = st.lists(cells, max_size=40).map(lambda rows: segments_table([segment(n, **row) for n, row in enumerate(rows)]))
+budgets = st.one_of(st.none(), st.floats(0, 0.1))
+
+
+@given(tables, st.sets(st.sampled_from(["speaker_id", "recording_id"])), budgets, st.sets(st.integers(0, 39)), st.integers(0, 3))
+@settings(max_examples=150, deadline=None)
+def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, numbers, held_out):
+    reviewed = {f"x{number:04d}" for number in numbers}
+    try:
+        chosen = decide(segments, reviewed, hours=hours, dev=held_out, test=held_out, group_by=tuple(sorted(keys)))
+    except InputError:
+        return
+    assert chosen.drop("split", "decision", "reason").equals(segments.drop("split", "decision", "reason"))
+    accepted = chosen["decision"] == "accept"
+    assert (accepted | (chosen["decision"] == "reject")).all()
+    assert (accepted == chosen["split"].is_not_null()).all()
+    assert (accepted == chosen["reason"].is_null()).all()
+    train = chosen.filter(pl.col("split") == "train")
+    assert not reviewed & set(train["segment_id"])
+    for key in keys:
+        values = chosen.filter(accepted).drop_nulls(key).group_by(key).agg(pl.col("split").n_unique())
+        assert (values["split"] == 1).all()
+    if hours is not None:
+        kept = chosen.filter(accepted)
+        assert (kept["end_sample"] - kept["start_sample"]).sum() <= hours * 3600 * RATE + 1e-6
+
+
+@given(tables, budgets, st.sets(st.integers(0, 39)), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_rows_and_earlier_decisions_change_nothing(segments, hours, numbers, random):
+    reviewed = {f"x{number:04d}" for number in numbers}
+    order = list(range(len(segments)))
+    random.shuffle(order)
+    try:
+        chosen = decide(segments, reviewed, hours=hours)
+    except InputError:
+        return
+    assert decide(segments[order], reviewed, hours=hours).equals(chosen[order])
+    assert decide(chosen, reviewed, hours=hours).equals(chosen)
+
+
+def test_the_first_rule_that_hits_is_the_reason():
+    rows = [
+        segment(0, recording="elsewhere", similarity=0.1),
+        segment(1, length=-5),
+        segment(2, text=" ", similarity=0.1),
+        segment(3, recording="short"),
+        segment(4, recording="lost", similarity=0.1, start_sample=None, end_sample=None),
+        segment(5, similarity=0.7999, length=25),
+        segment(6, length=25),
+        segment(7, length=0.5),
+        segment(8, similarity=0.8, length=20),
+        segment(9, similarity=None, length=1),
+        segment(10, similarity=float("nan")),
+    ]
+    recordings = pl.concat(
+        [
+            recordings_table(["r0"]),
+            recordings_table(["short"], seconds=90),
+            conform(pl.DataFrame({"recording_id": ["lost"]}), RECORDINGS, "recordings"),
+        ]
+    )
+    expected = ["unknown_recording", "end_before_start", "empty_text", "past_the_end", "no_audio", "below_similarity"]
+    expected += ["too_long", "too_short", None, None, None]
+    assert reasons(segments_table(rows), recordings=recordings, min_duration=1, **ALONE) == expected
+
+
+def test_of_two_segments_with_one_window_one_stays():
+    twice = segments_table([segment(1), {**segment(1), "segment_id": "x0001b"}])
+    assert reasons(twice, **ALONE) == [None, "duplicate"]
+    assert reasons(twice[::-1], **ALONE) == ["duplicate", None]
+
+
+@pytest.mark.parametrize(("samples", "reason"), [(RATE // 10, None), (RATE // 10 + 1, "too_long")])
+def test_durations_are_compared_to_the_sample(samples, reason):
+    # 0.1 s has no exact float, and 7.3 + 0.1 differs from 7.4 in its last bit.
+    start = 73 * RATE // 10
+    row = segment(0, start_sample=start, end_sample=start + samples, source_start="7.3", source_end="7.4")
+    assert reasons(segments_table([row]), max_duration=0.1, **ALONE) == [reason]
+
+
+def test_a_window_without_any_sample_is_too_short_whatever_is_asked():
+    row = segment(0, start_sample=80, end_sample=80, source_start="0.005", source_end="0.00501")
+    assert reasons(segments_table([row]), min_duration=0, **ALONE) == ["too_short"]
+
+
+def test_without_any_audio_the_times_of_the_source_decide():
+    recordings = conform(pl.DataFrame({"recording_id": ["r0"]}), RECORDINGS, "recordings")
+    nothing = {"start_sample": None, "end_sample": None}
+    rows = [
+        segment(0, **nothing, source_start="3207.7", source_end="3227.7"),
+        segment(1, **nothing, source_start="3207.7", source_end="3227.700001"),
+        segment(2, **nothing, source_start="soon", source_end="5"),
+    ]
+    assert reasons(segments_table(rows), recordings=recordings, **ALONE) == [None, "too_long", "no_times"]
+
+
+def test_dev_and_test_are_as_large_as_asked():
+    chosen = decide(corpus(speakers=20, recordings=20, each=7), dev=10, test="0.02h")
+    counts = dict(chosen.drop_nulls("split")["split"].value_counts().iter_rows())
+    # 0.02 hours are 72 seconds: 14 segments of 5 seconds.
+    assert counts == {"train": 140 - 10 - 14 - chosen["reason"].count(), "dev": 10, "test": 14}
+
+
+def test_dev_and_test_are_a_twentieth_of_what_budget_leaves():
+    segments = corpus(speakers=100, recordings=20, each=4)
+    assert dict(decide(segments, group_by=()).group_by("split").len().iter_rows()) == {"train": 360, "dev": 20, "test": 20}
+    # 1000 seconds hold 200 segments of 5 seconds.
+    chosen = decide(segments, group_by=(), hours=1000 / 3600 + 1e-9).drop_nulls("split")
+    assert dict(chosen.group_by("split").len().iter_rows()) == {"train": 180, "dev": 10, "test": 10}
+
+
+def test_reviewed_segments_stay_out_of_train_and_may_be_held_out():
+    segments = corpus(speakers=10, each=4)
+    chosen = decide(segments, set(segments["segment_id"]), dev=4, test=4)
+    assert set(chosen["reason"].drop_nulls()) == {"reviewed"}
+    assert chosen["split"].drop_nulls().value_counts().sort("split").rows() == [("dev", 4), ("test", 4)]
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=12), st.floats(0, 0.2), st.integers(0, 5))
+@settings(deadline=None)
+def test_a_budget_is_reached_but_never_passed(lengths, hours, seed):
+    segments = segments_table([segment(n, speaker=f"s{n % 4}", length=length) for n, length in enumerate(lengths)])
+    chosen = decide(segments, hours=hours, seed=seed, **ALONE)
+    length = (pl.col("end_sample") - pl.col("start_sample")).sum() / RATE
+    used = chosen.filter(pl.col("split").is_not_null()).select(length).item()
+    assert used <= hours * 3600 + 1e-6
+    assert used == sum(lengths) or used > hours * 3600 - max(lengths) - 1e-5
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 5))
+@settings(deadline=None)
+def test_speakers_take_turns(speakers, room, seed):
+    segments = segments_table([segment(n, speaker=f"s{s}") for n, s in enumerate(speakers)])
+    chosen = decide(segments, hours=room * 5 / 3600 + 1e-9, seed=seed, **ALONE)
+    there = dict(segments.group_by("speaker_id").len().iter_rows())
+    kept = dict(chosen.filter(pl.col("split") == "train").group_by("speaker_id").len().iter_rows())
+    assert sum(kept.values()) == min(room, len(speakers))
+    # Nobody is more than one turn behind, unless they have no more to give.
+    most = max(kept.values())
+    assert all(kept.get(speaker, 0) >= min(number, most - 1) for speaker, number in there.items())
+    assert room < len(there) or kept.keys() == there.keys()
+
+
+def test_a_recording_stands_in_for_an_unknown_speaker():
+    rows = [segment(n, recording="r0", speaker=None) for n in range(20)] + [segment(20, recording="r1", speaker=None)]
+    chosen = decide(segments_table(rows), hours=2 * 5 / 3600 + 1e-9, **ALONE)
+    assert sorted(chosen.filter(pl.col("split") == "train")["recording_id"]) == ["r0", "r1"]
+
+
+def test_a_disk_budget_counts_seconds_and_clips():
+    size = ClipSize(per_second=1000, per_clip=500)
+    parameters = {"clip_size": size, **ALONE}
+    segments = corpus(speakers=1, each=10)
+    for disk, number in (("54999", 9), ("55kB", 10), (5499, 0)):
+        assert (decide(segments, disk=disk, **parameters)["split"] == "train").sum() == number
+    assert set(reasons(segments, disk=1, **parameters)) == {"over_budget"}
+
+
+def test_dev_and_test_count_within_the_budget():
+    segments = corpus(speakers=10, each=10)
+    chosen = decide(segments, hours=0.1, dev=10, test=10)
+    assert chosen["split"].count() == 72
+    with pytest.raises(InputError, match=r"dev and test alone take 0\.028 hours, the budget is 0\.020 hours"):
+        decide(segments, hours=0.02, dev=10, test=10)
+
+
+def test_grouping_that_leaves_nothing_for_train_is_refused():
+    with pytest.raises(InputError, match=r"no speaker_id .*leave nothing for train.*group by fewer"):
+        decide(corpus(speakers=2, each=50), group_by=("speaker_id",))
+    with pytest.raises(InputError, match=r"group by fewer"):
+        decide(corpus(speakers=1, each=50))
+    assert decide(corpus(speakers=2, each=50), group_by=(), dev=40, test=60)["split"].count() == 100
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"min_similarity": 1.5}, "min_similarity=1.5: must be a number from -1 to 1"),
+        ({"min_similarity": float("nan")}, "min_similarity=nan"),
+        ({"max_duration": "20"}, "max_duration='20'"),
+        ({"max_duration": 5, "min_duration": 6}, "min_duration=6: must be a number from 0 to 5"),
+        ({"hours": -1}, "hours=-1"),
+        ({"hours": 1, "disk": "1GB"}, "give one of the two"),
+        ({"disk": "plenty"}, "'plenty' is not a size"),
+        ({"dev": "many"}, "dev='many'"),
+        ({"test": -1}, "test=-1"),
+        ({"seed": "42"}, "seed='42'"),
+        ({"group_by": ("chamber",)}, "'chamber' is not a column"),
+        ({"test": 41}, "test: 41 segments asked for"),
+    ],
+)
+def test_what_is_not_allowed_is_named(parameters, message):
+    with pytest.raises(InputError, match=message):
+        decide(corpus(speakers=10, each=4), **parameters)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=None)
+    segments = corpus(speakers=20, recordings=20, each=6)
+    workspace.save(recordings=recordings_table([f"r{i}" for i in range(20)]), segments=segments)
+    return workspace
+
+
+def test_select_saves_decisions_and_what_it_reports(workspace):
+    report = select(workspace.path, min_similarity=0.5, dev=6, test=6, seed=7)
+    saved = workspace.segments
+    assert saved["decision"].to_list() == ["accept"] * 120
+    assert workspace.report("select") == json.loads(json.dumps(report.to_dict()))
+    facts = report.facts
+    assert (facts["segments"], facts["kept"], facts["rejected"]) == (120, 120, {})
+    assert facts["hours"] == pytest.approx(600 / 3600, abs=1e-4)
+    assert facts["dev"] == {"segments": 6, "hours": pytest.approx(30 / 3600, abs=1e-4), "speakers": 1}
+    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0}
+    assert facts["parameters"]["seed"] == 7
+    assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
+    assert "speaker 0, recording 0, identical sentence 0" in str(report)
+    assert report.warnings == []
+
+
+def test_what_is_rejected_adds_up_and_a_second_call_starts_anew(workspace):
+    report = select(workspace, hours=0.05, max_duration=4.9, dev=0, test=0)
+    assert report.facts["rejected"] == {"too_long": 120}
+    report = select(workspace, hours=0.05, dev=0, test=0)
+    assert report.facts["rejected"] == {"over_budget": 120 - 36}
+    assert report.facts["kept"] == 36
+    assert report.facts["budget"] == {"limit": "0.050 hours", "used": "0.050 hours"}
+
+
+def test_a_repeated_sentence_is_reported_as_leakage(workspace):
+    workspace.save(segments=workspace.segments.with_columns(text=pl.lit("Hvala.")))
+    assert select(workspace, dev=6, test=6).facts["leakage"]["identical sentence"] == 1
+
+
+def test_reviews_of_the_workspace_stay_out_of_train(workspace):
+    (workspace.path / "reviews").mkdir()
+    (workspace.path / "reviews/first.json").write_text(json.dumps({"segment_ids": ["x0003"]}), encoding="utf8")
+    assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
+
+
+def test_keys_may_be_given_as_one_string(workspace):
+    report = select(workspace, group_by="recording_id, speaker_id")
+    assert report.facts["parameters"]["group_by"] == ["recording_id", "speaker_id"]
+    assert select(workspace, group_by="").facts["parameters"]["group_by"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters", "warning"),
+    [
+        ({"similarity": None}, {}, "120 segments have no similarity"),
+        ({"speaker_id": None}, {}, "speaker_id is empty: nothing is grouped by it"),
+        ({}, {"dev": 60, "test": 60}, "train is empty"),
+        ({}, {"hours": 3}, "the budget is not reached"),
+    ],
+)
+def test_what_is_worth_knowing_is_said(workspace, changes, parameters, warning):
+    workspace.save(segments=workspace.segments.with_columns(**{name: pl.lit(value) for name, value in changes.items()}))
+    assert [line for line in select(workspace, **parameters).warnings if warning in line]
+
+
+def test_a_part_without_speakers_is_counted(workspace):
+    known = pl.when(pl.col("segment_id") != "x0000").then("speaker_id")
+    workspace.save(segments=workspace.segments.with_columns(speaker_id=known))
+    assert select(workspace).warnings == ["1 segments have no speaker_id and are not grouped by it"]
+
+
+def test_what_grouping_by_two_keys_costs_is_said(workspace):
+    crossed = [segment(n, recording=f"r{n % 12}", speaker=f"s{n // 12 % 20}") for n in range(480)]
+    workspace.save(segments=segments_table(crossed))
+    report = select(workspace)
+    lost = report.facts["rejected"]["crosses_splits"]
+    assert report.facts["lost to grouping"]["segments"] == lost + report.facts["rejected"].get("beyond_split_size", 0)
+    assert [line for line in report.warnings if f"costs {lost:,} segments" in line and "group_by='speaker_id'" in line]
+    assert not select(workspace, group_by="speaker_id").warnings
+
+
+def test_before_any_audio_a_preview_says_that_it_is_one(workspace):
+    nothing = {name: pl.lit(None, dtype=RECORDINGS[name]) for name in ("sampling_rate", "num_samples")}
+    unplaced = {name: pl.lit(None, dtype=pl.Int64) for name in ("start_sample", "end_sample")}
+    with_audio = select(workspace, disk="10MB")
+    workspace.save(recordings=workspace.recordings.with_columns(**nothing), segments=workspace.segments.with_columns(**unplaced))
+    report = select(workspace, disk="10MB")
+    assert "preview" in report.warnings[0]
+    assert report.facts["kept"] == with_audio.facts["kept"]
+    assert report.facts["hours"] == with_audio.facts["hours"]
+    assert report.facts["budget"]["estimate"] == "32.0 kB/s (upper bound, nothing measured)"
+
+
+def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    rng = np.random.default_rng(3)
+    sf.write(audio / "r0.wav", rng.normal(0, 300, 60 * RATE).astype(np.int16), RATE)
+    rows = [{**segment(n), "start": 2 * n, "end": 2 * n + 2} for n in range(30)]
+    workspace = Workspace.create(tmp_path / "w", source="asr.json", audio=str(audio))
+    workspace.save(recordings=recordings_table(["r0"], seconds=60), segments=segments_table(rows))
+    kept = [select(workspace, disk=disk, **ALONE).facts["kept"] for disk in ("200kB", "600kB", "1MB")]
+    assert all(fewer < more for fewer, more in pairwise(kept))
+    report = select(workspace, disk="600kB", **ALONE)
+    assert "measured)" in report.facts["budget"]["estimate"]
+    chosen = workspace.segments.filter(pl.col("split") == "train")
+    # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would allow.
+    assert len(chosen) * (2 * PCM.per_second + PCM.per_clip) > 600_000

@@ -1,0 +1,183 @@
+from collections import defaultdict
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbaudio.errors import InputError
+from nbaudio.splits import Target, divide, leakage, parse_target, usable_keys
+
+KEYS = ["speaker_id", "recording_id"]
+MINUTE = 60_000_000
+
+values = st.sampled_from(["a", "b", "c", "d", "e", "f", None])
+rows = st.lists(st.tuples(values, values, st.integers(1, 5 * MINUTE)), min_size=1, max_size=60)
+
+
+def table(rows):
+    speakers, recordings, micros = zip(*rows, strict=True)
+    ids = [f"s{number:03d}" for number in range(len(rows))]
+    columns = {"segment_id": ids, "speaker_id": speakers, "recording_id": recordings, "micros": micros}
+    schema = {"segment_id": pl.String, "speaker_id": pl.String, "recording_id": pl.String, "micros": pl.Int64}
+    return pl.DataFrame(columns, schema=schema)
+
+
+def crossing(segments, keys):
+    """Values that are in more than one split, one by one."""
+    seen = defaultdict(set)
+    for row in segments.iter_rows(named=True):
+        for key in keys:
+            if row["split"] is not None and row[key] is not None:
+                seen[key, row[key]].add(row["split"])
+    return {value for value, splits in seen.items() if len(splits) > 1}
+
+
+def speakers_by_recordings(speakers, recordings, each):
+    return table([(f"s{s}", f"r{r}", MINUTE) for s in speakers for r in recordings for _ in range(each)])
+
+
+@given(rows, st.sets(st.sampled_from(KEYS)), st.integers(0, 4), st.integers(0, 4), st.integers(0, 5))
+@settings(max_examples=200, deadline=None)
+def test_no_value_crosses_splits_and_each_row_is_in_or_out(rows, keys, test, dev, seed):
+    segments = table(rows)
+    targets = {"test": Target(test, "segments"), "dev": Target(dev, "segments")}
+    try:
+        divided = divide(segments, keys=sorted(keys), targets=targets, seed=seed)
+    except InputError:
+        return
+    assert (divided["split"].is_null() == divided["reason"].is_not_null()).all()
+    assert crossing(segments.hstack(divided), keys) == set()
+    assert (divided["split"] == "test").sum() == test
+    assert (divided["split"] == "dev").sum() == dev
+
+
+@given(rows, st.sets(st.sampled_from(KEYS)), st.integers(0, 5), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_the_order_of_rows_changes_nothing(rows, keys, seed, random):
+    segments = table(rows)
+    targets = {"test": Target(1, "segments"), "dev": Target(MINUTE, "micros")}
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    try:
+        divided = divide(segments, keys=sorted(keys), targets=targets, seed=seed)
+    except InputError:
+        with pytest.raises(InputError):
+            divide(segments[order], keys=sorted(keys), targets=targets, seed=seed)
+        return
+    shuffled = divide(segments[order], keys=sorted(keys), targets=targets, seed=seed)
+    assert shuffled.rows() == divided[order].rows()
+
+
+@given(st.lists(st.integers(1, 30), min_size=3, max_size=20), st.integers(0, 9), st.data())
+@settings(deadline=None)
+def test_with_one_key_every_size_up_to_the_whole_can_be_had(sizes, seed, data):
+    segments = table([(f"s{number}", None, 1) for number, size in enumerate(sizes) for _ in range(size)])
+    asked = data.draw(st.integers(0, len(segments)))
+    divided = divide(segments, keys=["speaker_id"], targets={"test": Target(asked, "segments")}, seed=seed)
+    assert (divided["split"] == "test").sum() == asked
+    assert set(divided["reason"].drop_nulls()) <= {"beyond_split_size"}
+    # Never more than the last group is opened for what is missing.
+    assert divided["reason"].count() < max(sizes)
+
+
+def test_without_keys_nothing_is_lost():
+    segments = table([("s", "r", number) for number in range(1, 200)])
+    targets = {"test": Target(50, "segments"), "dev": Target(1000, "micros")}
+    divided = divide(segments, keys=[], targets=targets, seed=3)
+    assert divided["reason"].count() == 0
+    assert (divided["split"] == "test").sum() == 50
+    dev = segments.filter(divided["split"] == "dev")["micros"].sum()
+    assert 1000 - 199 < dev <= 1000
+
+
+def test_hours_are_filled_up_to_the_limit_and_not_beyond():
+    segments = speakers_by_recordings(range(20), [0], 9)
+    divided = divide(segments, keys=["speaker_id"], targets={"test": parse_target("0.5h", "test")}, seed=1)
+    assert segments.filter(divided["split"] == "test")["micros"].sum() == 30 * MINUTE
+
+
+def test_rows_without_any_value_move_freely():
+    segments = table([(None, None, 1)] * 30 + [("s", "r", 1)] * 30)
+    divided = divide(segments, keys=KEYS, targets={"test": Target(17, "segments")}, seed=1)
+    assert divided["reason"].count() == 0
+    assert (divided["split"] == "test").sum() == 17
+
+
+def test_separate_groups_are_taken_before_connected_ones_are_torn():
+    crossed = speakers_by_recordings(range(6), range(6), 4)
+    alone = table([(f"x{number}", f"y{number}", MINUTE) for number in range(10)])
+    segments = pl.concat([crossed, alone.with_columns(segment_id=pl.lit("alone ") + pl.col("segment_id"))])
+    targets = {"test": Target(5, "segments"), "dev": Target(5, "segments")}
+    divided = divide(segments, keys=KEYS, targets=targets, seed=1)
+    assert divided["reason"].count() == 0
+
+
+def test_connected_groups_are_torn_where_it_costs_least():
+    # Two chambers share one speaker: to take the small one whole costs that speaker's three segments in the large one.
+    small = [(f"s{s}", f"r{r}", MINUTE) for s in range(5) for r in range(4)]
+    large = [(f"t{s}", f"q{r}", MINUTE) for s in range(20) for r in range(20)]
+    segments = table([*small, *large, *[("both", "r0", MINUTE)] * 2, *[("both", "q0", MINUTE)] * 3])
+    divided = divide(segments, keys=KEYS, targets={"test": Target(22, "segments")}, seed=1)
+    assert divided["reason"].to_list() == [None] * 422 + ["crosses_splits"] * 3
+
+
+def test_another_seed_divides_otherwise():
+    segments = speakers_by_recordings(range(40), [0], 2)
+    targets = {"test": Target(10, "segments")}
+    divisions = {tuple(divide(segments, keys=["speaker_id"], targets=targets, seed=seed)["split"].to_list()) for seed in range(5)}
+    assert len(divisions) == 5
+
+
+def test_more_than_there_is_says_how_much_there_is():
+    segments = table([("s", "r", MINUTE)] * 30)
+    with pytest.raises(InputError, match=r"test: 31 segments asked for.* 30 segments.*30 segments can be had"):
+        divide(segments, keys=[], targets={"test": Target(31, "segments")}, seed=1)
+    with pytest.raises(InputError, match=r"dev: 1 segments asked for.*no speaker_id.*0 segments can be had.*fewer or other"):
+        divide(segments, keys=["speaker_id"], targets={"test": Target(9, "segments"), "dev": Target(1, "segments")}, seed=1)
+    with pytest.raises(InputError, match=r"test: 1\.000 hours asked for.*0\.500 hours can be had"):
+        divide(segments, keys=[], targets={"test": parse_target("1h", "test")}, seed=1)
+
+
+@pytest.mark.parametrize("value", ["", "h", "1.5", "-1", -1, "nanh", "infh", "1e999h", "two", "1.5 hours", 1.5, True, None])
+def test_a_size_of_a_split_is_a_count_or_hours(value):
+    with pytest.raises(InputError, match="dev="):
+        parse_target(value, "dev")
+
+
+def test_sizes_of_splits_are_read():
+    assert parse_target("2000", "dev") == parse_target(2000, "dev") == Target(2000, "segments")
+    assert parse_target(" 1.5 H", "dev") == Target(90 * MINUTE, "micros")
+
+
+def test_keys_are_checked_by_name():
+    segments = pl.DataFrame({"a": ["x"], "b": [None], "words": [["x"]]}, schema_overrides={"b": pl.String})
+    assert usable_keys(segments, ["a", "b", "a"]) == (["a"], ["b"])
+    with pytest.raises(InputError, match=r"'speaker' is not a column.*columns are a, b$"):
+        usable_keys(segments, ["speaker"])
+    with pytest.raises(InputError, match="'words'"):
+        usable_keys(segments, ["words"])
+
+
+texts = st.sampled_from(["Da", "da ", "DA", "ne", "ne  to", "Ne\tto", "straße", "STRASSE", None])
+splits = st.sampled_from(["train", "dev", "test", None])
+
+
+@given(st.lists(st.tuples(values, values, texts, splits), max_size=30))
+@settings(deadline=None)
+def test_leakage_counts_what_a_plain_loop_counts(rows):
+    schema = {"speaker_id": pl.String, "recording_id": pl.String, "text": pl.String, "split": pl.String}
+    segments = pl.DataFrame(rows, schema=schema, orient="row")
+    folded = segments.with_columns(
+        sentence=pl.Series([text and " ".join(text.casefold().split()) for text in segments["text"]], dtype=pl.String)
+    )
+    shared = crossing(folded, [*KEYS, "sentence"])
+    for key, number, examples in leakage(segments).rows():
+        expected = sorted(value for name, value in shared if name == key)
+        assert number == len(expected)
+        assert examples == expected[:3]
+
+
+def test_leakage_wants_known_columns():
+    with pytest.raises(InputError, match="'chamber'"):
+        leakage(pl.DataFrame({"text": ["da"], "split": ["train"]}), keys=["chamber"])
