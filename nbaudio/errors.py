@@ -24,5 +24,12 @@ class DiskFullError(NbaudioError):
 class MissingExtraError(NbaudioError):
     """An optional package is needed; the message names the extra that brings it."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'nbaudio[{extra}]'")
+    @classmethod
+    def naming(cls, package: str, extra: str) -> "MissingExtraError":
+        """The error for a package that `extra` would have brought.
+
+        Examples:
+            >>> str(MissingExtraError.naming("ray", "ray"))
+            "ray is not installed: pip install 'nbaudio[ray]'"
+        """
+        return cls(f"{package} is not installed: pip install 'nbaudio[{extra}]'")

@@ -46,6 +46,13 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         raise
 
 
+def remove_partials(*folders: Path) -> None:
+    """Remove what killed runs left half-written in these folders."""
+    for folder in folders:
+        for path in folder.rglob(".*.partial"):
+            path.unlink(missing_ok=True)
+
+
 def write_json(target: Path, value: Any) -> None:
     """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
     with whole_file(target) as partial:

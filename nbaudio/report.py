@@ -51,6 +51,17 @@ class Report:
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
 
 
+def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
+    """The first `most` lines, and where the rest is.
+
+    Examples:
+        >>> first_lines(["a", "b", "c"], "problems.parquet", most=2)
+        ['a', 'b', 'and 1 more: see problems.parquet']
+    """
+    rest = len(lines) - most
+    return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
+
+
 def show(value: Any) -> str:
     """A fact as a person reads it: thousands apart, three decimals, nested facts on one line.
 

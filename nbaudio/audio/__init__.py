@@ -6,7 +6,7 @@ shape (samples,), int16.
 """
 
 from nbaudio.audio.clips import CHANNELS, clip_of, read_clip
-from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip
+from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip, encoder, versions
 from nbaudio.audio.probing import Probe, probe
 from nbaudio.audio.recordings import Recording, open_recording
 
@@ -19,7 +19,9 @@ __all__ = [
     "clip_of",
     "decode_clip",
     "encode_clip",
+    "encoder",
     "open_recording",
     "probe",
     "read_clip",
+    "versions",
 ]

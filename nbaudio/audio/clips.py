@@ -19,8 +19,9 @@ from nbaudio.times import rescale
 CHANNELS = ("mix", "left", "right")
 Channel = Literal["mix", "left", "right"]
 
-# Seconds read on each side of a window when resampling: soxr's HQ filter reaches less far at every ratio in use.
-CONTEXT_S = 0.05
+# Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
+# recording's conversion to the last bit of rounding.
+CONTEXT_S = 0.03
 
 
 def read_clip(

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+import av
 import numpy as np
 import soundfile as sf
+import soxr
 from numpy.typing import NDArray
 
 from nbaudio.errors import AudioError, InputError
@@ -69,3 +71,12 @@ def decode_clip(data: bytes) -> tuple[NDArray[np.int16], int]:
     except sf.LibsndfileError as error:
         raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
     return samples, rate
+
+
+def versions() -> dict[str, str]:
+    """The versions of the libraries that decode, resample and encode: other versions may give other bytes."""
+    return {
+        "libsndfile": sf.__libsndfile_version__,
+        "soxr": soxr.__libsoxr_version__,
+        "ffmpeg": av.ffmpeg_version_info,
+    }

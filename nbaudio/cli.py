@@ -1,0 +1,210 @@
+"""The command line: every command is the Python function of the same name, its report on standard output.
+
+Exit codes: 0 done, 1 done with problems that the report lists, 2 wrong use or unusable input.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from nbaudio.errors import NbaudioError
+from nbaudio.report import Report
+
+app = typer.Typer(
+    help="Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+review_app = typer.Typer(help="Samples for reviewers, as spreadsheets.", no_args_is_help=True)
+app.add_typer(review_app, name="review")
+
+Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]
+AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
+Seed = Annotated[int, typer.Option(help="another seed, another choice")]
+Engine = Annotated[str, typer.Option(help="where tasks run: loky or threading")]
+
+
+def _finish(make: Callable[[], Report], *, as_json: bool) -> None:
+    """Print the report of a step and leave with its exit code."""
+    try:
+        report = make()
+    except NbaudioError as error:
+        line = " ".join(str(error).split())
+        typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
+        raise typer.Exit(2) from error
+    typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: nbaudio demo --out demo-output")
+def demo(
+    out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the whole job on the bundled corpus and show each of its troubles being caught."""
+    from nbaudio.runs import demo as step
+
+    _finish(lambda: step(out=out), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
+def run(
+    manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the whole job")],
+    out: Annotated[str | None, typer.Option(help="the folder for notebooks, workspace and corpus")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter, over the manifest")] = None,
+    only: Annotated[str | None, typer.Option(metavar="1-5", help="only these notebooks")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the notebooks in order, unattended, with the parameters of a manifest."""
+    from nbaudio.runs import parse_settings
+    from nbaudio.runs import run as step
+
+    _finish(lambda: step(manifest, out=out, settings=parse_settings(set_ or []), only=only), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
+def ingest(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts")],
+    out: Annotated[str, typer.Option(help="the workspace folder to make")],
+    audio: Annotated[str | None, typer.Option(help="the folder of recordings; may come later")] = None,
+    names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
+    jobs: Jobs = None,
+    sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Read transcripts, resolve the names of recordings, look at every recording."""
+    from nbaudio import ingest as step
+
+    _finish(lambda: step(format_, source, audio=audio, names=names, out=out, jobs=jobs, sha256=sha256), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio score W --normalize nfc --normalize lower")
+def score(
+    workspace: Workspace,
+    normalize: Annotated[list[str] | None, typer.Option(help="a step of normalisation before scoring; repeat for more")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare transcripts with hypotheses: similarity, WER, CER."""
+    from nbaudio import score as step
+
+    _finish(lambda: step(workspace, normalize=tuple(normalize or ())), as_json=as_json)
+
+
+@review_app.command("export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --seed 42")
+def review_export(
+    workspace: Workspace,
+    out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
+    n: Annotated[int, typer.Option(min=1, help="how many clips")] = 1000,
+    strategy: Annotated[str, typer.Option(help="how they are drawn: random")] = "random",
+    seed: Seed = 42,
+    as_json: AsJson = False,
+) -> None:
+    """Draw clips for reviewers into a spreadsheet; they stay out of training."""
+    from nbaudio import review
+
+    _finish(lambda: review.export(workspace, out=out, n=n, strategy=strategy, seed=seed), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
+def select(
+    workspace: Workspace,
+    min_similarity: Annotated[float, typer.Option(help="less is out; -1 to 1")] = 0.8,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer is out")] = 20.0,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter is out")] = 0.0,
+    hours: Annotated[float | None, typer.Option(help="at most so many hours, spread over all speakers")] = None,
+    disk: Annotated[str | None, typer.Option(metavar="900GB", help="at most so large a corpus, spread over all speakers")] = None,
+    dev: Annotated[
+        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours of dev; 5 % but no more than 2000")
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="segments or hours of test; likewise")] = None,
+    group_by: Annotated[str, typer.Option(help="columns whose values never cross splits, by commas")] = "speaker_id,recording_id",
+    seed: Seed = 42,
+    as_json: AsJson = False,
+) -> None:
+    """Decide every segment: filters, budget, train, dev and test without leakage."""
+    from nbaudio import select as step
+
+    _finish(
+        lambda: step(
+            workspace,
+            min_similarity=min_similarity,
+            max_duration=max_duration,
+            min_duration=min_duration,
+            hours=hours,
+            disk=disk,
+            dev=_amount(dev),
+            test=_amount(test),
+            group_by=tuple(name.strip() for name in group_by.split(",") if name.strip()),
+            seed=seed,
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
+def materialize(
+    workspace: Workspace,
+    out: Annotated[str, typer.Option(help="the corpus folder: new, or one to go on with")],
+    container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
+    rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
+    channel: Annotated[str, typer.Option(help="mix, left or right")] = "mix",
+    encoding: Annotated[str, typer.Option(help="flac or wav")] = "flac",
+    shard_size: Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")] = "500MB",
+    jobs: Jobs = None,
+    engine: Engine = "loky",
+    as_json: AsJson = False,
+) -> None:
+    """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
+    from nbaudio import materialize as step
+
+    _finish(
+        lambda: step(
+            workspace,
+            out=out,
+            container=container,
+            rate=rate,
+            channel=channel,
+            encoding=encoding,
+            shard_size=shard_size,
+            jobs=jobs,
+            engine=engine,
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command(epilog="Example: nbaudio verify CORPUS")
+def verify(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder")],
+    jobs: Jobs = None,
+    engine: Engine = "loky",
+    as_json: AsJson = False,
+) -> None:
+    """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
+    from nbaudio import verify as step
+
+    _finish(lambda: step(corpus, jobs=jobs, engine=engine), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio stats W")
+def stats(path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")], as_json: AsJson = False) -> None:
+    """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
+    from nbaudio import stats as step
+
+    _finish(lambda: step(path), as_json=as_json)
+
+
+def _amount(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def main() -> None:
+    """The `nbaudio` command."""
+    app()

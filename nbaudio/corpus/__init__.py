@@ -1,0 +1,13 @@
+"""Corpora on disk: made from a workspace (`materialize`), proved whole (`verify`).
+
+corpus.json        parameters, versions, sources, splits, every shard with its SHA-256; written last
+segments.parquet   one row per clip: metadata, and shard, byte offset and length of its audio
+rejected.parquet   one row per segment that is not in, with the rule that put it out
+vocab.json         characters with ids
+<split>/<split>-00000-of-00012.<extension>
+"""
+
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
+
+__all__ = ["materialize", "verify"]

@@ -1,0 +1,251 @@
+"""From a selected workspace to a corpus: cut, pack, publish."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.audio import CHANNELS, encoder, versions
+from nbaudio.corpus.containers import container_named
+from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.packs import UNREADABLE, Failure, cut, index_of
+from nbaudio.corpus.publishing import corpus_tables, publish
+from nbaudio.corpus.shards import INTERNAL, ShardResult, pack
+from nbaudio.engine import check_engine, run_tasks
+from nbaudio.errors import InputError, NbaudioError
+from nbaudio.files import remove_partials
+from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest, shard_name
+from nbaudio.progress import progress
+from nbaudio.report import Report, first_lines
+from nbaudio.sizes import parse_size
+from nbaudio.tables import SPLITS
+from nbaudio.workspace import Workspace
+
+_RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns")
+# A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
+_ATTEMPTS = 3
+_LOST = pl.col("reason") == UNREADABLE
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What does not change while a corpus is made."""
+
+    workspace: Workspace
+    audio_root: Path
+    layout: Layout
+    container: str
+    format: ClipFormat
+    shard_size: int
+    jobs: int | None
+    engine: str | None
+    show: bool
+    began: float
+
+    @property
+    def packs(self) -> Path:
+        return self.workspace.path / "packs"
+
+
+def materialize(
+    workspace: str | Path | Workspace,
+    *,
+    out: str | Path,
+    container: str = "webdataset",
+    rate: int | None = 16000,
+    channel: str = "mix",
+    encoding: str = "flac",
+    shard_size: str | int = "500MB",
+    jobs: int | None = None,
+    engine: str | None = "loky",
+    show_progress: bool = True,
+) -> Report:
+    """Cut every accepted segment and write the corpus.
+
+    Killed at any moment it leaves nothing half-written under a final name; called again it keeps what is done and does the rest.
+    The same workspace and parameters give the same bytes, whatever `jobs` and `engine`.
+
+    Args:
+        workspace: with a selection (`select`).
+        out: the corpus folder: new, or one of an unfinished run with the same parameters.
+        container: ``webdataset`` or ``parquet``.
+        rate: Hz of the clips; None keeps each recording's own.
+        channel: ``mix`` (mean of all), ``left`` or ``right``.
+        encoding: ``flac`` or ``wav``.
+        shard_size: wanted size of a shard, such as ``"500MB"``.
+        jobs: how many tasks at once; None means one a core.
+        engine: ``loky`` (processes) or ``threading``; None takes what ``joblib.parallel_config`` has set.
+        show_progress: progress with rate and time left, on standard error.
+
+    Returns:
+        What was written; problems name every segment that could not be cut.
+
+    Raises:
+        InputError: nothing is selected, there is no audio, or a parameter is not known.
+        ExistsError: `out` holds something else.
+        DiskFullError: no space; call again when there is.
+    """
+    began = time.monotonic()
+    workspace = Workspace.open(workspace)
+    encoder(encoding)
+    container_named(container)
+    check_engine(engine)
+    if channel not in CHANNELS:
+        raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
+    if rate is not None and rate < 1:
+        raise InputError(f"rate must be 1 Hz or more, not {rate}")
+    if workspace.audio_root is None:
+        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
+    run = _Run(
+        workspace,
+        workspace.audio_root,
+        Layout(Path(out)),
+        container,
+        ClipFormat(rate, channel, encoding),
+        parse_size(shard_size),
+        jobs,
+        engine,
+        show_progress,
+        began,
+    )
+    recordings, segments = workspace.recordings, workspace.segments
+    accepted = _accepted(run, recordings, segments)
+    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, "shard_size": run.shard_size}
+    selection = digest(segments.select("segment_id", "decision", "split", "text", "reason"))
+    identity = {**parameters, "selection": selection}
+    run.layout.claim(identity)
+    run.packs.mkdir(exist_ok=True)
+    remove_partials(run.packs, run.layout.root)
+
+    clips, failures, num_cut = _cut_missing(run, accepted)
+    for attempt in range(_ATTEMPTS):
+        metadata, results = _write_shards(run, clips)
+        damaged = {result.damaged for result in results if result.damaged}
+        if not damaged:
+            break
+        if attempt + 1 == _ATTEMPTS:
+            raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
+        for pack_path in damaged:
+            Path(pack_path).unlink(missing_ok=True)
+        clips, more, again = _cut_missing(run, accepted)
+        failures |= more
+        num_cut += again
+
+    tables = corpus_tables(metadata, results, segments, accepted.select("segment_id", "clip_key"), failures)
+    manifest = publish(run.layout, tables, results, recordings, workspace.report("select"))
+    run.layout.finish({"identity": identity, "parameters": parameters, "versions": versions(), **manifest})
+    lost = [f"{row[0]}: {row[1]}" for row in tables.rejected.filter(_LOST).select("segment_id", "detail").iter_rows()]
+    report = _report(run, manifest, results, lost, num_cut)
+    workspace.save_report("materialize", report.to_dict())
+    return report
+
+
+def _accepted(run: _Run, recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
+    """Accepted segments with the facts of their recordings and the key of their clip."""
+    where = run.workspace.path
+    pending = segments.filter(pl.col("decision") == "pending").height
+    if pending:
+        raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
+    accepted = segments.filter(pl.col("decision") == "accept").drop("decision", "reason")
+    if accepted.is_empty():
+        raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
+    uncut = accepted.filter(pl.col("start_sample").is_null() | pl.col("end_sample").is_null())
+    if not uncut.is_empty():
+        raise InputError(
+            f"{where}: {uncut.height} accepted segments have no audio, {uncut['segment_id'][0]} the first; "
+            "ingest with --audio and select again"
+        )
+    absent = [name for name in _RECORDING_FACTS if name not in recordings.columns]
+    facts = recordings.with_columns(pl.lit(None).alias(name) for name in absent).select(
+        "recording_id", *(pl.col(name).alias(f"recording_{name}") for name in _RECORDING_FACTS)
+    )
+    joined = accepted.join(facts, on="recording_id", how="left", maintain_order="left")
+    return joined.with_columns(clip_keys(_with_facts(joined), run.format))
+
+
+def _with_facts(accepted: pl.DataFrame) -> pl.DataFrame:
+    """The columns that planning needs, by the recordings' own names."""
+    return accepted.select(
+        "segment_id",
+        "recording_id",
+        "start_sample",
+        "end_sample",
+        *([] if "clip_key" not in accepted.columns else ["clip_key"]),
+        *(pl.col(f"recording_{name}").alias(name) for name in _RECORDING_FACTS),
+    )
+
+
+def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Failure], int]:
+    """Cut what no pack holds: all clips with their place among the packs, failures by clip key, and how many were cut."""
+    have = index_of(run.packs)
+    missing = _with_facts(accepted).join(have, on="clip_key", how="anti", maintain_order="left")
+    failures: dict[str, Failure] = {}
+    if not missing.is_empty():
+        span = pl.col("end_sample") - pl.col("start_sample")
+        hours = missing.unique("clip_key").select((span / pl.col("sampling_rate")).sum()).item() / 3600
+        tasks = cut_tasks(missing, run.audio_root, run.packs, run.format)
+        with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
+            for result in run_tasks(cut, tasks, jobs=run.jobs, engine=run.engine):
+                failures |= {failure.clip_key: failure for failure in result.failures}
+                advance(result.seconds / 3600)
+        have = index_of(run.packs)
+    clips = accepted.join(have, on="clip_key", how="inner", maintain_order="left")
+    lost = accepted.join(have, on="clip_key", how="anti").filter(~pl.col("clip_key").is_in(list(failures)))
+    if not lost.is_empty():
+        raise NbaudioError(f"{run.packs}: {lost.height} clips were cut and are not there, {lost['segment_id'][0]} the first")
+    return clips, failures, missing.height - len(failures)
+
+
+def _write_shards(run: _Run, clips: pl.DataFrame) -> tuple[pl.DataFrame, list[ShardResult]]:
+    """Write all shards, or keep those that are there and whole.
+
+    Returns:
+        Metadata of all clips in the order of the shards, with `audio_sha256`; and the shards in the order of their names.
+    """
+    rate = pl.col("recording_sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
+    described = clips.with_columns(
+        num_samples=pl.col("clip_samples"), sampling_rate=rate.cast(pl.Int32), duration_s=pl.col("clip_samples") / rate
+    ).drop("clip_samples", *(f"recording_{name}" for name in _RECORDING_FACTS))
+    dealt = assign_shards(described, run.shard_size)
+    extension = container_named(run.container).extension
+    shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
+
+    def tasks() -> Iterator[PackTask]:
+        for split, index, count in shards:
+            name = shard_name(split, index, count, extension)
+            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index))
+            yield PackTask(run.layout.root / name, run.container, run.format, part, run.layout.record(name))
+
+    results = []
+    with progress("pack", len(shards), "shards", show=run.show) as advance:
+        for result in run_tasks(pack, tasks(), jobs=run.jobs, engine=run.engine):
+            results.append(result)
+            advance(1)
+    metadata = dealt.with_columns(pl.col("clip_sha256").alias("audio_sha256")).drop(INTERNAL)
+    return metadata, sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
+
+
+def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], lost: list[str], num_cut: int) -> Report:
+    splits = manifest["splits"]
+    took = time.monotonic() - run.began
+    hours = sum(split["hours"] for split in splits.values())
+    kept = sum(split["segments"] for split in splits.values())
+    facts = {
+        "corpus": str(run.layout.root),
+        "kept": kept,
+        "hours": round(hours, 3),
+        "splits": {name: split["segments"] for name, split in splits.items()},
+        "rejected": sum(manifest["rejected"].values()),
+        "reasons": manifest["rejected"],
+        "shards": len(results),
+        "MB": round(sum(result.num_bytes for result in results) / 1e6, 1),
+        "clips cut now": num_cut,
+        "clips already cut": kept - num_cut,
+        "shards kept from before": sum(result.kept for result in results),
+        "seconds": round(took, 1),
+        "times real time": round(hours * 3600 / took),
+    }
+    return Report("materialize", facts, problems=first_lines(lost, f"{run.layout.root}/rejected.parquet"))

@@ -1,0 +1,165 @@
+"""Packs: encoded clips laid end to end, with an index behind them.
+
+Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
+size: length of the index, its SHA-256, a magic word. A pack is written beside its name and moved there whole; the index is
+checked when it is read, every clip when it is copied.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import polars as pl
+
+from nbaudio.audio import clip_of, encode_clip, open_recording
+from nbaudio.errors import AudioError, NbaudioError
+from nbaudio.files import sha256_file, whole_file
+from nbaudio.plan import CutTask, Source
+
+_TRAILER = struct.Struct("<Q32s8s")
+_MAGIC = b"nbpack01"
+# The rule that puts a segment out whose audio fails while it is cut.
+UNREADABLE = "unreadable_audio"
+# What decoders raise on bad data; anything else is a fault of ours and stops the run.
+_BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
+# Packs held open by one worker: far below the usual limit of 1024 files a process.
+_OPEN_PACKS = 200
+
+INDEX = pl.Schema(
+    [
+        ("clip_key", pl.String),
+        ("offset", pl.Int64),
+        ("length", pl.Int64),
+        ("clip_samples", pl.Int64),
+        ("clip_sha256", pl.String),
+        ("pack", pl.String),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A clip that could not be cut, and what happened."""
+
+    clip_key: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """What became of a cut task."""
+
+    seconds: float
+    failures: tuple[Failure, ...]
+
+
+def cut(task: CutTask) -> CutResult:
+    """Cut a task's windows, in order, into its pack; runs in a worker.
+
+    A recording or window that fails is reported and the rest goes on. Each recording is opened once.
+
+    Raises:
+        DiskFullError: there is no space for the pack.
+    """
+    index: list[tuple[str, int, int, int, str]] = []
+    failures: list[Failure] = []
+    # No fsync: what a power cut could leave is found by the hashes.
+    with whole_file(task.pack, sync=False) as partial, partial.open("wb") as file:
+        offset = 0
+        for source in task.sources:
+            for key, result in _clips(source, task):
+                if isinstance(result, Failure):
+                    failures.append(result)
+                    continue
+                samples, data = result
+                file.write(data)
+                index.append((key, offset, len(data), samples, hashlib.sha256(data).hexdigest()))
+                offset += len(data)
+        encoded = json.dumps(index, separators=(",", ":")).encode()
+        file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
+    return CutResult(task.seconds, tuple(failures))
+
+
+def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple[int, bytes]]]:
+    """Every window of a recording as (clip key, (samples, encoded bytes) or what failed)."""
+    try:
+        _check_unchanged(source)
+        with open_recording(source.path) as recording:
+            for key, start, stop in source.windows:
+                try:
+                    clip = clip_of(
+                        recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=task.format.channel
+                    )
+                    data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
+                except _BAD_AUDIO as error:
+                    yield key, Failure(key, f"{source.path.name}: {error}")
+                else:
+                    yield key, (len(clip), data)
+    except _BAD_AUDIO as error:
+        for key, _, _ in source.windows:
+            yield key, Failure(key, str(error))
+
+
+def _check_unchanged(source: Source) -> None:
+    """Refuse a file that is not the one that was ingested: its windows would be of something else."""
+    status = source.path.stat()
+    if source.num_bytes is None or (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns):
+        return
+    if status.st_size != source.num_bytes or source.sha256 is None or sha256_file(source.path) != source.sha256:
+        raise AudioError(f"{source.path.name}: the file changed since it was ingested; run ingest again")
+
+
+def read_index(pack: Path) -> pl.DataFrame | None:
+    """The clips of a pack, as `INDEX`; None when the pack is not whole."""
+    try:
+        with pack.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(size - _TRAILER.size)
+            length, checksum, magic = _TRAILER.unpack(file.read(_TRAILER.size))
+            if magic != _MAGIC or length > size - _TRAILER.size:
+                return None
+            file.seek(size - _TRAILER.size - length)
+            encoded = file.read(length)
+    except (OSError, struct.error):
+        return None
+    if hashlib.sha256(encoded).digest() != checksum:
+        return None
+    return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=INDEX, orient="row")
+
+
+def index_of(packs: Path) -> pl.DataFrame:
+    """All clips in a folder of packs, each once; packs that are not whole are left out."""
+    found = [index for path in sorted(packs.glob("*.pack")) if (index := read_index(path)) is not None]
+    return pl.concat([pl.DataFrame(schema=INDEX), *found]).unique("clip_key", keep="first", maintain_order=True)
+
+
+class PackDamagedError(NbaudioError):
+    """A clip's bytes are not those that were written; `pack` must be cut again."""
+
+
+def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
+    """The encoded bytes of each row's clip, checked by hash; rows carry `pack`, `offset`, `length`, `clip_sha256`.
+
+    Raises:
+        PackDamagedError: its argument is the path of the bad pack.
+    """
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for pack, offset, length, checksum in clips.select("pack", "offset", "length", "clip_sha256").iter_rows():
+            try:
+                if pack not in files:
+                    if len(files) >= _OPEN_PACKS:
+                        files.pop(next(iter(files))).close()
+                    files[pack] = stack.enter_context(Path(pack).open("rb"))
+                files[pack].seek(offset)
+                data = files[pack].read(length)
+            except OSError as error:
+                raise PackDamagedError(pack) from error
+            if hashlib.sha256(data).hexdigest() != checksum:
+                raise PackDamagedError(pack)
+            yield data

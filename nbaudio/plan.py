@@ -1,0 +1,177 @@
+"""Every decision about clips and shards, made without touching audio: tasks that any engine can carry.
+
+*Cut* tasks turn windows of recordings into packs of encoded clips, in the order of the recordings. *Pack* tasks copy clips into
+shards. A clip is known by its key, a hash of source, window and format: what has been cut once is never cut again.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.keys import hash_column
+
+# Changes whenever the same window of the same source would give other bytes: old packs are then not used.
+_CLIP_VERSION = 1
+# Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
+_TASK_SECONDS = 1200.0
+# Metadata and headers beside a clip's audio in a shard, for sizing only.
+_CLIP_OVERHEAD_BYTES = 2048
+
+
+@dataclass(frozen=True)
+class ClipFormat:
+    """What a clip is: rate in Hz (None keeps the recording's own), channel, encoding."""
+
+    rate: int | None
+    channel: str
+    encoding: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One recording and the windows to cut from it, in order.
+
+    Attributes:
+        recording_id: its key.
+        path: the file.
+        num_samples: its true length; nothing behind it is read.
+        sha256: of the file's bytes when it was ingested, if taken.
+        num_bytes: its size then, if known.
+        mtime_ns: its time of change then, if known.
+        windows: (clip key, first sample, one past the last).
+    """
+
+    recording_id: str
+    path: Path
+    num_samples: int
+    sha256: str | None
+    num_bytes: int | None
+    mtime_ns: int | None
+    windows: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """Windows to cut into one pack."""
+
+    pack: Path
+    format: ClipFormat
+    sources: tuple[Source, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PackTask:
+    """One shard to write: `clips` has a row per clip, with its metadata and `pack`, `offset`, `length`, `clip_sha256`."""
+
+    target: Path
+    container: str
+    format: ClipFormat
+    clips: pl.DataFrame
+    record: Path
+
+
+def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
+    """The key of every segment's clip: hex of a SHA-256 over source, window and format.
+
+    `segments` carries the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`. Where no hash was taken, path, size
+    and time of change stand for the source.
+    """
+    source = pl.coalesce(
+        pl.col("sha256"), pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1))
+    )
+    what = f"{clip_format.rate}|{clip_format.channel}|{clip_format.encoding}|{_CLIP_VERSION}"
+    texts = segments.select(pl.format("{}|{}|{}|{}", source, "start_sample", "end_sample", pl.lit(what)).alias("t"))["t"]
+    return pl.Series("clip_key", [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String)
+
+
+def cut_tasks(missing: pl.DataFrame, audio_root: Path, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:
+    """Cut tasks for the clips that no pack holds, longest first so that the last workers end together.
+
+    Args:
+        missing: segments with their recordings' facts and `clip_key`.
+        audio_root: the folder that recordings' paths are relative to.
+        packs: the folder for packs.
+        clip_format: what to make.
+    """
+    if missing.is_empty():
+        return
+    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    # Two segments with the same window share a clip.
+    ordered = missing.unique("clip_key", keep="first", maintain_order=True).sort("recording_id", "start_sample", "end_sample")
+    # A recording stays in one task unless it is longer than one; short recordings share a task.
+    ordered = ordered.with_columns(seconds=seconds).with_columns(part=_bin(pl.col("seconds")).over("recording_id"))
+    parts_of = ordered.group_by("recording_id", "part", maintain_order=True).agg(pl.col("seconds").sum())
+    parts_of = parts_of.with_columns(task=_bin(pl.col("seconds"))).drop("seconds")
+    ordered = ordered.join(parts_of, on=["recording_id", "part"], how="left", maintain_order="left")
+    lengths = ordered.group_by("task").agg(pl.col("seconds").sum()).sort("seconds", "task", descending=[True, False])
+    parts = {key[0]: part for key, part in ordered.partition_by("task", as_dict=True).items()}
+    for number, length in lengths.iter_rows():
+        part = parts.pop(number)
+        name = hashlib.sha256("\n".join(part["clip_key"]).encode()).hexdigest()[:24]
+        sources = tuple(_source(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True))
+        yield CutTask(packs / f"{name}.pack", clip_format, sources, float(length))
+
+
+def _bin(seconds: pl.Expr) -> pl.Expr:
+    """Which stretch of `_TASK_SECONDS` each row begins in, all laid end to end."""
+    return ((seconds.cum_sum() - seconds) // _TASK_SECONDS).cast(pl.Int64)
+
+
+def _source(windows: pl.DataFrame, audio_root: Path) -> Source:
+    first = windows.row(0, named=True)
+    return Source(
+        recording_id=first["recording_id"],
+        path=audio_root / first["path"],
+        num_samples=first["num_samples"],
+        sha256=first["sha256"],
+        num_bytes=first["num_bytes"],
+        mtime_ns=first["mtime_ns"],
+        windows=tuple(windows.select("clip_key", "start_sample", "end_sample").iter_rows()),
+    )
+
+
+def assign_shards(clips: pl.DataFrame, shard_size: int) -> pl.DataFrame:
+    """Give every clip its shard: `shard` (from 0) and `shards` (how many its split has), rows in the order inside shards.
+
+    Inside a split, clips are ordered by a hash of their key and dealt out at equal bytes: every shard is a random sample of its
+    split, none is empty, none is much larger than `shard_size` bytes.
+
+    Args:
+        clips: with `segment_id`, `split` and `length` (bytes of audio).
+        shard_size: wanted bytes of a shard.
+    """
+    size = pl.col("length") + _CLIP_OVERHEAD_BYTES
+    ordered = clips.with_columns(hash_column(clips["segment_id"], "shard").alias("order")).sort("split", "order", "segment_id")
+    total = size.sum().over("split")
+    count = pl.min_horizontal((total + (shard_size - 1)) // shard_size, pl.len().over("split"))
+    middle = (size.cum_sum() - size / 2).over("split")
+    return ordered.with_columns(
+        shard=pl.min_horizontal((middle * count / total).floor().cast(pl.Int64), count - 1), shards=count.cast(pl.Int64)
+    ).drop("order")
+
+
+def shard_name(split: str, index: int, count: int, extension: str) -> str:
+    """The path of a shard inside a corpus.
+
+    Examples:
+        >>> shard_name("train", 3, 12, "tar")
+        'train/train-00003-of-00012.tar'
+    """
+    return f"{split}/{split}-{index:05d}-of-{count:05d}.{extension}"
+
+
+def digest(frame: pl.DataFrame) -> str:
+    """A hash of all cells, columns and rows in order: hex SHA-256 over the rows as JSON lines.
+
+    Examples:
+        >>> digest(pl.DataFrame({"a": [1]})) == digest(pl.DataFrame({"a": [2]}))
+        False
+    """
+    state = hashlib.sha256(",".join(frame.columns).encode())
+    for part in frame.iter_slices(20_000):
+        state.update(part.write_ndjson().encode())
+    return state.hexdigest()

@@ -1,0 +1,71 @@
+"""The figures of a workspace or of a corpus, in one report."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.errors import InputError
+from nbaudio.report import Report
+from nbaudio.tables import SPLITS, with_durations
+from nbaudio.workspace import Workspace
+
+_QUANTILES = {"5 %": 0.05, "median": 0.5, "95 %": 0.95}
+
+
+def stats(path: str | Path) -> Report:
+    """Segments, hours, speakers, durations, similarity, splits and reasons.
+
+    Args:
+        path: a workspace or a corpus folder.
+
+    Raises:
+        InputError: it is neither.
+    """
+    folder = Path(path)
+    if (folder / "corpus.json").is_file():
+        try:
+            kept = pl.read_parquet(folder / "segments.parquet")
+            rejected = pl.read_parquet(folder / "rejected.parquet")
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
+    elif (folder / "workspace.json").is_file():
+        workspace = Workspace.open(folder)
+        segments = with_durations(workspace.segments, workspace.recordings)
+        rejected = segments.filter(pl.col("decision") == "reject")
+        kept = segments.filter(pl.col("decision") != "reject")
+    else:
+        raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
+    return Report("stats", _facts(folder, kept, rejected))
+
+
+def _facts(folder: Path, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "of": str(folder),
+        "segments kept": kept.height,
+        "segments rejected": rejected.height,
+        "reasons": dict(
+            rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
+        ),
+        "hours": _hours(kept),
+        "recordings": kept["recording_id"].n_unique(),
+        "speakers": kept["speaker_id"].drop_nulls().n_unique(),
+    }
+    for name in ("duration_s", "similarity", "wer"):
+        values = kept[name].drop_nulls()
+        if len(values):
+            facts[name] = {label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()}
+    for split in SPLITS:
+        part = kept.filter(pl.col("split") == split)
+        if part.height:
+            facts[split] = {
+                "segments": part.height,
+                "hours": _hours(part),
+                "speakers": part["speaker_id"].drop_nulls().n_unique(),
+                "recordings": part["recording_id"].n_unique(),
+            }
+    return facts
+
+
+def _hours(segments: pl.DataFrame) -> float:
+    return round(float(segments["duration_s"].sum()) / 3600, 3)
