@@ -71,25 +71,26 @@ def _check_end(recording: SoundfileRecording) -> tuple[int, str | None]:
     except AudioError:
         whole = False
     if not whole:
-        held = _count(recording)
+        held = _count(recording.path)
         return held, _short(declared, held, recording.sampling_rate)
     if lie and int(lie[2]) < int(lie[1]):
         return declared, _short(int(declared * int(lie[1]) / max(1, int(lie[2]))), declared, recording.sampling_rate)
     return declared, None
 
 
-def _count(recording: SoundfileRecording) -> int:
-    """Samples that decode from the start on; whatever breaks is the end."""
-    held = 0
-    with sf.SoundFile(recording.path) as file:
-        while True:
-            try:
-                got = len(file.read(_COUNT_BLOCK, dtype="int16"))
-            except sf.LibsndfileError:
-                got = 0
-            held += got
-            if got < _COUNT_BLOCK:
+def _count(path: Path) -> int:
+    """Samples that decode from the start on; where a block breaks, smaller ones find the last sample before the break."""
+    held, block = 0, _COUNT_BLOCK
+    while block:
+        try:
+            with sf.SoundFile(path) as file:
+                file.seek(held)
+                while got := len(file.read(block, dtype="int16")):
+                    held += got
                 return held
+        except sf.LibsndfileError:
+            block //= 2
+    return held
 
 
 def _short(declared: int, held: int, rate: int) -> str | None:

@@ -126,10 +126,10 @@ class AvRecording:
         if not self.sampling_rate or not self.num_channels or self._stream.time_base is None:
             self._container.close()
             raise AudioError(f"{path}: the header gives neither rate nor channels")
-        # How many samples one tick of the container's clock is. Where that is not whole (Matroska counts milliseconds), time
-        # stamps cannot tell a sample, and everything is counted from the start.
+        # How many samples one tick of the container's clock is: one, or two where spectral band replication doubles the rate.
+        # Other clocks (Matroska counts milliseconds) cannot tell a sample, so everything is counted from the start.
         ticks = self._stream.time_base * self.sampling_rate
-        self._samples_a_tick: int | None = ticks.numerator if ticks.denominator == 1 else None
+        self._samples_a_tick: int | None = int(ticks) if ticks in (1, 2) else None
         self.declared_samples = int(self._stream.duration * ticks) if self._stream.duration else 0
 
     def read(self, start: int, stop: int) -> Window:

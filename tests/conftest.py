@@ -1,0 +1,105 @@
+"""Small, real audio for tests: made with what the package installs, never with a program of the machine."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+
+from nbaudio.audio import probe
+from nbaudio.workspace import Workspace
+
+WriteAudio = Callable[[Path, np.ndarray, int], None]
+
+
+def sweeps(seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> np.ndarray:
+    """Something like speech for a codec: gliding tones under a changing loudness, and noise; shape (samples, channels)."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(int(seconds * rate)) / rate
+    parts = []
+    for channel in range(channels):
+        tone = np.sin(2 * np.pi * (200 + 40 * channel) * t + 30 * np.sin(2 * np.pi * 0.7 * t + seed))
+        tone += 0.4 * np.sin(2 * np.pi * (900 + 100 * seed) * t + 60 * np.sin(2 * np.pi * 0.3 * t))
+        loud = 0.25 * (1.1 + np.sin(2 * np.pi * 1.3 * t + channel))
+        parts.append(loud * tone + 0.01 * rng.normal(size=len(t)))
+    return np.stack(parts, axis=1).clip(-0.99, 0.99).astype(np.float32)
+
+
+def write_with_av(path: Path, samples: np.ndarray, rate: int, codec: str) -> None:
+    """Encode with FFmpeg's libraries, as PyAV brings them."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=rate, layout="stereo" if samples.shape[1] == 2 else "mono")
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout=stream.layout.name)
+        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
+    """Write samples in the format of the extension."""
+    match path.suffix.lower():
+        case ".m4a":
+            write_with_av(path, samples, rate, "aac")
+        case ".opus":
+            write_with_av(path, samples, rate, "libopus")
+        case _:
+            sf.write(path, samples, rate)
+
+
+@pytest.fixture
+def make_workspace(tmp_path: Path) -> Callable[..., Workspace]:
+    """A workspace over real recordings: `make_workspace({"a.wav": (seconds, rate)}, every=3.0)`, all segments accepted.
+
+    Segments of `length` seconds begin every `every` seconds; every fifth goes to dev, every seventh to test.
+    """
+
+    def make(
+        recordings: dict[str, tuple[float, int]], *, every: float = 3.0, length: float = 2.37, channels: int = 2, name: str = "w"
+    ) -> Workspace:
+        audio = tmp_path / f"audio of {name}"
+        audio.mkdir()
+        facts, segments = [], []
+        for number, (file, (seconds, rate)) in enumerate(recordings.items()):
+            path = audio / file
+            write_audio(path, sweeps(seconds, rate, channels=channels, seed=number), rate)
+            found, status = probe(path), path.stat()
+            key = path.stem
+            facts.append(
+                {
+                    "recording_id": key,
+                    "path": file,
+                    "sampling_rate": found.sampling_rate,
+                    "num_channels": found.num_channels,
+                    "num_samples": found.num_samples,
+                    "codec": found.codec,
+                    "num_bytes": status.st_size,
+                    "mtime_ns": status.st_mtime_ns,
+                }
+            )
+            for i in range(int((seconds - length) / every) + 1):
+                start, end = round(i * every, 2), round(i * every + length, 2)
+                segments.append(
+                    {
+                        "segment_id": f"{key}_{start}-{end}",
+                        "recording_id": key,
+                        "start_sample": round(start * rate),
+                        "end_sample": round(end * rate),
+                        "source_start": str(start),
+                        "source_end": str(end),
+                        "text": f"rečenica {i} iz {key}",
+                        "asr_text": f"rečenica {i} iz {key}",
+                        "speaker_id": f"spk{i % 3}",
+                        "similarity": 1.0,
+                        "split": "test" if i % 7 == 6 else "dev" if i % 5 == 4 else "train",
+                        "decision": "accept",
+                    }
+                )
+        workspace = Workspace.create(tmp_path / name, source="made", audio=str(audio))
+        workspace.save(recordings=pl.DataFrame(facts), segments=pl.DataFrame(segments))
+        return workspace
+
+    return make
