@@ -101,7 +101,13 @@ def test_columns_of_nulls_and_of_other_things():
         text.score_columns(pl.Series("n", [1]), pl.Series(["a"]))
 
 
-# --- word diff
+# --- words and their diff
+
+
+@given(hostile | any_text)
+def test_words_are_those_of_jiwer_at_their_places(given_text):
+    assert text.words(given_text) == jiwer.process_words(given_text, "").references[0]
+    assert [given_text[start:stop] for start, stop in text.word_spans(given_text)] == text.words(given_text)
 
 
 @given(hostile, hostile)

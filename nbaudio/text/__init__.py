@@ -16,6 +16,7 @@ from nbaudio.text.distance import (
     wer,
     wer_column,
     word_diff,
+    word_spans,
     words,
 )
 from nbaudio.text.normal import DEFAULT_STEPS, NORMALIZERS, normalize, normalize_column
@@ -39,5 +40,6 @@ __all__ = [
     "wer",
     "wer_column",
     "word_diff",
+    "word_spans",
     "words",
 ]

@@ -25,7 +25,8 @@ from nbaudio.errors import InputError
 # What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _UNTIDY = f"^[{BLANKS}]|[{BLANKS}]$|[{BLANKS}][{BLANKS}]"
-_BLANK_RUNS = re.compile(r"\s\s+")
+# A lone blank that is no space is part of the word around it.
+_WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
 # Rows that are compared at a time: enough for one call to be worth it, few enough for a few MB of split words per processor.
 _BLOCK = 4096
@@ -59,7 +60,17 @@ def words(text: str) -> list[str]:
         >>> words("  dobar   dan ")
         ['dobar', 'dan']
     """
-    return [word for word in _BLANK_RUNS.sub(" ", text).strip().split(" ") if word]
+    return _WORD.findall(text)
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text begin and end, in characters.
+
+    Examples:
+        >>> word_spans(" dobar dan")
+        [(1, 6), (7, 10)]
+    """
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def similarity(a: str, b: str) -> float:

@@ -1,0 +1,92 @@
+"""The clips beside a review sheet: 16 kHz, one channel, WAV, which every player and spreadsheet's host system opens."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from nbaudio.errors import AudioError, ExistsError
+from nbaudio.files import whole_file
+from nbaudio.progress import progress
+
+if TYPE_CHECKING:
+    from nbaudio.audio import Recording
+
+RATE = 16000
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
+
+
+def clip_names(segment_ids: Sequence[str]) -> list[str]:
+    """A file name for each segment that no system reads as anything else: the id itself where it is plain.
+
+    Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
+    some file systems do not tell apart.
+
+    Examples:
+        >>> clip_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
+        ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a.wav']
+    """
+    folded = Counter(segment_id.casefold() for segment_id in segment_ids)
+
+    def name(segment_id: str) -> str:
+        if _SAFE_NAME.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
+            return f"{segment_id}.wav"
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
+        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:8]}.wav"
+
+    return [name(segment_id) for segment_id in segment_ids]
+
+
+def write_clips(segments: pl.DataFrame, audio_root: Path, folder: Path) -> dict[str, str]:
+    """Cut each segment into its clip; every recording is opened once and read in order.
+
+    Args:
+        segments: with `clip` (file name) and the facts of their recordings (`path`, `num_samples`), none of them null.
+        audio_root: the folder that `path` is relative to.
+        folder: where the clips go.
+
+    Returns:
+        Reason by segment id for those that could not be cut; the others are there.
+
+    Raises:
+        ExistsError: the folder holds another clip under the same name.
+    """
+    from nbaudio.audio import open_recording
+
+    failed: dict[str, str] = {}
+    with progress("clips", len(segments), "clips") as advance:
+        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
+            try:
+                with open_recording(audio_root / str(path)) as recording:
+                    failed |= _cut(recording, windows, folder)
+            except AudioError as error:
+                failed |= dict.fromkeys(windows["segment_id"], str(error))
+            advance(len(windows))
+    return failed
+
+
+def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path) -> dict[str, str]:
+    from nbaudio.audio import clip_of, encode_clip
+
+    failed = {}
+    for row in windows.iter_rows(named=True):
+        try:
+            samples = clip_of(recording, row["start_sample"], row["end_sample"], num_samples=row["num_samples"], rate=RATE)
+        except AudioError as error:
+            failed[row["segment_id"]] = str(error)
+        else:
+            _write(folder / row["clip"], encode_clip(samples, RATE, "wav"))
+    return failed
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.exists():
+        if path.read_bytes() == data:
+            return
+        raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
+    with whole_file(path) as partial:
+        partial.write_bytes(data)
