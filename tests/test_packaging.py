@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 import nbaudio
 from nbaudio.errors import InputError
 from nbaudio.resources import bundled
+from nbaudio.version import __version__
 
 TOP = Path(nbaudio.__file__).parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["project"]
@@ -71,7 +72,7 @@ def test_lock_satisfies_pyproject_on(python):
 
 def test_changelog_begins_with_this_version():
     lines = (TOP / "CHANGELOG.md").read_text(encoding="utf8").splitlines()
-    assert next(line for line in lines if line.startswith("## ")).startswith(f"## [{PROJECT['version']}] - ")
+    assert next(line for line in lines if line.startswith("## ")).startswith(f"## [{__version__}] - ")
 
 
 # what is shipped
