@@ -36,10 +36,8 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         partial.replace(target)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(
-                f"{target}: no space left on the disk; free some and run the same again, what is done is kept"
-            ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFullError(f"{target}: {error.strerror}; make room and run the same again, what is done is kept") from error
         raise
     except BaseException:
         partial.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Small, real audio for tests: made with what the package installs, never with a program of the machine."""
 
+import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -50,8 +51,22 @@ def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
             sf.write(path, samples, rate)
 
 
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A recording of `sweeps`, made once a session; copy it before changing it."""
+    folder = tmp_path_factory.mktemp("recorded")
+
+    def path(suffix: str, seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> Path:
+        made = folder / f"{seconds}_{rate}_{channels}_{seed}{suffix}"
+        if not made.exists():
+            write_audio(made, sweeps(seconds, rate, channels=channels, seed=seed), rate)
+        return made
+
+    return path
+
+
 @pytest.fixture
-def make_workspace(tmp_path: Path) -> Callable[..., Workspace]:
+def make_workspace(tmp_path: Path, recorded: Callable[..., Path]) -> Callable[..., Workspace]:
     """A workspace over real recordings: `make_workspace({"a.wav": (seconds, rate)}, every=3.0)`, all segments accepted.
 
     Segments of `length` seconds begin every `every` seconds; every fifth goes to dev, every seventh to test.
@@ -65,7 +80,7 @@ def make_workspace(tmp_path: Path) -> Callable[..., Workspace]:
         facts, segments = [], []
         for number, (file, (seconds, rate)) in enumerate(recordings.items()):
             path = audio / file
-            write_audio(path, sweeps(seconds, rate, channels=channels, seed=number), rate)
+            shutil.copy(recorded(path.suffix, seconds, rate, channels=channels, seed=number), path)
             found, status = probe(path), path.stat()
             key = path.stem
             facts.append(

@@ -13,7 +13,7 @@ from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE, Failure, cut, index_of
 from nbaudio.corpus.publishing import corpus_tables, publish
-from nbaudio.corpus.shards import INTERNAL, ShardResult, pack
+from nbaudio.corpus.shards import INTERNAL, ShardResult, pack, restore_records
 from nbaudio.engine import check_engine, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
@@ -116,7 +116,8 @@ def materialize(
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, "shard_size": run.shard_size}
     selection = digest(segments.select("segment_id", "decision", "split", "text", "reason"))
     identity = {**parameters, "selection": selection}
-    run.layout.claim(identity)
+    if run.layout.claim(identity):
+        restore_records(run.layout)
     run.packs.mkdir(exist_ok=True)
     remove_partials(run.packs, run.layout.root)
 

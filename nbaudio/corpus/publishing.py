@@ -90,6 +90,7 @@ def publish(
                 "segments": len(shard.segment_ids),
                 "bytes": shard.num_bytes,
                 "sha256": shard.sha256,
+                "plan": shard.plan,
             }
             for shard in shards
         ],

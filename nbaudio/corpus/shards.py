@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
+from nbaudio.corpus.layout import Layout, read_json
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.files import sha256_file, whole_file, write_json
 from nbaudio.plan import PackTask, digest
@@ -26,6 +29,7 @@ class ShardResult:
         places: offset and length in bytes of each clip's audio.
         num_bytes: size of the file.
         sha256: of the file.
+        plan: a hash of everything that the shard was to hold.
         kept: it was there already, whole.
         damaged: a pack that does not hold what it should; the shard was not written.
     """
@@ -36,6 +40,7 @@ class ShardResult:
     places: list[tuple[int, int]]
     num_bytes: int
     sha256: str
+    plan: str
     kept: bool
     damaged: str | None = None
 
@@ -54,7 +59,7 @@ def pack(task: PackTask) -> ShardResult:
     record = _read_record(task.record)
     if record.get("plan") == wanted and task.target.is_file() and sha256_file(task.target) == record["sha256"]:
         places = [(offset, length) for offset, length in record["places"]]
-        return ShardResult(name, split, ids, places, task.target.stat().st_size, record["sha256"], kept=True)
+        return ShardResult(name, split, ids, places, task.target.stat().st_size, record["sha256"], wanted, kept=True)
     container = container_named(task.container)
     try:
         with whole_file(task.target) as partial:
@@ -67,9 +72,21 @@ def pack(task: PackTask) -> ShardResult:
             )
             sha256, num_bytes = sha256_file(partial), partial.stat().st_size
     except PackDamagedError as error:
-        return ShardResult(name, split, ids, [], 0, "", kept=False, damaged=str(error))
+        return ShardResult(name, split, ids, [], 0, "", wanted, kept=False, damaged=str(error))
     write_json(task.record, {"plan": wanted, "sha256": sha256, "places": places})
-    return ShardResult(name, split, ids, places, num_bytes, sha256, kept=False)
+    return ShardResult(name, split, ids, places, num_bytes, sha256, wanted, kept=False)
+
+
+def restore_records(layout: Layout) -> None:
+    """Make the records of a whole corpus again from what it says of itself, so that only its bad shards are written anew."""
+    manifest = read_json(layout.manifest)
+    table = layout.root / "segments.parquet"
+    if not table.is_file() or sha256_file(table) != manifest["tables"]["segments.parquet"]:
+        return
+    places = pl.read_parquet(table, columns=["shard", "offset", "length"]).partition_by("shard", as_dict=True, include_key=False)
+    for shard in manifest["shards"]:
+        record = {"plan": shard["plan"], "sha256": shard["sha256"], "places": places[(shard["name"],)].rows()}
+        write_json(layout.record(shard["name"]), record)
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -112,9 +112,8 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
         said = manifest["splits"][split]
         hours = round(float(inside["duration_s"].sum()) / 3600, 6)
         if (said["segments"], said["hours"]) != (inside.height, hours):
-            problems.append(
-                f"segments.parquet: {split} has {inside.height} clips, {hours} h; corpus.json says {said['segments']}, {said['hours']} h"
-            )
+            told = f"corpus.json says {said['segments']}, {said['hours']} h"
+            problems.append(f"segments.parquet: {split} has {inside.height} clips, {hours} h; {told}")
     if sum(manifest["rejected"].values()) != rejected.height:
         problems.append(f"rejected.parquet: {rejected.height} rows; corpus.json says {sum(manifest['rejected'].values())}")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])

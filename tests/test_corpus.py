@@ -1,0 +1,287 @@
+"""A corpus holds what was selected, byte for byte the same however it was made, and every fault in it is found."""
+
+import hashlib
+import io
+import json
+import resource
+import shutil
+import signal
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+
+from nbaudio.audio import read_clip
+from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.webdataset import escape_key, unescape_key
+from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.times import rescale
+from nbaudio.workspace import Workspace
+
+MakeWorkspace = Callable[..., Workspace]
+RECORDINGS = {"one.wav": (24.0, 48000), "two.mp3": (21.0, 44100), "three.flac": (18.0, 22050), "four.m4a": (12.0, 48000)}
+
+
+def make(workspace: Workspace, out: Path, **options: Any) -> Any:
+    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": "200kB"} | options)
+
+
+def check(corpus: Path) -> list[str]:
+    return verify(corpus, jobs=1, show_progress=False).problems
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture
+def workspace(make_workspace: MakeWorkspace) -> Workspace:
+    return make_workspace(RECORDINGS)
+
+
+@pytest.mark.parametrize("container", list(CONTAINERS))
+@pytest.mark.parametrize("encoding", ["flac", "wav"])
+def test_every_clip_is_its_window_and_is_found_by_its_byte_range(
+    workspace: Workspace, tmp_path: Path, container: str, encoding: str
+) -> None:
+    report = make(workspace, tmp_path / "c", container=container, encoding=encoding)
+    assert check(tmp_path / "c") == []
+    kept = pl.read_parquet(tmp_path / "c/segments.parquet")
+    assert sorted(kept["segment_id"]) == sorted(workspace.segments["segment_id"])
+    assert report.facts["kept"] == kept.height
+    facts = {row["recording_id"]: row for row in workspace.recordings.iter_rows(named=True)}
+    for row in kept.iter_rows(named=True):
+        data = (tmp_path / "c" / row["shard"]).read_bytes()[row["offset"] : row["offset"] + row["length"]]
+        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+        recording = facts[row["recording_id"]]
+        path = workspace.audio_root / recording["path"]
+        wanted = read_clip(path, row["start_sample"], row["end_sample"], num_samples=recording["num_samples"])
+        np.testing.assert_array_equal(samples, wanted)
+        own = recording["sampling_rate"]
+        assert rate == row["sampling_rate"] == 16000
+        assert (
+            len(samples)
+            == row["num_samples"]
+            == rescale(row["end_sample"], own, 16000) - rescale(row["start_sample"], own, 16000)
+        )
+
+
+def test_a_tar_has_fixed_headers_escaped_keys_and_plain_metadata(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "c")
+    kept = pl.read_parquet(tmp_path / "c/segments.parquet")
+    seen = []
+    for shard in kept["shard"].unique():
+        with tarfile.open(tmp_path / "c" / shard) as tar:
+            members = tar.getmembers()
+            assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, 0, "", "")}
+            assert all(m.name.count(".") == 1 for m in members)
+            for member in members[1::2]:
+                metadata = json.load(tar.extractfile(member))
+                assert unescape_key(member.name.removesuffix(".json")) == metadata["segment_id"]
+                seen.append(metadata)
+    by_id = {row["segment_id"]: row for row in kept.drop("shard", "offset", "length", "audio_sha256").iter_rows(named=True)}
+    assert {row["segment_id"]: row for row in seen} == by_id
+
+
+@pytest.mark.parametrize("key", ["a.b", "../../etc/passwd", "C:\\x", "č ž/š", "x" * 300, "a%2Eb", "\u202eexe", "a\0b", "~"])
+def test_keys_are_plain_ascii_and_come_back(key: str) -> None:
+    escaped = escape_key(key)
+    assert escaped.isascii()
+    assert not set(escaped) & set("./\\\0 ~")
+    assert unescape_key(escaped) == key
+
+
+@pytest.mark.parametrize("container", list(CONTAINERS))
+def test_jobs_engine_and_order_do_not_change_a_byte(workspace: Workspace, tmp_path: Path, container: str) -> None:
+    make(workspace, tmp_path / "a", container=container)
+    wanted = contents(tmp_path / "a")
+    segments = workspace.segments
+    for number, options in enumerate(({"jobs": 2}, {"jobs": 3, "engine": "threading"}, {"jobs": None, "engine": None})):
+        shutil.rmtree(workspace.path / "packs")
+        workspace.save(segments=segments)
+        with joblib.parallel_config("threading", n_jobs=2):
+            make(workspace, tmp_path / f"b{number}", container=container, **options)
+        assert contents(tmp_path / f"b{number}") == wanted
+
+
+def test_nothing_vanishes_and_every_rejected_segment_has_its_reason(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.audio_root / "two.mp3").write_bytes(b"no longer audio")
+    (workspace.audio_root / "three.flac").unlink()
+    segments = workspace.segments.with_columns(
+        decision=pl.when(pl.col("segment_id").str.starts_with("one_0")).then(pl.lit("reject")).otherwise("decision"),
+        reason=pl.when(pl.col("segment_id").str.starts_with("one_0")).then(pl.lit("below_similarity")),
+    )
+    workspace.save(segments=segments)
+    report = make(workspace, tmp_path / "c")
+    assert check(tmp_path / "c") == []
+    kept = pl.read_parquet(tmp_path / "c/segments.parquet")
+    out = pl.read_parquet(tmp_path / "c/rejected.parquet")
+    assert sorted([*kept["segment_id"], *out["segment_id"]]) == sorted(segments["segment_id"])
+    assert set(kept["recording_id"]) == {"one", "four"}
+    reasons = dict(out.group_by("recording_id").agg(pl.col("reason").unique().sort()).iter_rows())
+    assert reasons == {"one": ["below_similarity"], "two": ["unreadable_audio"], "three": ["unreadable_audio"]}
+    details = out.filter(pl.col("recording_id") == "two")["detail"].unique().to_list()
+    assert len(details) == 1
+    assert "two.mp3" in details[0]
+    assert "changed since it was ingested" in details[0]
+    assert any("three.flac" in problem for problem in report.problems)
+
+
+def test_recordings_spread_over_all_shards_and_shards_are_even(make_workspace: MakeWorkspace, tmp_path: Path) -> None:
+    workspace = make_workspace({f"r{i}.wav": (60.0, 16000) for i in range(4)}, every=0.6, length=0.5, channels=1)
+    workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
+    make(workspace, tmp_path / "c", shard_size="1MB")
+    kept = pl.read_parquet(tmp_path / "c/segments.parquet")
+    shards = kept.group_by("shard").agg(pl.len(), pl.col("recording_id").n_unique(), pl.col("length").sum())
+    assert shards.height >= 4
+    assert set(shards["recording_id"]) == {4}
+    sizes = [(tmp_path / "c" / name).stat().st_size for name in shards["shard"]]
+    assert max(sizes) <= 1.2 * min(sizes)
+    assert max(sizes) <= 1_050_000
+
+
+def test_another_threshold_split_or_container_cuts_nothing_again(workspace: Workspace, tmp_path: Path) -> None:
+    assert make(workspace, tmp_path / "a").facts["clips already cut"] == 0
+    workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
+    shutil.move(workspace.audio_root, tmp_path / "away")  # not even opened
+    report = make(workspace, tmp_path / "b", container="parquet")
+    assert report.facts["clips cut now"] == 0
+    assert report.problems == []
+    assert check(tmp_path / "b") == []
+
+
+def test_a_folder_that_holds_something_else_is_refused_and_left_alone(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "c")
+    before = contents(tmp_path / "c")
+    with pytest.raises(ExistsError, match=r"rate is 16000, not 8000.*choose another --out"):
+        make(workspace, tmp_path / "c", rate=8000)
+    workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
+    with pytest.raises(ExistsError, match="the selection"):
+        make(workspace, tmp_path / "c")
+    assert contents(tmp_path / "c") == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("keep")
+    with pytest.raises(ExistsError, match="not empty"):
+        make(workspace, tmp_path / "mine")
+    assert contents(tmp_path / "mine").keys() == {"notes.txt"}
+
+
+def test_the_same_call_again_repairs_what_is_bad_and_keeps_the_rest(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "c")
+    wanted = contents(tmp_path / "c")
+    shards = sorted((tmp_path / "c/train").iterdir())
+    damaged = bytearray(shards[0].read_bytes())
+    damaged[3000] ^= 1
+    shards[0].write_bytes(damaged)
+    shards[1].unlink()
+    problems = check(tmp_path / "c")
+    assert any(shards[0].name in problem for problem in problems)
+    assert any(shards[1].name in problem and "missing" in problem for problem in problems)
+    report = make(workspace, tmp_path / "c")
+    assert contents(tmp_path / "c") == wanted
+    assert report.facts["shards kept from before"] == report.facts["shards"] - 2
+
+
+def test_a_damaged_pack_is_cut_again(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "a")
+    wanted = contents(tmp_path / "a")
+    shutil.rmtree(tmp_path / "a")
+    for at in (100, -10):  # inside a clip, inside the trailer
+        pack = sorted((workspace.path / "packs").iterdir())[0]
+        data = bytearray(pack.read_bytes())
+        data[at] ^= 1
+        pack.write_bytes(data)
+        make(workspace, tmp_path / "b")
+        assert contents(tmp_path / "b") == wanted
+        shutil.rmtree(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
+        (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
+        (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
+    ],
+    ids=["stray shard", "rows lost", "other vocabulary"],
+)
+def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path, harm: Callable[[Path], Any], says: str) -> None:
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            decision=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("reject")).otherwise("decision"),
+            reason=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("too_long")),
+        )
+    )
+    make(workspace, tmp_path / "c")
+    assert check(tmp_path / "c") == []
+    harm(tmp_path / "c")
+    assert any(says in problem for problem in check(tmp_path / "c"))
+
+
+def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a corpus"):
+        verify(tmp_path)
+    (tmp_path / ".work").mkdir()
+    with pytest.raises(InputError, match="unfinished"):
+        verify(tmp_path)
+
+
+def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "a")
+    wanted = contents(tmp_path / "a")
+    shutil.rmtree(workspace.path / "packs")
+    # A limit on file size makes writes fail for real, in this process, as a full disk does.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (20_000, 150_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(DiskFullError, match="run the same again"):
+                make(workspace, tmp_path / "b")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert not list(tmp_path.rglob("*.partial"))
+        assert not (tmp_path / "b/corpus.json").exists()
+    make(workspace, tmp_path / "b")
+    assert contents(tmp_path / "b") == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"container": "zipp"}, "webdataset, parquet"),
+        ({"encoding": "mp4"}, "flac, wav"),
+        ({"channel": "middle"}, "mix, left, right"),
+        ({"engine": "sparkle"}, "loky, threading"),
+        ({"rate": 0}, "1 Hz or more"),
+        ({"shard_size": "many"}, "500MB"),
+        ({"jobs": 0}, "jobs must be 1 or more"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_what_is_allowed(
+    workspace: Workspace, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        make(workspace, tmp_path / "c", **options)
+
+
+def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:
+    segments = workspace.segments
+    workspace.save(segments=segments.with_columns(decision=pl.lit("pending")))
+    with pytest.raises(InputError, match="nbaudio select"):
+        make(workspace, tmp_path / "c")
+    workspace.save(segments=segments.with_columns(decision=pl.lit("reject")))
+    with pytest.raises(InputError, match="no segment is accepted"):
+        make(workspace, tmp_path / "c")
+    workspace.save(segments=segments.with_columns(start_sample=pl.lit(None)))
+    with pytest.raises(InputError, match="have no audio"):
+        make(workspace, tmp_path / "c")
+    assert not (tmp_path / "c").exists()
