@@ -16,7 +16,7 @@ from nbaudio.workspace import Workspace
 
 _CLIPS = "clips"
 _NO_AUDIO = "no audio yet"
-_SHOWN_RECORDINGS = 5
+_SHOWN_RECORDINGS = 3
 
 
 def export(
@@ -55,8 +55,8 @@ def export(
         1
     """
     workspace, out = Workspace.open(workspace), Path(out)
-    if out.suffix.lower() != ".xlsx":
-        raise InputError(f"{out}: a review sheet is an .xlsx file")
+    if out.suffix.lower() != ".xlsx" or out.is_dir():
+        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if strategy not in STRATEGIES:

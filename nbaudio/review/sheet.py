@@ -39,10 +39,10 @@ COLUMNS = {
     "segment_id": 30,
     "clip": 9,
     "speaker": 16,
-    "duration s": 10,
+    "duration s": 12,
     "transcript": 60,
     "hypothesis": 60,
-    "similarity": 10,
+    "similarity": 12,
     "verdict": 15,
     "comment": 36,
 }
@@ -55,6 +55,7 @@ _STEPS = (
     "Choose a verdict from the list in its cell. Remarks go into 'comment'.",
     "Rows may be sorted, filtered and left empty. Please leave the other columns as they are.",
 )
+_LINE_POINTS, _MAX_ROW_POINTS = 15.0, 409.0
 _LINE = {"border": 1, "border_color": "#D9D9D9", "valign": "top", "text_wrap": True}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
 
@@ -110,6 +111,7 @@ def _write_review(book: Any, rows: pl.DataFrame) -> None:
         sheet.write_string(0, column, name, header)
     cells = _Cells(book, sheet)
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
+        sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
         _write_row(cells, number, row)
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
@@ -147,16 +149,26 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
         cells.text(number, name, "", "fill in")
 
 
+def _height(**texts: str | None) -> float:
+    """Points that a row needs for these columns' texts: not every program finds out by itself."""
+    lines = 1
+    for column, text in texts.items():
+        # Widths count digits; letters are narrower on average, which makes up for words that wrap whole.
+        lines = max(lines, sum(max(1, math.ceil(len(line) / COLUMNS[column])) for line in (text or "").split("\n")))
+    return min(_LINE_POINTS * lines, _MAX_ROW_POINTS)
+
+
 class _Cells:
     """Writes cells of one sheet by the names of `COLUMNS`, in the formats of the review sheet."""
 
     def __init__(self, book: Any, sheet: Any) -> None:
         self.sheet = sheet
         self.columns = {name: column for column, name in enumerate(COLUMNS)}
+        figure = {**_LINE, "align": "right", "indent": 1}
         self.formats = {
             "text": book.add_format(_LINE),
-            "seconds": book.add_format({**_LINE, "num_format": "0.00"}),
-            "similarity": book.add_format({**_LINE, "num_format": "0.000"}),
+            "seconds": book.add_format({**figure, "num_format": "0.00"}),
+            "similarity": book.add_format({**figure, "num_format": "0.000"}),
             "link": book.add_format({**_LINE, "font_color": "#0B5394", "underline": 1}),
             "note": book.add_format({**_LINE, "font_color": "#595959", "italic": True}),
             "fill in": book.add_format({**_LINE, "bg_color": "#FFF8E1"}),
@@ -177,7 +189,8 @@ class _Cells:
         url = Url(f"external:{path}")
         # xlsxwriter turns slashes round, which not every program undoes; as a relative address the path works everywhere.
         url._relationship_link = path
-        self.sheet.write_url(row, self.columns[name], url, self.formats["link"], "play")
+        url.text = "play"
+        self.sheet.write_url(row, self.columns[name], url, self.formats["link"])
 
     def text(self, row: int, name: str, value: str | None, style: str = "text") -> None:
         self.rich(row, name, [(cell_text(value or ""), False)], style)
@@ -210,12 +223,14 @@ def _write_instructions(book: Any) -> None:
     sheet.hide_gridlines(2)
     sheet.set_column(0, 0, 16)
     sheet.set_column(1, 1, 90)
+    sheet.fit_to_pages(1, 0)
     heading = book.add_format({"bold": True, "font_size": 13})
     label = book.add_format({"bold": True, "valign": "top", "align": "left"})
     wrapped = book.add_format({"text_wrap": True, "valign": "top"})
     steps = [(f"{number}.", step) for number, step in enumerate(_STEPS, start=1)]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *VERDICTS.items()]
     for number, (name, line) in enumerate(rows):
+        sheet.set_row(number, _LINE_POINTS * (1 + len(line) // 80))
         sheet.write_string(number, 0, name, label if line else heading)
         sheet.write_string(number, 1, line, wrapped)
 

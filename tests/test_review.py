@@ -1,0 +1,436 @@
+import json
+import re
+import zipfile
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import openpyxl
+import polars as pl
+import pytest
+import soundfile
+from hypothesis import example, given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from nbaudio import review
+from nbaudio.audio import read_clip
+from nbaudio.errors import ExistsError, InputError
+from nbaudio.review import cells, clips, sheet
+from nbaudio.review.exporting import reviewable
+from nbaudio.review.record import ReviewRecord
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.text import word_diff
+from nbaudio.workspace import Workspace
+
+HOSTILE = [
+    "=1+1",
+    "-5",
+    "+x",
+    "@a",
+    "http://a.b",
+    "1e5",
+    "_x0041_ da",
+    "<r><t>ne</t></r>",
+    "a\x0b\x1fb",
+    " rub ",
+    "a\nb",
+    "\ufffe",
+    "😀",
+]
+# What polars can hold: no lone surrogates.
+any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.lists(
+    st.sampled_from([*HOSTILE, "da", "ne", "_x", "x0041_", "<r>", "</r>"]), max_size=5
+).map(" ".join)
+XML = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """Two recordings with five segments each, 1 s long, and a third recording that is not there."""
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    rng = np.random.default_rng(1)
+    for name, rate, channels in (("a.wav", 48000, 2), ("b.flac", 16000, 1)):
+        soundfile.write(audio / name, rng.uniform(-0.5, 0.5, (6 * rate, channels)), rate)
+    made = Workspace.create(tmp_path / "w", audio=str(audio))
+    recordings = pl.DataFrame(
+        {
+            "recording_id": ["a", "b", "c"],
+            "path": ["a.wav", "b.flac", None],
+            "sampling_rate": [48000, 16000, None],
+            "num_samples": [6 * 48000, 6 * 16000, None],
+        }
+    )
+    rows = [
+        {
+            "segment_id": f"{recording}_{start}-{start + 1}",
+            "recording_id": recording,
+            "source_start": str(start),
+            "source_end": str(start + 1),
+            "start_sample": rate and start * rate,
+            "end_sample": rate and (start + 1) * rate,
+            "text": f"riječ {start} ovdje",
+            "asr_text": f"rječ {start} ovdje",
+            "speaker_id": f"spk {recording}",
+            "similarity": 0.9,
+        }
+        for recording, rate in (("a", 48000), ("b", 16000), ("c", None))
+        for start in range(5)
+    ]
+    made.save(
+        recordings=conform(recordings, RECORDINGS, "recordings"), segments=conform(pl.DataFrame(rows), SEGMENTS, "segments")
+    )
+    return made
+
+
+def change(workspace, **columns):
+    workspace.save(segments=workspace.segments.with_columns(**columns))
+
+
+def cells_of(path, name="review"):
+    """Rows of a sheet by the names in its first row."""
+    table = openpyxl.load_workbook(path, rich_text=True)[name]
+    header = [cell.value for cell in table[1]]
+    return [dict(zip(header, row, strict=True)) for row in table.iter_rows(min_row=2)]
+
+
+def strings_of(path):
+    """The text of each cell of the first sheet as the format defines it: `_xHHHH_` stands for a character."""
+    with zipfile.ZipFile(path) as book:
+        shared = ET.fromstring(book.read("xl/sharedStrings.xml"))  # noqa: S314
+        table = ET.fromstring(book.read("xl/worksheets/sheet1.xml"))  # noqa: S314
+
+    def unescaped(text):
+        return re.sub("_x([0-9A-Fa-f]{4})_", lambda match: chr(int(match[1], 16)), text)
+
+    texts = ["".join(unescaped(t.text or "") for t in string.iter(f"{XML}t")) for string in shared]
+    return {cell.get("r"): texts[int(cell[0].text)] for cell in table.iter(f"{XML}c") if cell.get("t") == "s"}
+
+
+# --- samples
+
+
+def segments_of(ids):
+    return pl.DataFrame({"segment_id": list(ids)}, schema={"segment_id": pl.String})
+
+
+@given(st.sets(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=12), st.integers(1, 15), st.integers(), st.randoms())
+def test_a_random_sample_does_not_depend_on_the_order_of_rows(ids, n, seed, shuffle):
+    ids = sorted(ids)
+    drawn = review.STRATEGIES["random"](segments_of(ids), n, seed)
+    assert drawn["segment_id"].n_unique() == min(n, len(ids))
+    assert drawn["probability"].to_list() == [min(n / len(ids), 1)] * len(drawn)
+    shuffled = shuffle.sample(ids, len(ids))
+    assert_frame_equal(review.STRATEGIES["random"](segments_of(shuffled), n, seed), drawn)
+    more = review.STRATEGIES["random"](segments_of(ids), n + 1, seed)["segment_id"]
+    assert more.head(len(drawn)).to_list() == drawn["segment_id"].to_list()
+
+
+def test_a_random_sample_is_even_over_seeds():
+    ids = [f"s{number}" for number in range(10)]
+    chosen = [key for seed in range(600) for key in review.STRATEGIES["random"](segments_of(ids), 3, seed)["segment_id"]]
+    counts = np.array([chosen.count(key) for key in ids])
+    assert abs(counts - 180).max() < 5 * np.sqrt(600 * 0.3 * 0.7)
+
+
+def test_strategies_cannot_be_changed_from_outside():
+    with pytest.raises(TypeError):
+        review.STRATEGIES["mine"] = review.STRATEGIES["random"]
+
+
+def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspace):
+    ids = workspace.segments["segment_id"].to_list()
+    key = pl.col("segment_id")
+    change(
+        workspace,
+        text=pl.when(key == ids[0]).then(pl.lit(" ")).otherwise("text"),
+        source_end=pl.when(key == ids[1]).then(pl.lit("0")).otherwise("source_end"),
+        end_sample=pl.when(key == ids[2]).then(10**9).otherwise("end_sample"),
+        asr_text=pl.when(key == ids[3]).then(None).otherwise("asr_text"),
+        decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
+        reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
+    )
+    assert reviewable(workspace.recordings, workspace.segments)["segment_id"].to_list() == [ids[3], ids[4], *ids[6:]]
+
+
+# --- the step
+
+
+def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
+    out = tmp_path / "round one" / "sheet.xlsx"
+    report = review.export(workspace, out=out, n=15)
+    rows = cells_of(out)
+    assert [cell.value for cell in rows[0].values()][3:] == [
+        1,
+        rows[0]["transcript"].value,
+        rows[0]["hypothesis"].value,
+        0.9,
+        None,
+        None,
+    ]
+    assert list(rows[0]) == list(sheet.COLUMNS)
+    assert {row["segment_id"].value for row in rows} == set(workspace.segments["segment_id"])
+    for row in rows:
+        recording, start = row["segment_id"].value[0], int(row["segment_id"].value[2])
+        assert row["speaker"].value == f"spk {recording}"
+        assert str(row["transcript"].value) == f"riječ {start} ovdje"
+        if recording == "c":
+            assert row["clip"].value == "no audio yet"
+            assert row["clip"].hyperlink is None
+            continue
+        assert row["clip"].value == "play"
+        assert row["clip"].hyperlink.target == f"clips/{row['segment_id'].value}.wav"
+        samples, rate = soundfile.read(out.parent / row["clip"].hyperlink.target, dtype="int16")
+        own = {"a": 48000, "b": 16000}[recording]
+        source = tmp_path / "audio" / {"a": "a.wav", "b": "b.flac"}[recording]
+        assert rate == 16000
+        assert np.array_equal(samples, read_clip(source, start * own, (start + 1) * own, rate=16000))
+    assert report.facts["drawn"] == 15
+    assert report.facts["clips"] == 10
+    assert report.warnings == ["5 of them have no audio yet; missing are 1 recordings: c"]
+    assert not report.problems
+    assert workspace.reviewed_ids() == set(workspace.segments["segment_id"])
+    kept = json.loads((workspace.path / "reviews" / "sheet.json").read_text())
+    assert kept["segment_ids"] == [row["segment_id"].value for row in rows]
+    assert (kept["strategy"], kept["n"], kept["seed"], kept["probabilities"]) == ("random", 15, 42, [1.0] * 15)
+    assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_sheet_is_made_for_people(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4)
+    book = openpyxl.load_workbook(tmp_path / "s.xlsx")
+    table = book["review"]
+    assert [(s.title, s.sheet_state) for s in book] == [("review", "visible"), ("instructions", "visible"), ("nbaudio", "hidden")]
+    assert table.freeze_panes == "A2"
+    assert table.auto_filter.ref == "A1:I5"
+    assert all(cell.font.bold for cell in table[1])
+    assert table["E2"].alignment.wrap_text
+    [choice] = table.data_validations.dataValidation
+    assert str(choice.sqref) == "H2:H5"
+    assert choice.formula1 == '"ok,wrong words,cut off,extra speech,other speaker,noise,unsure"'
+    marks = [
+        (str(part), getattr(getattr(part, "font", None), "u", None))
+        for part in cells_of(tmp_path / "s.xlsx")[0]["transcript"].value
+    ]
+    assert marks[0] == ("riječ", "single")
+    assert [underlined for _, underlined in marks[1:]] == [None] * (len(marks) - 1)
+
+
+def test_origin_of_every_row_is_in_the_hidden_sheet(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7)
+    origin = list(openpyxl.load_workbook(tmp_path / "s.xlsx")["nbaudio"].values)
+    kept = json.loads((workspace.path / "reviews" / "s.json").read_text())
+    assert [row[:2] for row in origin[:5]] == [
+        ("review", "s"),
+        ("strategy", "random"),
+        ("seed", "7"),
+        ("n", "4"),
+        ("corpus", kept["corpus"]),
+    ]
+    assert [row[:2] for row in origin[7:]] == list(zip(kept["segment_ids"], kept["contents"], strict=True))
+    assert [row[2] for row in origin[7:]] == pytest.approx([4 / 15] * 4)
+    assert kept["probabilities"] == [4 / 15] * 4
+    assert len(set(kept["contents"])) == 4
+
+
+def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tmp_path):
+    out = tmp_path / "s.xlsx"
+    review.export(workspace, out=out, n=4)
+    first, record = out.read_bytes(), (workspace.path / "reviews" / "s.json").read_bytes()
+    change(workspace, similarity=pl.col("similarity"))
+    workspace.save(segments=workspace.segments.reverse())
+    review.export(workspace, out=out, n=4)
+    assert out.read_bytes() == first
+    out.unlink()
+    review.export(workspace, out=out, n=4)
+    assert out.read_bytes() == first
+    for other in ({"n": 5}, {"n": 4, "seed": 1}):
+        with pytest.raises(ExistsError, match="review s was exported with strategy random, n 4, seed 42"):
+            review.export(workspace, out=out, **other)
+    change(workspace, text=pl.col("text") + "!")
+    with pytest.raises(ExistsError, match="contents would differ"):
+        review.export(workspace, out=out, n=4)
+    assert out.read_bytes() == first
+    assert (workspace.path / "reviews" / "s.json").read_bytes() == record
+
+
+def test_a_sheet_that_was_filled_in_is_never_overwritten(workspace, tmp_path):
+    out = tmp_path / "s.xlsx"
+    review.export(workspace, out=out, n=4)
+    book = openpyxl.load_workbook(out)
+    book["review"]["H2"] = "ok"
+    book.save(out)
+    filled = out.read_bytes()
+    with pytest.raises(ExistsError, match=r"s\.xlsx: is there and differs"):
+        review.export(workspace, out=out, n=4)
+    assert out.read_bytes() == filled
+
+
+def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=15)
+    other = tmp_path / "clips" / "a_0-1.wav"
+    other.write_bytes(b"something else")
+    with pytest.raises(ExistsError, match="holds another clip"):
+        review.export(workspace, out=tmp_path / "t.xlsx", n=15)
+    assert other.read_bytes() == b"something else"
+    assert not (tmp_path / "t.xlsx").exists()
+
+
+def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
+    (tmp_path / "audio" / "b.flac").write_bytes(b"no audio")
+    recordings = workspace.recordings.with_columns(num_samples=10**9)
+    workspace.save(recordings=recordings)
+    change(
+        workspace, end_sample=pl.when(pl.col("segment_id") == "a_4-5").then(7 * 48000).otherwise("end_sample")
+    )  # the header said it was there
+    report = review.export(workspace, out=tmp_path / "s.xlsx", n=15)
+    rows = {row["segment_id"].value: row["clip"] for row in cells_of(tmp_path / "s.xlsx")}
+    failed = ["a_4-5", *(f"b_{start}-{start + 1}" for start in range(5))]
+    assert [line.split(":")[0] for line in report.problems] == failed
+    assert all(rows[key].value == "not readable" and rows[key].hyperlink is None for key in failed)
+    assert report.facts["clips"] == 4
+    assert "b.flac" in report.problems[-1]
+
+
+def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, tmp_path):
+    workspace = Workspace.create(workspace.path, audio=None)
+    change(workspace, asr_text=pl.lit(None, dtype=pl.String), similarity=pl.lit(None, dtype=pl.Float64))
+    report = review.export(workspace.path, out=tmp_path / "s.xlsx", n=100)
+    assert report.warnings[0] == "100 were asked for, only 15 segments can be reviewed: all are in the sheet"
+    assert report.warnings[1].startswith("15 of them have no audio yet")
+    row = cells_of(tmp_path / "s.xlsx")[0]
+    assert (row["clip"].value, row["hypothesis"].value, row["similarity"].value) == ("no audio yet", "no hypothesis", None)
+    assert not (tmp_path / "clips").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out": "s.csv"}, r"s\.csv: a review sheet is a file that ends in \.xlsx"),
+        ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
+        ({"out": "s.xlsx", "strategy": "stratified"}, "strategy 'stratified' is unknown; known are random"),
+    ],
+)
+def test_parameters_that_cannot_be_used(workspace, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        review.export(workspace, **(options | {"out": tmp_path / options["out"]}))
+    assert workspace.reviewed_ids() == set()
+
+
+def test_nothing_to_review(workspace, tmp_path):
+    change(workspace, text=pl.lit(""))
+    with pytest.raises(InputError, match="none of its 15 segments can be reviewed"):
+        review.export(workspace, out=tmp_path / "s.xlsx")
+
+
+# --- texts in cells
+
+
+def rows_of(pairs):
+    return pl.DataFrame(
+        [
+            {
+                "segment_id": f"s{number}",
+                "clip": None,
+                "note": "no audio yet",
+                "speaker_id": text,
+                "duration_s": 1.0,
+                "text": text,
+                "asr_text": asr,
+                "similarity": None,
+            }
+            for number, (text, asr) in enumerate(pairs)
+        ],
+        schema_overrides={"clip": pl.String, "asr_text": pl.String, "similarity": pl.Float64},
+    )
+
+
+def record_of(count):
+    return ReviewRecord("r", "random", count, 1, "f", [f"s{n}" for n in range(count)], [1.0] * count, ["c"] * count)
+
+
+@given(st.lists(st.tuples(any_text, st.none() | any_text), min_size=1, max_size=4))
+@example([(text, text) for text in HOSTILE])
+@example([(text, "") for text in HOSTILE])
+@example([(f"{text} da", f"{text} ne") for text in HOSTILE])
+@example([("<r><t>ne</t></r>", "x"), ("x", "<r><t>ne</t></r>"), ("da <r>_x0041_</r>", "<r>_x0041_</r> da")])
+def test_texts_stay_themselves(tmp_path_factory, pairs):
+    path = tmp_path_factory.mktemp("hostile") / "s.xlsx"
+    path.write_bytes(sheet.write_sheet(rows_of(pairs), record_of(len(pairs))))
+    found = strings_of(path)
+    for number, (text, asr) in enumerate(pairs, start=2):
+        assert found.get(f"C{number}", "") == cells.cell_text(text)
+        assert found.get(f"E{number}", "") == cells.cell_text(text)
+        assert found.get(f"F{number}", "") == ("no hypothesis" if asr is None else cells.cell_text(asr))
+    with zipfile.ZipFile(path) as book:
+        assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
+
+
+def test_texts_that_look_like_something_are_strings(tmp_path):
+    (tmp_path / "s.xlsx").write_bytes(sheet.write_sheet(rows_of([(text, "da") for text in HOSTILE[:6]]), record_of(6)))
+    for row, text in zip(cells_of(tmp_path / "s.xlsx"), HOSTILE, strict=False):
+        assert row["transcript"].data_type == "s"
+        assert row["transcript"].hyperlink is None
+        assert str(row["transcript"].value) == text
+
+
+@given(any_text)
+def test_cell_text_changes_only_what_a_cell_cannot_hold(text):
+    shown = cells.cell_text(text)
+    assert len(shown) == len(text)
+    for before, after in zip(text, shown, strict=True):
+        if before != after:
+            assert before < " " or before in "\x7f\ufffe\uffff"
+            assert after.isprintable()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]", shown)
+
+
+@pytest.mark.parametrize("letter", ["a", "č", "😀"])
+def test_long_texts_are_cut_with_a_mark(letter):
+    units = len(letter.encode("utf-16-le")) // 2
+    longest = letter * (32_767 // units)
+    assert cells.cell_text(longest) == longest
+    cut = cells.cell_text(letter * 40_000)
+    assert cut.endswith(" [cut here: 40,000 characters in all]")
+    assert 32_765 <= len(cut.encode("utf-16-le")) // 2 <= 32_767
+    assert set(cut[:-40]) == {letter}
+
+
+@given(any_text, any_text)
+def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(reference, hypothesis):
+    for side, text, fragments in zip(
+        ("reference", "hypothesis"), (reference, hypothesis), cells.marked(reference, hypothesis), strict=True
+    ):
+        assert "".join(piece for piece, _ in fragments) == text
+        assert all(piece for piece, _ in fragments)
+        assert all(a[1] != b[1] for a, b in pairwise(fragments))
+        differing = [getattr(part, side) for part in word_diff(reference, hypothesis) if part.kind != "equal"]
+        marked = "".join(piece for piece, differs in fragments if differs)
+        assert "".join(marked.split()) == "".join("".join(word for words in differing for word in words).split())
+
+
+def test_what_no_spreadsheet_holds_is_refused():
+    sheet.check_size(1_048_575, 65_530)
+    with pytest.raises(InputError, match=r"1,048,575 rows, not 1,048,576"):
+        sheet.check_size(1_048_576, 0)
+    with pytest.raises(InputError, match=r"65,530 links to clips, not 65,531"):
+        sheet.check_size(70_000, 65_531)
+
+
+# --- clip names
+
+
+@given(st.lists(any_text | st.text("aA.-_/", max_size=3) | st.just("../" * 100), max_size=6, unique=True))
+def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
+    names = clips.clip_names(ids)
+    assert len({name.casefold() for name in names}) == len(ids)
+    for key, name in zip(ids, names, strict=True):
+        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.wav", name)
+        assert len(name) <= 130
+        assert name == f"{key}.wav" or re.search(r"-[0-9a-f]{8}\.wav$", name)
+
+
+def test_common_ids_are_their_own_names():
+    assert clips.clip_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
+    assert len({name.casefold() for name in clips.clip_names(["a", "A"])}) == 2
