@@ -55,7 +55,8 @@ class Layout:
                 _compare(self.root, read_json(path).get("identity", {}), identity)
                 break
         else:
-            if self.root.is_dir() and any(self.root.iterdir()):
+            # A run that was killed while it claimed the folder has left its work folder only.
+            if self.root.is_dir() and any(path != self.work for path in self.root.iterdir()):
                 raise ExistsError(f"{self.root}: the folder is not empty and not a corpus; choose another for --out")
         write_json(claimed, {"identity": identity})
         return self.manifest.is_file()

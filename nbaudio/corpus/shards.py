@@ -71,9 +71,10 @@ def pack(task: PackTask) -> ShardResult:
                 rate=task.format.rate,
             )
             sha256, num_bytes = sha256_file(partial), partial.stat().st_size
+            # The record before the final name: a shard that has its name is always known to be whole.
+            write_json(task.record, {"plan": wanted, "sha256": sha256, "places": places})
     except PackDamagedError as error:
         return ShardResult(name, split, ids, [], 0, "", wanted, kept=False, damaged=str(error))
-    write_json(task.record, {"plan": wanted, "sha256": sha256, "places": places})
     return ShardResult(name, split, ids, places, num_bytes, sha256, wanted, kept=False)
 
 
