@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 import polars as pl
 
-_PLAIN_DECIMAL = r"^(\d{1,9})(?:\.(\d{1,6}))?$"
+_PLAIN_DECIMAL = r"^([0-9]{1,9})(?:\.([0-9]{1,6}))?$"
 
 
 def to_samples(seconds: str | int | Decimal, rate: int) -> int | None:

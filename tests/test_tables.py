@@ -1,0 +1,118 @@
+"""Failing rows come back with the rule's name, and types are kept."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from nbaudio.errors import InputError
+from nbaudio.tables import RECORDINGS, SEGMENTS, check_tables, conform
+from nbaudio.workspace import Workspace
+
+RECORDING = {"recording_id": "r", "path": "r.wav", "sampling_rate": 16000, "num_channels": 1, "num_samples": 160_000}
+SEGMENT = {
+    "segment_id": "s",
+    "recording_id": "r",
+    "start_sample": 0,
+    "end_sample": 16_000,
+    "source_start": "0",
+    "source_end": "1",
+    "text": "da",
+}
+
+
+def failures(recordings: list[dict[str, object]], segments: list[dict[str, object]]) -> list[tuple[str, str]]:
+    found = check_tables(pl.DataFrame(recordings), pl.DataFrame(segments, infer_schema_length=None))
+    return found.select("key", "rule").rows()
+
+
+def test_tables_without_fault_give_no_rows() -> None:
+    assert failures([RECORDING], [SEGMENT]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"recording_id": "x"}, "unknown_recording"),
+        ({"recording_id": None}, "unknown_recording"),
+        ({"source_start": None}, "no_times"),
+        ({"source_end": "NaN"}, "no_times"),
+        ({"source_end": "Infinity"}, "no_times"),
+        ({"source_start": "soon"}, "no_times"),
+        ({"source_start": "-0.5"}, "negative_start"),
+        ({"source_start": "1.0"}, "end_before_start"),
+        ({"source_start": "2"}, "end_before_start"),
+        ({"end_sample": 160_001}, "past_the_end"),
+        ({"text": ""}, "empty_text"),
+        ({"text": " \t"}, "empty_text"),
+        ({"text": None}, "empty_text"),
+        ({"text": "c\u030caj"}, "text_not_nfc"),
+        ({"similarity": 1.5}, "similarity_range"),
+    ],
+)
+def test_a_bad_segment_is_named_with_its_rule(change: dict[str, object], rule: str) -> None:
+    bad = SEGMENT | {"segment_id": "bad", "source_end": "1.0"} | change
+    good = SEGMENT | {"similarity": 0.5}
+    assert failures([RECORDING], [good, bad]) == [("bad", rule)]
+
+
+def test_a_window_that_is_there_twice_fails_once() -> None:
+    assert failures([RECORDING], [SEGMENT, SEGMENT | {"segment_id": "again"}]) == [("again", "duplicate")]
+
+
+def test_keys_that_are_there_twice_fail_on_every_row() -> None:
+    other = SEGMENT | {"source_start": "0.5"}
+    assert failures([RECORDING], [SEGMENT, other]) == [("s", "duplicate_id")] * 2
+    assert ("r", "duplicate_id") in failures([RECORDING, RECORDING], [SEGMENT])
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [({"sampling_rate": 0}, "sampling_rate"), ({"num_channels": 0}, "num_channels"), ({"num_samples": 0}, "no_samples")],
+)
+def test_a_bad_recording_is_named_with_its_rule(change: dict[str, object], rule: str) -> None:
+    assert failures([RECORDING, RECORDING | {"recording_id": "bad"} | change], [SEGMENT]) == [("bad", rule)]
+
+
+def test_a_table_without_its_key_is_refused() -> None:
+    with pytest.raises(InputError, match="segments: the key column segment_id is missing; columns are text"):
+        check_tables(pl.DataFrame([RECORDING]), pl.DataFrame({"text": ["a"]}))
+
+
+def test_conform_orders_casts_and_keeps_further_columns() -> None:
+    frame = conform(pl.DataFrame({"mine": [1], "sampling_rate": ["16000"], "recording_id": ["r"]}), RECORDINGS, "recordings")
+    assert frame.columns == [*RECORDINGS, "mine"]
+    assert frame.schema["sampling_rate"] == pl.Int32
+    assert frame["sampling_rate"].item() == 16000
+    with pytest.raises(InputError, match="segments: column split is String and cannot be read as Enum"):
+        conform(pl.DataFrame({"segment_id": ["s"], "split": ["validation"]}), SEGMENTS, "segments")
+
+
+def test_tables_come_back_from_the_disk_as_they_were(tmp_path: Path) -> None:
+    segments = conform(
+        pl.DataFrame(
+            [SEGMENT | {"word_times": [{"start": 0.25, "end": 0.5}], "split": "dev", "decision": "accept", "mine": "ž"}]
+        ),
+        SEGMENTS,
+        "segments",
+    )
+    workspace = Workspace.create(tmp_path / "w", audio=None)
+    workspace.save(recordings=pl.DataFrame([RECORDING]), segments=segments)
+    assert workspace.segments.equals(segments)
+    assert workspace.segments.schema == segments.schema
+    assert workspace.recordings.schema == RECORDINGS
+    assert Workspace.open(tmp_path / "w").audio_root is None
+
+
+def test_what_is_no_workspace_is_named_with_the_way_on(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nbaudio ingest FORMAT SOURCE --out"):
+        Workspace.open(tmp_path)
+    workspace = Workspace.create(tmp_path)
+    with pytest.raises(InputError, match=r"segments\.parquet: missing"):
+        _ = workspace.segments
+    (tmp_path / "segments.parquet").write_bytes(b"PAR?")
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        _ = workspace.segments
+    (tmp_path / "workspace.json").write_text("{")
+    with pytest.raises(InputError, match=r"workspace\.json: cannot be read"):
+        _ = workspace.settings
