@@ -1,0 +1,136 @@
+"""ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix.
+
+``file, start, end, words, asr`` with optional ``word_start_times, word_end_times, speaker``; and that of
+``ParlaSpeech-HR.v1.0.jsonl``: ``path, orig_file, start, end, words, norm_words, speaker_info, split, utterance_id_*``.
+
+Conventions: times are seconds and stay the source's own characters; word times are seconds from the start of the segment.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from nbaudio.errors import InputError
+from nbaudio.ingest.jsonlines import FLOATS, NUMBER, TEXT, WORDS, parts, read_blocks
+from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Transcripts
+from nbaudio.tables import WORD_TIMES
+
+_KINDS = {
+    "file": TEXT,
+    "orig_file": TEXT,
+    "path": TEXT,
+    "start": NUMBER,
+    "end": NUMBER,
+    "words": WORDS,
+    "norm_words": WORDS,
+    "asr": WORDS,
+    "word_start_times": FLOATS,
+    "word_end_times": FLOATS,
+    "norm_words_start_times": FLOATS,
+    "norm_words_end_times": FLOATS,
+    "speaker": TEXT,
+    "speaker_info": parts({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
+    "split": TEXT,
+    "utterance_id_start": TEXT,
+    "utterance_id_end": TEXT,
+}
+
+_NEEDED = {
+    "file or orig_file": pl.coalesce("orig_file", "file"),
+    "start": pl.col("start"),
+    "end": pl.col("end"),
+    "words": pl.col("words"),
+}
+
+# A file of which so many first lines are unreadable is no file of transcripts.
+_HOPELESS_LINES = 1000
+
+
+def read(source: Path) -> Transcripts:
+    """Read ParlaSpeech JSON lines.
+
+    `text` are the normalised words where the source has them, else the words; `text_raw` is given where it differs. Word times
+    are null where starts and ends differ in number; the v1.0 shape knows only starts. Kept of that shape: `source_path`,
+    `source_split`, `utterance_id_start`, `utterance_id_end`, `speaker_gender`, `speaker_birth`.
+
+    Args:
+        source: the file; memory is bounded by its transcripts, not by the JSON around them.
+
+    Returns:
+        The transcripts; a line that cannot be read is a row of their `problems` and stops nothing.
+
+    Raises:
+        InputError: none of its lines can be read, or none of the first thousand; names the first and why.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp()) / "asr.json"
+        >>> _ = source.write_text('{"file": "a.wav", "start": 3207.70, "end": 3227.54, "words": ["dobar", "dan"]}')
+        >>> read(source).frame.select("name", "source_start", "text", "asr_text").rows()
+        [('a.wav', '3207.70', 'dobar dan', None)]
+    """
+    frames: list[pl.DataFrame] = []
+    problems: list[tuple[int, str]] = []
+    for block in read_blocks(source, _KINDS):
+        incomplete = [
+            (line, f"{name} is missing")
+            for name, value in _NEEDED.items()
+            for line in block.values.filter(value.is_null())["line"]
+        ]
+        problems += sorted({*block.problems, *incomplete})
+        complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
+        if len(complete):
+            frames.append(_transcripts(complete, composed=block.composed))
+        elif len(problems) > _HOPELESS_LINES and not frames:
+            break
+    if not frames:
+        reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
+        raise InputError(f"{source}: no ParlaSpeech transcripts (wanted is one JSON object a line); {reason}")
+    found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
+    frame = pl.concat(frames)
+    return Transcripts(frame.select(c for c in frame if c.name in TRANSCRIPTS or c.null_count() < len(frame)), found)
+
+
+def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
+    """One block's values as transcripts; `composed` says that all its text is in NFC already."""
+    normal = pl.col("norm_words").is_not_null()
+    has_normal = values["norm_words"].null_count() < len(values)
+    texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
+    if not composed:
+        texts = texts.select(pl.all().str.normalize("NFC"))
+    start, end = (
+        values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
+        if has_normal
+        else values[f"word_{edge}_times"]
+        for edge in ("start", "end")
+    )
+    return values.select(
+        pl.coalesce("orig_file", "file").alias("name"),
+        pl.col("start").alias("source_start"),
+        pl.col("end").alias("source_end"),
+        texts["text"],
+        pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
+        texts["asr_text"],
+        pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
+        _word_times(start, end),
+        pl.col("path").alias("source_path"),
+        pl.when(pl.col("split") != "null").then("split").alias("source_split"),
+        "utterance_id_start",
+        "utterance_id_end",
+        *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
+    )
+
+
+def _word_times(start: pl.Series, end: pl.Series) -> pl.Series:
+    """Lists of starts and lists of ends, zipped; null where there are no starts or where the two differ in length."""
+    if end.null_count() > start.null_count():
+        unknown = start.list.eval(pl.when(pl.element().is_null()).then(pl.element()))
+        end = pl.select(pl.coalesce(end, unknown)).to_series()
+    fits = (start.list.len() == end.list.len()).fill_null(value=False)
+    flat = [column.filter(fits).explode(empty_as_null=False).to_arrow() for column in (start, end)]
+    offsets = np.concatenate(([0], np.cumsum(start.list.len().fill_null(0).to_numpy() * fits.to_numpy(), dtype=np.int64)))
+    pairs = pa.StructArray.from_arrays(flat, names=["start", "end"])
+    lists = pa.LargeListArray.from_arrays(offsets, pairs, mask=pa.array(~fits.to_numpy()))
+    return pl.Series("word_times", lists, dtype=WORD_TIMES)

@@ -1,0 +1,240 @@
+"""Which file a messy name means, with an audit of every decision.
+
+Conventions: names and paths are POSIX and relative to the audio folder. Two names are compared from strict to loose: byte by
+byte, by Unicode normal form, without the extension, with blanks collapsed, by the ``[11-character id]`` that ends the name;
+each comparison includes the stricter ones. A folder that a name mentions must agree with the file's, except where the id does.
+Nothing is guessed: what could mean two files is ambiguous until a mapping settles it.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import polars as pl
+
+DECISIONS = ("exact", "unicode", "extension", "blanks", "id", "ambiguous", "missing")
+
+# fmt: off
+AUDIO_EXTENSIONS = frozenset({
+    "aac", "aif", "aifc", "aiff", "amr", "au", "caf", "flac", "m4a", "m4b", "mka", "mp2", "mp3", "mp4", "mpga", "oga", "ogg",
+    "opus", "sph", "w64", "wav", "wave", "webm", "wma",
+})
+# fmt: on
+
+AUDIT = pl.Schema(
+    {
+        "name": pl.String(),
+        "decision": pl.Enum(DECISIONS),
+        "path": pl.String(),
+        "candidates": pl.List(pl.String),
+        "recording_id": pl.String(),
+    }
+)
+
+# Zero-width blanks are blanks too, though str.isspace() does not know them.
+_BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")
+_ID = re.compile(r"\[([A-Za-z0-9_-]{11})\]$")
+
+
+def youtube_id(name: str) -> str | None:
+    """The 11-character id in square brackets that ends a name, before its extension.
+
+    Examples:
+        >>> youtube_id("17 1 2018 - 2. dio, 7. sjednica, 9. saziv [HlauTe_NK6U].wav")
+        'HlauTe_NK6U'
+    """
+    found = _ID.search(_tidy(_split_extension(name)[0]))
+    return found[1] if found else None
+
+
+def recording_id(name: str) -> str:
+    """What a recording of that name is called: the id that ends it, else the name without extension, blanks collapsed.
+
+    The folder is kept, unless the path is absolute: where a machine mounts its disk is not part of a recording's name.
+
+    Examples:
+        >>> recording_id("7. sjednica [HlauTe_NK6U].wav"), recording_id("2018/a  b .WAV")
+        ('HlauTe_NK6U', '2018/a b')
+    """
+    return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
+
+
+def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping[str, str] | None = None) -> pl.DataFrame:
+    """Find the file that each name means.
+
+    A byte-exact match wins. Otherwise every file that any looser comparison finds is a candidate: one is taken, several are
+    ambiguous, none is missing.
+
+    Args:
+        wanted: names as the transcripts spell them, with or without a folder.
+        available: files on disk; those without an audio extension are ignored.
+        mapping: names that stand for others: the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a
+            key means its value; one that equals a value but for blanks is taken as that value where this settles it.
+
+    Returns:
+        One row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
+        ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
+        `recording_id` (the same for names that mean one file, never the same for names that mean two).
+
+    Examples:
+        >>> resolve(["a b.wav", "c.wav"], ["a  b.mp3"]).select("name", "decision", "path").rows()
+        [('a b.wav', 'blanks', 'a  b.mp3'), ('c.wav', 'missing', None)]
+    """
+    files = _Files(available)
+    mapping = mapping or {}
+    values = defaultdict(set)
+    for value in mapping.values():
+        values[_spell(value).blanks[-1]].add(value)
+    rows: list[tuple[str, str, str | None, list[str]]] = []
+    for name in sorted(set(wanted)):
+        decision, candidates = files.find(mapping.get(name, name))
+        if decision == "ambiguous" and name not in mapping:
+            # A single value of that spelling says which of the files is meant.
+            spelling = _spell(name)
+            meant = [value for value in values[spelling.blanks[-1]] if _agree(_spell(value).blanks, spelling.blanks)]
+            if len(meant) == 1 and len(settled := files.find(meant[0])[1]) == 1:
+                decision, candidates = _level(spelling, _spell(settled[0])) or "id", settled
+        rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
+    ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
+    return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
+
+
+def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series) -> pl.Series:
+    """Keys of segments: ``<recording_id>_<start>-<end>`` with seconds as in the source; repeated ones get #2, #3 in order.
+
+    Examples:
+        >>> one, two = pl.Series(["HlauTe_NK6U"] * 2), pl.Series(["3207.7"] * 2)
+        >>> segment_ids(one, two, pl.Series(["3227.54"] * 2)).to_list()
+        ['HlauTe_NK6U_3207.7-3227.54', 'HlauTe_NK6U_3207.7-3227.54#2']
+    """
+    frame = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
+    key = pl.format("{}_{}-{}", *(pl.col(c).fill_null("") for c in frame.columns))
+    count = pl.col("key").cum_count().over("key")
+    keys = frame.select(key.alias("key")).select(
+        pl.when(count == 1).then("key").otherwise(pl.format("{}#{}", "key", count)).alias("segment_id")
+    )["segment_id"]
+    return keys if keys.is_unique().all() else _number_repeats(frame.select(key)[:, 0])
+
+
+def _number_repeats(keys: pl.Series) -> pl.Series:
+    """The slow way, for sources whose own decimals end in what looks like a number of ours."""
+    taken = set(keys)
+    seen: set[str] = set()
+    unique = []
+    for key in keys:
+        candidate, number = key, 1
+        while candidate in seen or (number > 1 and candidate in taken):
+            number += 1
+            candidate = f"{key}#{number}"
+        seen.add(candidate)
+        unique.append(candidate)
+    return pl.Series("segment_id", unique, dtype=pl.String)
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """A name as each comparison sees it, strict to loose: folders and base name, and the id."""
+
+    exact: tuple[str, ...]
+    unicode: tuple[str, ...]
+    extension: tuple[str, ...]
+    blanks: tuple[str, ...]
+    id: str | None
+
+
+def _spell(name: str) -> _Spelling:
+    exact = tuple(part for part in PurePosixPath(name).parts if part not in ("/", "..")) or ("",)
+    *folders, base = (unicodedata.normalize("NFC", part) for part in exact)
+    stem, extension = _split_extension(base)
+    return _Spelling(
+        exact,
+        (*folders, base),
+        (*folders, stem if extension == extension.strip() else base),
+        (*map(_tidy, folders), _tidy(stem)),
+        youtube_id(base),
+    )
+
+
+def _level(a: _Spelling, b: _Spelling) -> str | None:
+    """The strictest comparison at which two names agree."""
+    for level in ("exact", "unicode", "extension", "blanks"):
+        if _agree(getattr(a, level), getattr(b, level)):
+            return level
+    return "id" if a.id and a.id == b.id else None
+
+
+def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """As far as both tell: the shorter one may have left out the outer folders."""
+    return all(x == y for x, y in zip(reversed(a), reversed(b), strict=False))
+
+
+class _Files:
+    """The audio files on disk, found by stem or id."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._files = {path: _spell(path) for path in sorted(set(paths)) if _split_extension(path)[1]}
+        self._alike: dict[str, list[str]] = defaultdict(list)
+        for path, spelling in self._files.items():
+            self._alike[spelling.blanks[-1]].append(path)
+            if spelling.id:
+                self._alike[f"[{spelling.id}]"].append(path)
+
+    def find(self, name: str) -> tuple[str, list[str]]:
+        """Decision and candidates for one name."""
+        if name in self._files:
+            return "exact", [name]
+        spelling = _spell(name)
+        alike = {*self._alike.get(spelling.blanks[-1], ()), *self._alike.get(f"[{spelling.id}]", ())}
+        levels = {path: level for path in sorted(alike) if (level := _level(spelling, self._files[path]))}
+        exact = [path for path, level in levels.items() if level == "exact"]
+        candidates = exact if len(exact) == 1 else list(levels)
+        match candidates:
+            case []:
+                return "missing", []
+            case [path]:
+                return levels[path], [path]
+            case _:
+                return "ambiguous", candidates
+
+
+def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:
+    """Ids by name: shared by the names of one file, told apart where two files would share one.
+
+    Ids are made from the names and not from the files, so that they stay the same when the audio arrives.
+    """
+    targets = {name: mapping.get(name, name) for name in paths}
+    groups = defaultdict(list)
+    for name, path in paths.items():
+        groups[f"name {recording_id(targets[name])}" if path is None else f"file {path}"].append(name)
+    choices = {}
+    for group, names in groups.items():
+        name = min(names, key=lambda name: (youtube_id(targets[name]) is None, name))
+        target = targets[name]
+        with_extension = "/".join((*_folders(target), _tidy(PurePosixPath(target).name)))
+        choices[group] = [recording_id(target), with_extension, unicodedata.normalize("NFC", name), name]
+    chosen = dict.fromkeys(choices, 0)
+    while True:
+        taken = Counter(choices[group][level] for group, level in chosen.items())
+        clashing = [g for g, level in chosen.items() if taken[choices[g][level]] > 1 and level + 1 < len(choices[g])]
+        if not clashing:
+            return {name: choices[group][chosen[group]] for group, names in groups.items() for name in names}
+        for group in clashing:
+            chosen[group] += 1
+
+
+def _split_extension(name: str) -> tuple[str, str]:
+    """Stem and audio extension as spelled; a dot that begins no audio extension belongs to the stem."""
+    stem, dot, extension = name.rpartition(".")
+    return (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")
+
+
+def _tidy(text: str) -> str:
+    return _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    return () if path.is_absolute() else tuple(_tidy(part) for part in path.parent.parts if part != "..")
