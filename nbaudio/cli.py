@@ -121,9 +121,9 @@ def select(
     hours: Annotated[float | None, typer.Option(help="at most so many hours, spread over all speakers")] = None,
     disk: Annotated[str | None, typer.Option(metavar="900GB", help="at most so large a corpus, spread over all speakers")] = None,
     dev: Annotated[
-        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours of dev; 5 % but no more than 2000")
+        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; 5 %, at most 2000, unless given")
     ] = None,
-    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="segments or hours of test; likewise")] = None,
+    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="likewise")] = None,
     group_by: Annotated[str, typer.Option(help="columns whose values never cross splits, by commas")] = "speaker_id,recording_id",
     seed: Seed = 42,
     as_json: AsJson = False,

@@ -40,6 +40,7 @@ def stats(path: str | Path) -> Report:
 
 
 def _facts(folder: Path, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, Any]:
+    reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts: dict[str, Any] = {
         "of": str(folder),
         "segments kept": kept.height,
