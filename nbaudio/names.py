@@ -39,6 +39,16 @@ _BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _ID = re.compile(r"\[([A-Za-z0-9_-]{11})\]$")
 
 
+def is_audio(name: str) -> bool:
+    """Whether a name ends in one of `AUDIO_EXTENSIONS`, in any case.
+
+    Examples:
+        >>> is_audio("a.FLAC"), is_audio("a.flac.part")
+        (True, False)
+    """
+    return bool(_split_extension(name)[1])
+
+
 def youtube_id(name: str) -> str | None:
     """The 11-character id in square brackets that ends a name, before its extension.
 
@@ -175,7 +185,7 @@ class _Files:
     """The audio files on disk, found by stem or id."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._files = {path: _spell(path) for path in sorted(set(paths)) if _split_extension(path)[1]}
+        self._files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
         self._alike: dict[str, list[str]] = defaultdict(list)
         for path, spelling in self._files.items():
             self._alike[spelling.blanks[-1]].append(path)

@@ -1,0 +1,251 @@
+"""From transcripts and recordings to a workspace: the first step of every corpus.
+
+A foreign layout is one function, `Reader`, and one line in `READERS`; everything after reading is the same for all of them.
+Conventions: the source's own decimals are kept and turned into samples here, once. An end that lies past the end of its
+recording by no more than half a unit of its last decimal means that end and is taken so: decimals are rounded.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from nbaudio.errors import ExistsError, InputError
+from nbaudio.ingest import parlaspeech
+from nbaudio.ingest.mapping import read_mapping
+from nbaudio.ingest.recordings import FACTS, list_audio, look_at
+from nbaudio.ingest.transcripts import Reader, Transcripts
+from nbaudio.names import DECISIONS, resolve, segment_ids
+from nbaudio.report import Report, first_lines
+from nbaudio.sizes import RATE
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
+from nbaudio.times import to_samples_column
+from nbaudio.workspace import Workspace
+
+__all__ = ["PROBLEMS", "READERS", "Reader", "Transcripts", "ingest"]
+
+READERS: Mapping[str, Reader] = MappingProxyType({"parlaspeech": parlaspeech.read})
+
+PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
+
+_BYTES_PER_SAMPLE = 2
+# What FLAC leaves of speech at 16 kHz, about.
+_FLAC_SHARE = 0.57
+
+
+def ingest(
+    format: str,
+    source: str | Path,
+    *,
+    audio: str | Path | None = None,
+    names: str | Path | None = None,
+    out: str | Path,
+    jobs: int | None = None,
+    sha256: bool = True,
+) -> Report:
+    """Read transcripts, find their recordings and look at each; write the tables of a workspace.
+
+    Nothing vanishes: lines, names and recordings that are of no use are in ``problems.parquet``, segments that break a rule
+    are there and rejected. A workspace of the same source is made anew, its reviews stay.
+
+    Args:
+        format: one of `READERS`.
+        source: the transcripts.
+        audio: the folder of the recordings; it may come later, then samples are null until it does.
+        names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
+        out: the workspace folder.
+        jobs: recordings that are looked at at once; one a core unless given.
+        sha256: hash every recording, so that a change is noticed.
+
+    Returns:
+        Counts, hours, what the recordings are and how large the corpus will be; problems one line each.
+
+    Raises:
+        InputError: format, source, audio folder or names file are not usable; says what is wanted.
+        ExistsError: `out` holds something else.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> line = '{"file": "a [HlauTe_NK6U].wav", "start": 0.5, "end": 2, "words": ["dobar", "dan"], "asr": ["dobar"]}'
+        >>> _ = (folder / "asr.json").write_text(line)
+        >>> ingest("parlaspeech", folder / "asr.json", out=folder / "W").facts["segments"]
+        1
+        >>> Workspace.open(folder / "W").segments["segment_id"].to_list()
+        ['HlauTe_NK6U_0.5-2']
+    """
+    if format not in READERS:
+        raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
+    source, out = Path(source).absolute(), Path(out)
+    root = _audio_folder(audio)
+    _check_free(out, source)
+    mapping = read_mapping(Path(names)) if names is not None else {}
+    transcripts = READERS[format](source)
+
+    available, refused = list_audio(root) if root else ([], [])
+    audit = resolve(transcripts.frame["name"].unique().to_list(), available, mapping=mapping)
+    found = audit["path"].drop_nulls().unique().sort().to_list()
+    facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
+    recordings = _recordings(audit, facts)
+    segments = _segments(transcripts.frame, audit, recordings)
+
+    problems = {
+        "names": _name_problems(source, audit) if root else pl.DataFrame(schema=PROBLEMS),
+        "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),
+        "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
+        "lines": transcripts.problems.select("file", item=pl.format("line {}", "line"), reason="reason"),
+        "segments": segments.filter(pl.col("reason").is_not_null()).select(
+            file=pl.lit(source.name), item="segment_id", reason="reason"
+        ),
+    }
+    settings = {
+        "format": format,
+        "source": str(source),
+        "audio": root and str(root),
+        "names": names and str(Path(names).absolute()),
+    }
+    workspace = Workspace.create(out, **settings)
+    workspace.save(
+        recordings=recordings.drop("error"), segments=segments, names=audit, problems=pl.concat(problems.values(), how="vertical")
+    )
+    report = Report(
+        "ingest",
+        _facts(transcripts, audit, recordings, segments, with_audio=root is not None),
+        _warnings(workspace, recordings, segments),
+        [line for kind, frame in problems.items() for line in _lines(kind, frame)],
+    )
+    workspace.save_report("ingest", report.to_dict())
+    return report
+
+
+def _audio_folder(audio: str | Path | None) -> Path | None:
+    if audio is None:
+        return None
+    if "://" in str(audio):
+        raise InputError(f"{audio}: recordings are read from a folder; copy or mount them first")
+    if not Path(audio).is_dir():
+        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
+    return Path(audio).absolute()
+
+
+def _check_free(out: Path, source: Path) -> None:
+    """Let pass a new or empty folder, or the workspace of the same source."""
+    if (out / "workspace.json").is_file():
+        held = Workspace.open(out).settings.get("source")
+        if held != str(source):
+            raise ExistsError(f"{out}: is the workspace of {held}; choose another --out, or remove it")
+    elif out.exists() and (not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())):
+        raise ExistsError(f"{out}: exists and is no workspace; choose another --out")
+
+
+def _recordings(audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """The recordings table, `name` (one of the source's spellings) and the facts of `FACTS`; null where there is no file."""
+    one_each = audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
+    return conform(one_each.join(facts, on="path", how="left", maintain_order="left"), RECORDINGS, "recordings")
+
+
+def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """The segments table: samples where the recording is there, and the first rule that a segment breaks."""
+    named = transcripts.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left").drop("name")
+    joined = with_recordings(named, recordings)
+    rate, length = joined["sampling_rate"], pl.col("num_samples")
+    samples = joined.with_columns(
+        segment_ids(joined["recording_id"], joined["source_start"], joined["source_end"]),
+        to_samples_column(joined["source_start"], rate).alias("start_sample"),
+        to_samples_column(joined["source_end"], rate).alias("end_sample"),
+    )
+    over = pl.col("end_sample") - length
+    places = pl.col("source_end").str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1).str.len_bytes().cast(pl.Int64)
+    rounded = (
+        (over > 0) & (2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate")) & (pl.col("start_sample") < length)
+    )
+    clamped = samples.with_columns(end_sample=pl.when(rounded).then(length).otherwise("end_sample"))
+    rules = segment_failures(recordings).items()
+    decided = clamped.with_columns(
+        reason=pl.coalesce(pl.when(broken.fill_null(value=False)).then(pl.lit(rule)) for rule, broken in rules)
+    ).with_columns(decision=pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject")))
+    return conform(decided.drop("sampling_rate", "num_samples"), SEGMENTS, "segments")
+
+
+def _name_problems(source: Path, audit: pl.DataFrame) -> pl.DataFrame:
+    reason = (
+        pl.when(pl.col("decision") == "ambiguous")
+        .then(pl.format("could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")))
+        .otherwise(pl.lit("no such recording"))
+    )
+    return audit.filter(pl.col("path").is_null()).select(file=pl.lit(source.name), item="name", reason=reason)
+
+
+def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
+    """Problems of one kind as lines: one each, but one a rule for segments."""
+    if kind == "segments":
+        by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
+        return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
+    where = pl.col("item") if kind in ("names", "files") else pl.format("{} {}", "file", "item")
+    return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
+
+
+def _facts(
+    transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
+) -> dict[str, Any]:
+    usable = segments.filter(pl.col("decision") == "pending")
+    counts = dict(audit["decision"].value_counts().iter_rows())
+    reasons = segments["reason"].drop_nulls().value_counts(sort=True)
+    return {
+        "segments": len(segments),
+        "rejected": dict(reasons.iter_rows()),
+        "unreadable lines": len(transcripts.problems),
+        "hours": round(_hours(usable, recordings), 3),
+        "recordings": len(recordings),
+        "recordings with audio": recordings["num_samples"].count(),
+        "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
+    }
+
+
+def _hours(segments: pl.DataFrame, recordings: pl.DataFrame) -> float:
+    return float(with_durations(segments, recordings)["duration_s"].sum()) / 3600
+
+
+def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
+    present = recordings.filter(pl.col("num_samples").is_not_null())
+    warnings = [_sizes(present, len(recordings), segments)] if len(present) else []
+    absent = len(recordings) - len(present)
+    if workspace.audio_root is None:
+        warnings.append(
+            f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
+        )
+    lies = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
+    warnings += first_lines(lies.to_series().to_list(), "recordings.parquet")
+    if workspace.report("score"):
+        warnings.append("the workspace is new: score and select again")
+    return warnings
+
+
+def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
+    """What the recordings are, and how large their segments are as they are and as they will be."""
+    kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
+    said = "; ".join(
+        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
+        for rate, channels, count in kinds.iter_rows()
+    )
+    usable = segments.filter(pl.col("decision") == "pending").join(present, on="recording_id")
+    span = pl.col("end_sample") - pl.col("start_sample")
+    seconds, as_is = usable.select(
+        seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
+    ).row(0)
+    wav = seconds * RATE * _BYTES_PER_SAMPLE
+    return (
+        f"{said}; {seconds / 3600:.1f} h of segments are {_size(as_is)} as they are, {_size(wav)} as {RATE:,} Hz mono WAV, "
+        f"about {_size(wav * _FLAC_SHARE)} as FLAC"
+    )
+
+
+def _size(num_bytes: float) -> str:
+    """Bytes for people, two digits: 2.6 GB."""
+    for unit in ("kB", "MB", "GB", "TB"):
+        num_bytes /= 1000
+        if num_bytes < 999.5 or unit == "TB":
+            break
+    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"

@@ -62,7 +62,7 @@ def read(source: Path) -> Transcripts:
         The transcripts; a line that cannot be read is a row of their `problems` and stops nothing.
 
     Raises:
-        InputError: none of its lines can be read, or none of the first thousand; names the first and why.
+        InputError: it is no file, or none of its lines can be read, or none of the first thousand; says why.
 
     Examples:
         >>> import tempfile
@@ -71,6 +71,10 @@ def read(source: Path) -> Transcripts:
         >>> read(source).frame.select("name", "source_start", "text", "asr_text").rows()
         [('a.wav', '3207.70', 'dobar dan', None)]
     """
+    if not source.is_file():
+        raise InputError(
+            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
+        )
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
     for block in read_blocks(source, _KINDS):

@@ -1,0 +1,64 @@
+"""Files that say which recording a name means: a Kaldi ``wav.scp``, or a table of the user's own choices."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.errors import InputError
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Names, and what they stand for.
+
+    Args:
+        path: a table with the columns `name` and `path` when it ends in .csv or .tsv, else lines of a key, a blank and the rest.
+            Commands (``... |``), which Kaldi would run, are refused.
+
+    Raises:
+        InputError: it cannot be read, or two lines disagree; names file and line.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "wav.scp"
+        >>> _ = path.write_text("reco000 10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav")
+        >>> read_mapping(path)
+        {'reco000': '10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav'}
+    """
+    separator = _TABLES.get(path.suffix.lower())
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        pairs = _scp_pairs(path, text) if separator is None else _table_pairs(path, text, separator)
+    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: cannot be read as a list of names ({error})") from error
+    mapping: dict[str, str] = {}
+    for line, name, value in pairs:
+        if mapping.setdefault(name, value) != value:
+            raise InputError(f"{path}, line {line}: {name!r} is {value!r} here and {mapping[name]!r} before; keep one of them")
+    return mapping
+
+
+def _scp_pairs(path: Path, text: str) -> list[tuple[int, str, str]]:
+    pairs = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        found = re.fullmatch(r"[ \t]*([^ \t]+)[ \t]+([^ \t].*?)[ \t\r]*", line)
+        if not found:
+            raise InputError(f"{path}, line {number}: a key, a blank and a file name are wanted, not {line.strip()[:80]!r}")
+        if found[2].endswith("|"):
+            raise InputError(f"{path}, line {number}: {found[1]!r} is a command; nothing is run, only file names are allowed")
+        pairs.append((number, found[1], found[2]))
+    return pairs
+
+
+def _table_pairs(path: Path, text: str, separator: str) -> list[tuple[int, str, str]]:
+    table = pl.read_csv(text.encode(), separator=separator, infer_schema=False)
+    if not {"name", "path"} <= set(table.columns):
+        raise InputError(f"{path}: the columns name and path are wanted; it has {', '.join(table.columns)}")
+    empty = table.filter(pl.any_horizontal(pl.col("name", "path").is_null()))
+    if len(empty):
+        raise InputError(f"{path}: {len(empty)} rows lack a name or a path, such as {empty.row(0)}")
+    return [(line, name, value) for line, (name, value) in enumerate(table.select("name", "path").iter_rows(), 2)]
