@@ -1,0 +1,107 @@
+"""The demo corpus holds the troubles that its README lists, and each is caught by the rule named there."""
+
+import re
+from collections import Counter
+
+import polars as pl
+import pytest
+import yaml
+
+from nbaudio.ingest import ingest
+from nbaudio.names import youtube_id
+from nbaudio.resources import bundled
+from nbaudio.select import select
+from nbaudio.text import score
+from nbaudio.workspace import Workspace
+
+SENTENCES = yaml.safe_load(bundled("data_manifests/demo/sentences.yaml").read_text(encoding="utf8"))
+IDS = {
+    "plenary_one": "Qm4vT-8_xLp",
+    "budget_hearing": "h7Rk2_WzB0c",
+    "plenary_two": "-fN3yUo9aKs",
+    "harbour_debate": "eX_5gPd1JtM",
+    "finance_committee": "Z0bVq6-iCwE",
+    "forest_roads": "uS8_nHj4TyA",
+    "question_time": "L1kGx9w-OdI",
+}
+
+
+@pytest.fixture(scope="module")
+def reports_and_workspace(tmp_path_factory):
+    folder = bundled("data_manifests/demo")
+    out = tmp_path_factory.mktemp("demo") / "workspace"
+    report = ingest(
+        "parlaspeech", folder / "transcripts.jsonl", audio=folder / "audio", names=folder / "wav.scp", out=out, jobs=1
+    )
+    score(out)
+    select(out, dev=8, test=8)
+    return report, Workspace.open(out)
+
+
+@pytest.fixture(scope="module")
+def workspace(reports_and_workspace):
+    return reports_and_workspace[1]
+
+
+def out_of(workspace, recording, reason):
+    """Sentences of a recording, from 1, that are out for that reason; a duplicate has the number of its first."""
+    segments = workspace.segments.filter(pl.col("recording_id") == IDS[recording])
+    times = segments["source_start"].unique(maintain_order=True).to_list()
+    return [times.index(start) + 1 for start in segments.filter(pl.col("reason") == reason)["source_start"]]
+
+
+def test_every_decision_about_names_is_there(workspace):
+    decisions = {youtube_id(row["name"]): row["decision"] for row in workspace.table("names").iter_rows(named=True)}
+    assert decisions == {
+        IDS["plenary_one"]: "exact",
+        IDS["budget_hearing"]: "extension",
+        IDS["plenary_two"]: "extension",
+        IDS["harbour_debate"]: "blanks",
+        IDS["finance_committee"]: "id",
+        IDS["forest_roads"]: "ambiguous",
+        IDS["question_time"]: "missing",
+    }
+
+
+def test_every_line_is_a_segment_or_a_problem(reports_and_workspace):
+    report, workspace = reports_and_workspace
+    assert workspace.segments.height == sum(map(len, SENTENCES.values())) + 1  # the duplicate
+    assert [line for line in report.problems if re.search(r"\b53\b", line)]
+    assert [line for line in report.problems + report.warnings if "truncated" in line and IDS["plenary_one"] in line]
+
+
+@pytest.mark.parametrize(
+    ("recording", "reason", "sentences"),
+    [
+        ("forest_roads", "no_audio", [1, 2, 3, 4]),
+        ("question_time", "no_audio", [1, 2, 3, 4]),
+        ("plenary_one", "past_the_end", [13, 14, 15, 16, 17, 18]),
+        ("harbour_debate", "past_the_end", [28]),
+        ("budget_hearing", "duplicate", [8]),
+        ("finance_committee", "empty_text", [12]),
+        ("harbour_debate", "too_long", [21]),
+        ("plenary_one", "below_similarity", [5]),
+        ("budget_hearing", "below_similarity", [5, 15]),
+        ("plenary_two", "below_similarity", [5, 9, 15, 25]),
+        ("harbour_debate", "below_similarity", [5, 15, 25]),
+        ("finance_committee", "below_similarity", [5, 15]),
+    ],
+)
+def test_trouble_is_caught(workspace, recording, reason, sentences):
+    assert out_of(workspace, recording, reason) == sentences
+
+
+def test_nothing_else_is_wrong(workspace):
+    reasons = Counter(workspace.segments["reason"].drop_nulls())
+    troubles = {"no_audio": 8, "past_the_end": 7, "duplicate": 1, "empty_text": 1, "too_long": 1, "below_similarity": 12}
+    assert {reason: count for reason, count in reasons.items() if reason in troubles} == troubles
+    assert not set(reasons) - set(troubles) - {"crosses_splits", "beyond_split_size"}
+    kept = workspace.segments.filter(pl.col("decision") == "accept")
+    assert kept["similarity"].min() > 0.8
+    assert dict(kept["split"].value_counts().iter_rows()).keys() == {"train", "dev", "test"}
+
+
+def test_odd_texts_are_kept_as_they_are(workspace):
+    texts = workspace.segments["text"].to_list()
+    assert [text for text in texts if text.startswith("=")] == ["=2+3 nije proračun nego račun iz početnice"]
+    assert set("„“”–’") <= set("".join(texts))
