@@ -1,1 +1,34 @@
-"""Long recordings, their transcripts and a recogniser's hypotheses into a training corpus whose label quality is known."""
+"""Long recordings, their transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.
+
+Every step is a function of the name of its command, tables in and tables out:
+
+    ingest -> score -> review.export -> select -> materialize -> verify
+"""
+
+from nbaudio import review
+from nbaudio.corpus import materialize, verify
+from nbaudio.errors import NbaudioError
+from nbaudio.ingest import ingest
+from nbaudio.report import Report
+from nbaudio.runs import demo, run
+from nbaudio.select import select
+from nbaudio.stats import stats
+from nbaudio.text import score
+from nbaudio.version import __version__
+from nbaudio.workspace import Workspace
+
+__all__ = [
+    "NbaudioError",
+    "Report",
+    "Workspace",
+    "__version__",
+    "demo",
+    "ingest",
+    "materialize",
+    "review",
+    "run",
+    "score",
+    "select",
+    "stats",
+    "verify",
+]

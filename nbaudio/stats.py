@@ -45,9 +45,7 @@ def _facts(folder: Path, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str
         "of": str(folder),
         "segments kept": kept.height,
         "segments rejected": rejected.height,
-        "reasons": dict(
-            rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
-        ),
+        "reasons": dict(reasons.iter_rows()),
         "hours": _hours(kept),
         "recordings": kept["recording_id"].n_unique(),
         "speakers": kept["speaker_id"].drop_nulls().n_unique(),

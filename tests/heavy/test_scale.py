@@ -1,0 +1,88 @@
+"""What takes minutes: hours of audio in bounded memory, and the benchmarks as they are committed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+import soundfile as sf
+from conftest import sweeps
+
+import nbaudio
+
+TOP = Path(__file__).resolve().parents[2]
+BOUND_MB = 1000
+
+
+def most_memory(command: list[str]) -> float:
+    """Run a command; the most MB that it and all its processes held together."""
+    run, most = psutil.Popen(command), 0
+    while run.poll() is None:
+        held = 0
+        for process in [run, *run.children(recursive=True)]:
+            try:
+                held += process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        most = max(most, held)
+        try:
+            run.wait(0.05)
+        except psutil.TimeoutExpired:
+            continue
+    assert run.returncode == 0
+    return most / 1e6
+
+
+def test_a_recording_of_four_hours_is_cut_in_bounded_memory(tmp_path: Path) -> None:
+    rate, hours, minute = 48000, 4, (sweeps(60, 48000) * 32767).astype(np.int16)
+    (tmp_path / "audio").mkdir()
+    with sf.SoundFile(tmp_path / "audio/long.wav", "w", rate, 2, "PCM_16") as file:
+        for _ in range(60 * hours):
+            file.write(minute)
+    lines = [
+        {"file": "long.wav", "start": s, "end": s + 9.5, "words": [f"w{s}"], "asr": [f"w{s}"]} for s in range(0, hours * 3600 - 10, 10)
+    ]
+    (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, lines)))
+    nbaudio.ingest("parlaspeech", tmp_path / "asr.json", audio=tmp_path / "audio", out=tmp_path / "w")
+    nbaudio.score(tmp_path / "w")
+    nbaudio.select(tmp_path / "w", dev=0, test=0)
+    command = [sys.executable, "-m", "nbaudio", "materialize", str(tmp_path / "w"), "--out", str(tmp_path / "c"), "--jobs", "2"]
+    assert most_memory(command) < BOUND_MB
+    assert most_memory([sys.executable, "-m", "nbaudio", "verify", str(tmp_path / "c"), "--jobs", "2"]) < BOUND_MB
+    assert pl.read_parquet(tmp_path / "c/segments.parquet").height == len(lines)
+
+
+def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    vocabulary = np.array([f"riječ{i}" for i in range(5000)])
+    with (tmp_path / "asr.json").open("w") as file:
+        for i in range(447_542):
+            words = vocabulary[rng.integers(0, 5000, 45)].tolist()
+            start = 20 * (i // 742)
+            line = {"file": f"sjednica {i % 742}.wav", "start": start, "end": start + 19.5, "words": words, "asr": words[:-1]}
+            file.write(json.dumps(line | {"speaker": f"spk{i % 300}"}) + "\n")
+    here = [sys.executable, "-m", "nbaudio"]
+    ingest = [*here, "ingest", "parlaspeech", str(tmp_path / "asr.json"), "--out", str(tmp_path / "w")]
+    assert most_memory(ingest) < BOUND_MB
+    assert most_memory([*here, "score", str(tmp_path / "w")]) < BOUND_MB
+    assert most_memory([*here, "select", str(tmp_path / "w"), "--hours", "200", "--group-by", "recording_id"]) < 2 * BOUND_MB
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["cut.py", "--hours", "0.04", "--recordings", "2", "--formats", "wav,mp3,m4a", "--share", "0.5", "--long", "0"],
+        ["score.py", "--segments", "2000"],
+    ],
+    ids=["cut", "score"],
+)
+def test_the_benchmarks_run(command: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "|" in done.stdout or "ratio" in done.stdout
