@@ -1,0 +1,146 @@
+"""Parameters of a run: which there are, what a manifest and settings say, and what is allowed.
+
+Conventions: a manifest is YAML, a mapping of names to plain values. The names that are known are those in the notebooks' cells
+tagged ``parameters``; the values there are the defaults. Paths in a manifest are relative to its folder, those in settings to
+the current one.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nbaudio.errors import InputError
+from nbaudio.resources import bundled
+
+PATHS = ("source", "audio", "names", "workspace", "corpus")
+
+# YAML 1.1 reads 1e-3 as a string, for want of a dot.
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def list_notebooks() -> list[Path]:
+    """The bundled notebooks in order: 01, 02 and so on."""
+    return sorted(bundled("notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def defaults(notebook: Path) -> dict[str, Any]:
+    """What a notebook's cell tagged ``parameters`` assigns, by name.
+
+    Examples:
+        >>> defaults(list_notebooks()[3])["min_similarity"]
+        0.8
+    """
+    cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
+    tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    return {
+        target.id: ast.literal_eval(node.value)
+        for source in tagged
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def parameters(manifest: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a manifest and of settings over them, checked by name, of the types of the defaults, paths absolute.
+
+    Raises:
+        InputError: the manifest is not a readable mapping, or a name is not known; names those that are.
+    """
+    known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()}
+    values: dict[str, Any] = {}
+    given = ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path()))
+    for part, where, folder in given:
+        unknown = [str(name) for name in part if name not in known]
+        if unknown:
+            raise InputError(f"{where}: unknown parameter {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        for name, value in part.items():
+            if name in PATHS and value is not None and not isinstance(value, str):
+                raise InputError(f"{where}: {name} must be a path, not {value!r}")
+            is_path = name in PATHS and value is not None and not _URL.match(value)
+            values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
+    return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}
+
+
+def typed(value: Any, default: Any) -> Any:
+    """A value as the default's type wants it, where that is plain: numbers that YAML took for text, lists written with commas.
+
+    Examples:
+        >>> typed("1e-3", 0.8), typed("nfc, lower", []), typed("1.5h", 2000)
+        (0.001, ['nfc', 'lower'], '1.5h')
+    """
+    if isinstance(default, list):
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return [] if value is None else value
+    if isinstance(value, str) and not isinstance(default, str) and _NUMBER.fullmatch(value.strip()):
+        number = float(value)
+        return int(number) if isinstance(default, int) and number.is_integer() else number
+    return value
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Parameters written as ``name=value``; values are YAML.
+
+    Raises:
+        InputError: one is not of that form.
+
+    Examples:
+        >>> parse_settings(["hours=1.5", "audio=null", "group_by=[speaker_id]"])
+        {'hours': 1.5, 'audio': None, 'group_by': ['speaker_id']}
+    """
+    found = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"setting {setting!r}: wanted is name=value, such as min_similarity=0.9")
+        found[name.strip()] = _parse(value, f"setting {name.strip()}")
+    return found
+
+
+def parse_only(only: str | None, count: int) -> list[int]:
+    """Numbers of notebooks from 1, in order, out of ``3``, ``1-5`` or ``2,4-6``; all for None.
+
+    Raises:
+        InputError: it is of another form, or there is no such notebook.
+
+    Examples:
+        >>> parse_only("2,4-6", 7), parse_only(None, 3)
+        ([2, 4, 5, 6], [1, 2, 3])
+    """
+    if only is None:
+        return list(range(1, count + 1))
+    chosen: set[int] = set()
+    for part in only.split(","):
+        found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not 1 <= first <= last <= count:
+            raise InputError(f"only={only!r}: wanted are numbers from 1 to {count}, such as 3, 1-5 or 2,4-6")
+        chosen.update(range(first, last + 1))
+    return sorted(chosen)
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        raise InputError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
+
+
+def _read(manifest: Path) -> dict[Any, Any]:
+    try:
+        values = _parse(manifest.read_text(encoding="utf8"), str(manifest))
+    except OSError as error:
+        raise InputError(f"{manifest}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{manifest}: not UTF-8 text") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{manifest}: a manifest is a mapping of parameters, this is {type(values).__name__}")
+    return values

@@ -1,0 +1,60 @@
+"""Tables as people read them: text to the left, numbers to the right with few decimals, nothing in a cell taken for markup."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import polars as pl
+
+from nbaudio.report import show
+
+MOST_ROWS = 50
+
+_LONGEST_CELL = 300
+_LONGEST_WORD = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame as Jupyter shows it, the first rows of it.
+
+    Attributes:
+        frame: all of it.
+        limit: how many rows are shown.
+    """
+
+    frame: pl.DataFrame
+    limit: int = MOST_ROWS
+
+    def _repr_html_(self) -> str:
+        right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
+        align = {name: f"text-align:{'right' if name in right else 'left'};vertical-align:top" for name in self.frame.columns}
+        head = "".join(f'<th style="{align[name]}">{escape(name)}</th>' for name in self.frame.columns)
+        rows = "".join(
+            f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
+            for row in self.frame.head(self.limit).iter_rows(named=True)
+        )
+        hidden = len(self.frame) - self.limit
+        more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows or '<tr><td>no rows</td></tr>'}</tbody></table>{more}"
+
+    def __repr__(self) -> str:
+        return repr(self.frame)
+
+
+def table(frame: pl.DataFrame, *, limit: int = MOST_ROWS) -> Table:
+    """A frame to look at.
+
+    Examples:
+        >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
+        True
+    """
+    return Table(frame, limit)
+
+
+def _cell(value: Any, align: str) -> str:
+    text = show(value)
+    shown = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]} …"
+    # Ids and names break only where they are too long for any column.
+    wrap = "anywhere" if any(len(word) > _LONGEST_WORD for word in shown.split()) else "normal"
+    return f'<td dir="auto" style="{align};overflow-wrap:{wrap}">{escape(shown)}</td>'
