@@ -148,7 +148,9 @@ def _recordings(audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 
 def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """The segments table: samples where the recording is there, and the first rule that a segment breaks."""
-    named = transcripts.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left").drop("name")
+    # Joins copy what goes through them: only the columns that the rules look at do.
+    looked_at = transcripts.select("name", "source_start", "source_end", "text")
+    named = looked_at.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     samples = joined.with_columns(
@@ -166,7 +168,8 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
     decided = clamped.with_columns(
         reason=pl.coalesce(pl.when(broken.fill_null(value=False)).then(pl.lit(rule)) for rule, broken in rules)
     ).with_columns(decision=pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject")))
-    return conform(decided.drop("sampling_rate", "num_samples"), SEGMENTS, "segments")
+    found = decided.select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
+    return conform(pl.concat([found, transcripts.drop("name")], how="horizontal"), SEGMENTS, "segments")
 
 
 def _name_problems(source: Path, audit: pl.DataFrame) -> pl.DataFrame:

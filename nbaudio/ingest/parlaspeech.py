@@ -93,8 +93,21 @@ def read(source: Path) -> Transcripts:
         reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
         raise InputError(f"{source}: no ParlaSpeech transcripts (wanted is one JSON object a line); {reason}")
     found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
-    frame = pl.concat(frames)
-    return Transcripts(frame.select(c for c in frame if c.name in TRANSCRIPTS or c.null_count() < len(frame)), found)
+    return Transcripts(_joined(frames), found)
+
+
+def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """All frames as one, without the further columns that nobody fills.
+
+    Column by column, so that no more than one column is there twice.
+    """
+    columns = []
+    for name in frames[0].columns:
+        column = pl.concat([frame[name] for frame in frames], rechunk=True)
+        frames[:] = [frame.drop(name) for frame in frames]
+        if name in TRANSCRIPTS or column.null_count() < len(column):
+            columns.append(column)
+    return pl.DataFrame(columns)
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
@@ -114,9 +127,9 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
-        texts["text"],
+        _compact(texts["text"]),
         pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
-        texts["asr_text"],
+        _compact(texts["asr_text"]),
         pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
         _word_times(start, end),
         pl.col("path").alias("source_path"),
@@ -125,6 +138,11 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
+
+
+def _compact(column: pl.Series) -> pl.Series:
+    """The same strings in a buffer of just their size: polars leaves room to grow, and a corpus has two such columns."""
+    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
 def _word_times(start: pl.Series, end: pl.Series) -> pl.Series:
