@@ -171,7 +171,7 @@ def shards(corpus: str | Path) -> Plot:
     table = reading.shards(corpus).with_columns(mb=pl.col("bytes") / 1e6)
     parts = {split: table.filter(pl.col("split") == split) for split in SPLITS}
     parts = {split: part for split, part in parts.items() if len(part)}
-    labels = [f"{split}: {part['segments'].sum():,} clips in {len(part):,}" for split, part in parts.items()]
+    labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
     styles = [_SPLIT_STYLES[split] for split in parts]
     many = len(table) > _MOST_BARS
     plot = _plot(3.4 if many else 1.5 + 0.34 * len(table))

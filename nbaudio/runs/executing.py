@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ _OFFLINE = """{%- extends 'index.html.j2' -%}
 """
 # What the notebooks ask for, and what every Jupyter knows when they are opened by hand.
 _KERNEL = "python3"
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -56,8 +54,10 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
                 language="python",
                 progress_bar=False,
                 cwd=str(out),
-                extra_arguments=["--log-level=ERROR"],  # not seven times that a local connection is not encrypted
+                # What a kernel logs is that a local connection is not encrypted, or that it was told to stop.
+                extra_arguments=["--log-level=CRITICAL"],
                 store_widget_state=False,
+                coalesce_streams=True,  # progress as it ended
             )
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
@@ -92,14 +92,12 @@ def _own_kernel() -> Iterator[None]:
 
 
 def _keep(working: Path, final: Path) -> None:
-    """Move a notebook to its place: progress as it ended, and what a widget shows without a kernel in place of the widget."""
+    """Move a notebook to its place, with what a widget shows without a kernel in place of the widget."""
     notebook = json.loads(working.read_text(encoding="utf8"))
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             if "text/html" in output.get("data", {}):
                 output["data"].pop(_WIDGET, None)
-            if output["output_type"] == "stream":
-                output["text"] = _OVERWRITTEN.sub("", "".join(output["text"]))
     write_json(final, notebook)
     working.unlink()
 

@@ -55,6 +55,7 @@ def table(frame: pl.DataFrame, *, limit: int = MOST_ROWS) -> Table:
 def _cell(value: Any, align: str) -> str:
     text = show(value)
     shown = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]} …"
-    # Ids and names break only where they are too long for any column.
-    wrap = "anywhere" if any(len(word) > _LONGEST_WORD for word in shown.split()) else "normal"
-    return f'<td dir="auto" style="{align};overflow-wrap:{wrap}">{escape(shown)}</td>'
+    words = shown.split()
+    # An id stays in one line, though it has hyphens; what is too long for any column breaks anywhere.
+    wrap = "white-space:nowrap" if len(words) == 1 and len(shown) <= _LONGEST_WORD else "overflow-wrap:anywhere"
+    return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'

@@ -1,0 +1,252 @@
+"""Tables to look at and plots: what they show is what the workspace holds, whatever names and numbers it has."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.image import imread
+
+from nbaudio import plots, views
+from nbaudio.errors import InputError
+from nbaudio.tables import RECORDINGS, SEGMENTS
+from nbaudio.workspace import Workspace
+
+HOSTILE = ["$x^2$", r"$\frac{$", "<b>&amp;", "שלום עולם", "漢字", "a" * 200, "line\nbreak", "-x", "_hidden"]
+
+
+@pytest.fixture
+def workspace_of(tmp_path):
+    """A workspace of given rows; what is left out is null."""
+
+    def make(segments, recordings=None):
+        workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+        if recordings is None:
+            recordings = [
+                {"recording_id": key, "sampling_rate": 100, "num_samples": 100_000}
+                for key in dict.fromkeys(row["recording_id"] for row in segments)
+            ]
+        workspace.save(
+            recordings=pl.DataFrame(recordings, schema_overrides=RECORDINGS),
+            segments=pl.DataFrame(segments, schema_overrides=SEGMENTS),
+        )
+        return workspace
+
+    return make
+
+
+def segment(number, *, seconds=10, recording="r", **further):
+    times = {"start_sample": 2000 * number, "end_sample": 2000 * number + 100 * seconds}
+    return {"segment_id": f"s{number:03}", "recording_id": recording, "text": "da", **times, **further}
+
+
+# views
+
+
+def test_examples_by_similarity_and_near_a_threshold(workspace_of):
+    scores = [0.9, -1.0, 0.8, None, 0.79, 0.2, 1.0]
+    workspace = workspace_of([segment(i, similarity=score) for i, score in enumerate(scores)])
+
+    def found(order, n=3):
+        return views.examples(workspace, order, n=n, threshold=0.8)["similarity"].to_list()
+
+    assert found("worst") == [-1.0, 0.2, 0.79]
+    assert found("best") == [1.0, 0.9, 0.8]
+    assert found("above") == [0.8, 0.9, 1.0]
+    assert found("below") == [0.79, 0.2, -1.0]
+    assert len(found("random", n=100)) == len(scores)
+    with pytest.raises(InputError, match=r"'wurst' is unknown; known are worst, best"):
+        found("wurst")
+
+
+def test_random_examples_follow_the_seed_and_not_the_order_of_rows(workspace_of):
+    rows = [segment(i, similarity=0.5) for i in range(50)]
+    one = views.examples(workspace_of(rows), "random", n=5, seed=1)["segment_id"].to_list()
+    assert views.examples(workspace_of(rows[::-1]), "random", n=5, seed=1)["segment_id"].to_list() == one
+    assert views.examples(workspace_of(rows), "random", n=5, seed=2)["segment_id"].to_list() != one
+
+
+def test_playable_examples_lie_inside_their_recording(workspace_of):
+    rows = [segment(0, similarity=0.1), segment(1, similarity=0.2, seconds=9000), segment(2, similarity=0.3, recording="absent")]
+    rows += [segment(3, similarity=0.4, seconds=0), segment(4, similarity=0.5) | {"start_sample": None}]
+    here = {"recording_id": "r", "sampling_rate": 100, "num_samples": 100_000}
+    workspace = workspace_of(rows, [here, {"recording_id": "absent", "sampling_rate": None, "num_samples": None}])
+    assert views.examples(workspace, "worst")["segment_id"].to_list() == ["s000"]
+    assert len(views.examples(workspace, "worst", playable=False)) == 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    scores=st.lists(st.one_of(st.none(), st.just(float("nan")), st.integers(-100, 100).map(lambda n: n / 100)), max_size=30),
+    length=st.integers(1, 40),
+)
+def test_threshold_curve_counts_what_select_would_keep(scores, length, tmp_path_factory):
+    workspace = Workspace.create(tmp_path_factory.mktemp("curve"), source="made", audio=None)
+    rows = [segment(i, similarity=score, seconds=length) for i, score in enumerate(scores)]
+    recording = pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]})
+    workspace.save(recordings=recording, segments=pl.DataFrame(rows, schema_overrides=SEGMENTS) if rows else SEGMENTS.to_frame())
+    curve = views.threshold_curve(workspace)
+    assert curve["threshold"].to_list() == [round(n / 100, 2) for n in range(-100, 101)]
+    for threshold, segments, hours in curve.select("threshold", "segments", "hours").iter_rows():
+        kept = sum(score is None or np.isnan(score) or score >= threshold for score in scores)
+        assert segments == kept
+        assert hours == pytest.approx(kept * length / 3600, abs=1e-12)
+
+
+def test_times_that_are_none_are_no_hours(workspace_of):
+    times = [("0", "Infinity"), ("NaN", "5"), ("9", "2"), ("0", "3600")]
+    rows = [
+        {"segment_id": f"s{i}", "recording_id": "r", "source_start": start, "source_end": end, "reason": "no_times", "text": "da"}
+        for i, (start, end) in enumerate(times)
+    ]
+    workspace = workspace_of(rows, [{"recording_id": "r"}])
+    assert views.reasons(workspace).select("segments", "hours").row(0) == (4, 1.0)
+    assert views.recordings(workspace)["transcribed_s"].to_list() == [3600.0]
+
+
+def test_speakers_by_split(workspace_of):
+    rows = [segment(0, seconds=3600, speaker_id="a", split="train"), segment(1, seconds=1800, speaker_id="a")]
+    rows += [segment(2, seconds=3600, speaker_id="b", split="test"), segment(3, seconds=3600)]
+    assert views.speakers(workspace_of(rows)).rows() == [
+        ("a", 1.0, 0.0, 0.0, 0.5),
+        ("b", 0.0, 0.0, 1.0, 0.0),
+        (None, 0.0, 0.0, 0.0, 1.0),
+    ]
+
+
+def test_names_that_need_a_look_come_first(workspace_of):
+    workspace = workspace_of([segment(0)])
+    decisions = pl.Enum(["exact", "blanks", "ambiguous", "missing"])
+    audit = {
+        "name": ["a", "b", "c", "d"],
+        "decision": ["exact", "missing", "blanks", "ambiguous"],
+        "path": None,
+        "candidates": [[]] * 4,
+    }
+    workspace.save(names=pl.DataFrame(audit, schema_overrides={"decision": decisions, "path": pl.String}))
+    assert views.names(workspace)["name"].to_list() == ["b", "d", "c", "a"]
+
+
+# plots
+
+
+def pixels(plot):
+    return imread(io.BytesIO(plot._repr_png_()))
+
+
+def bar_lengths(axes, number):
+    return [bar.get_width() for bar in axes.containers[number]]
+
+
+def test_recordings_are_bars_of_their_lengths(workspace_of):
+    recordings = [
+        {"recording_id": key, "sampling_rate": 100, "num_channels": 1, "num_samples": 6000 * n} for n, key in enumerate("ab", 2)
+    ]
+    workspace = workspace_of([segment(0, seconds=60, recording="b")], [*recordings, {"recording_id": "c"}])
+    (axes,) = plots.recordings(workspace).axes
+    assert axes.get_xlabel() == "length [min]"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a", "c"]
+    assert bar_lengths(axes, 0) == [3, 2, 0]
+    assert bar_lengths(axes, 1) == [1, 0, 0]
+    assert [text.get_text().strip() for text in axes.texts][-1] == "no audio"
+
+
+def test_many_recordings_become_a_histogram_of_all(workspace_of):
+    recordings = [
+        {"recording_id": f"r{n}", "sampling_rate": 16000 if n % 3 else 48000, "num_channels": 2, "num_samples": 16000 * n}
+        for n in range(1, 101)
+    ]
+    (axes,) = plots.recordings(workspace_of([segment(0)], recordings)).axes
+    assert sum(bar.get_height() for container in axes.containers for bar in container) == 100
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["16 kHz, stereo: 67", "48 kHz, stereo: 33"]
+
+
+def test_threshold_parts_the_histogram_and_marks_the_curve(workspace_of):
+    scores = [0.9, 0.95, 0.8, 0.1]
+    left, right = plots.threshold(workspace_of([segment(i, similarity=s, seconds=15) for i, s in enumerate(scores)]), 0.8).axes
+    out, kept = left.containers
+    assert (sum(bar.get_height() for bar in out), sum(bar.get_height() for bar in kept)) == (1, 3)
+    marker = right.lines[1]
+    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == (0.8, pytest.approx(45))
+    assert "kept [s]" in right.get_ylabel()
+    assert "75% of all" in right.texts[0].get_text()
+
+
+def test_scores_show_every_segment(workspace_of):
+    rows = [segment(i, similarity=0.5, wer=wer) for i, wer in enumerate([0.0, 0.5, 7.0, float("nan")])]
+    drawn = plots.scores(workspace_of(rows)).axes
+    assert [sum(bar.get_height() for bar in axes.containers[0]) for axes in drawn] == [4, 3, 4]
+
+
+def test_splits_add_up(workspace_of):
+    rows = [segment(i, speaker_id=f"s{i % 3}", split=["train", "dev", "test"][i % 3]) for i in range(9)]
+    rows += [segment(9, speaker_id="s0", reason="too_long"), segment(10, reason="too_long"), segment(11, reason="duplicate")]
+    left, right = plots.splits(workspace_of(rows)).axes
+    assert [sum(bar_lengths(left, number)) for number in range(4)] == [30, 30, 30, 30]
+    assert bar_lengths(right, 0) == [2, 1]
+    assert [label.get_text() for label in right.get_yticklabels()] == ["too_long", "duplicate"]
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_shards_by_size(tmp_path, count):
+    listed = [
+        {"name": f"train/{n}.tar", "split": "train" if n else "dev", "segments": 2, "bytes": 10**6 * (n + 1), "sha256": "0"}
+        for n in range(count)
+    ]
+    (tmp_path / "corpus.json").write_text(json.dumps({"shards": listed}))
+    (axes,) = plots.shards(tmp_path).axes
+    bars = [bar for container in axes.containers for bar in container]
+    assert sum(bar.get_height() for bar in bars) == count if count > 24 else [bar.get_width() for bar in bars] == [2, 3, 1]
+    assert axes.get_xlabel() == "size [MB]"
+
+
+def test_shards_of_what_is_no_corpus(tmp_path):
+    with pytest.raises(InputError, match=r"corpus\.json"):
+        plots.shards(tmp_path)
+
+
+def test_names_from_outside_are_drawn_as_they_are(workspace_of):
+    rows = [
+        segment(i, recording=name, speaker_id=name, reason=name, similarity=0.5, wer=0.1, split="train")
+        for i, name in enumerate(HOSTILE)
+    ]
+    workspace = workspace_of(rows)
+    for draw in (plots.recordings, plots.scores, plots.threshold, plots.splits):
+        assert pixels(draw(workspace)).std() > 0
+
+
+def test_a_workspace_without_segments_or_scores(workspace_of):
+    empty = [dict.fromkeys(SEGMENTS)][:0]
+    workspace = workspace_of(empty, [{"recording_id": "r"}])
+    for draw in (plots.recordings, plots.scores, plots.threshold, plots.splits):
+        assert pixels(draw(workspace)).std() > 0
+    unscored = workspace_of([segment(0)])
+    for draw in (plots.scores, plots.threshold):
+        assert pixels(draw(unscored)).std() > 0
+
+
+def test_a_plot_shows_itself_once_with_and_without_the_inline_backend(workspace_of):
+    """Without any backend by its own method; and where `%matplotlib inline` has its formatter, nothing is shown twice or kept."""
+    workspace = workspace_of([segment(0, similarity=0.9)])
+    code = f"""
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+from nbaudio import plots
+shell = InteractiveShell.instance()
+plot = plots.threshold({str(workspace.path)!r})
+data, _ = shell.display_formatter.format(plot)
+assert data["image/png"][:4] == b"\\x89PNG" and set(data) == {{"image/png", "text/plain"}}, set(data)
+assert "matplotlib.pyplot" not in sys.modules
+from matplotlib import pyplot
+from matplotlib_inline.backend_inline import configure_inline_support
+configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
+data, _ = shell.display_formatter.format(plot)
+assert set(data) == {{"image/png", "text/plain"}}, set(data)
+assert pyplot.get_fignums() == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,276 @@
+"""Runs of the notebooks: parameters, the notebooks themselves, what a run leaves behind, and what it says when a cell fails."""
+
+import ast
+import json
+import os
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+import yaml
+
+from nbaudio.errors import InputError, NbaudioError
+from nbaudio.resources import bundled
+from nbaudio.runs import parse_settings, run
+from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
+
+MANIFESTS = ("demo", "parlaspeech")
+NOTEBOOKS = list_notebooks()
+KNOWN = {name: value for notebook in NOTEBOOKS for name, value in defaults(notebook).items()}
+
+
+# parameters
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    def write(text):
+        path = tmp_path / "manifest folder" / "m.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf8")
+        return path
+
+    return write
+
+
+def test_unknown_parameter_of_a_manifest_is_an_error_that_names_it_and_the_known_ones(manifest):
+    with pytest.raises(InputError, match=r"m\.yaml: unknown parameter min_similarty; known are .*min_similarity"):
+        run(manifest("source: a.jsonl\nmin_similarty: 0.9\n"))
+
+
+def test_unknown_setting_is_an_error_too(manifest):
+    with pytest.raises(InputError, match=r"setting: unknown parameter sead; known are .*seed"):
+        run(manifest("seed: 1"), settings={"sead": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "is a mapping of parameters, this is list"),
+        ("", "this is NoneType"),
+        ("seed: [1", "not YAML"),
+        ("seed: 2024-99-99", "not YAML"),
+        ("seed: !!python/object/apply:os.getcwd []", "not YAML"),
+        ("audio: [a, b]", "audio must be a path"),
+        ("1: 2", "unknown parameter 1"),
+    ],
+)
+def test_manifest_that_is_none(manifest, text, message):
+    with pytest.raises(InputError, match=message):
+        run(manifest(text))
+
+
+def test_manifest_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.yaml: No such file"):
+        run(tmp_path / "nowhere.yaml")
+
+
+def test_paths_of_a_manifest_are_relative_to_it_and_those_of_settings_to_the_current_folder(manifest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = manifest("source: a.jsonl\naudio: https://example.org/audio\nnames: null\ncorpus: /somewhere/corpus\n")
+    values = parameters(path, {"workspace": "w"})
+    assert values == {
+        "source": str(path.parent / "a.jsonl"),
+        "audio": "https://example.org/audio",
+        "names": None,
+        "corpus": "/somewhere/corpus",
+        "workspace": str(tmp_path / "w"),
+    }
+
+
+def test_settings_go_before_the_manifest(manifest):
+    assert parameters(manifest("seed: 1\ndev: 5"), {"seed": 2}) == {"seed": 2, "dev": 5}
+
+
+@pytest.mark.parametrize(
+    ("value", "default", "expected"),
+    [
+        ("1e-3", 0.8, 0.001),
+        ("1e3", 42, 1000),
+        (".5", None, 0.5),
+        ("2h", 8, "2h"),
+        ("900GB", None, "900GB"),
+        ("16", "500MB", "16"),
+        ("flac", "flac", "flac"),
+        ("nfc,lower", [], ["nfc", "lower"]),
+        (None, [], []),
+        (["nfc"], [], ["nfc"]),
+        (None, 16000, None),
+        (True, 0.8, True),
+    ],
+)
+def test_values_take_the_type_of_the_default_where_that_is_plain(value, default, expected):
+    found = typed(value, default)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+def test_settings_are_yaml():
+    assert parse_settings(["a=1", "b=x", "c=[x, y]", "d=null", "e= a=b"]) == {
+        "a": 1,
+        "b": "x",
+        "c": ["x", "y"],
+        "d": None,
+        "e": "a=b",
+    }
+
+
+@pytest.mark.parametrize("setting", ["seed", "=1", " =1"])
+def test_setting_without_a_name_or_value(setting):
+    with pytest.raises(InputError, match="name=value"):
+        parse_settings([setting])
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [("3", [3]), ("1-5", [1, 2, 3, 4, 5]), ("2,4-6", [2, 4, 5, 6]), ("7,1", [1, 7]), (None, [1, 2, 3, 4, 5, 6, 7])],
+)
+def test_only(only, expected):
+    assert parse_only(only, 7) == expected
+
+
+@pytest.mark.parametrize("only", ["", "0", "8", "5-3", "1-", "a", "1;2", "-1", "1-9"])
+def test_only_that_names_no_notebook(only):
+    with pytest.raises(InputError, match="numbers from 1 to 7"):
+        parse_only(only, 7)
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_bundled_manifests_hold_known_parameters(name):
+    path = bundled(f"data_manifests/{name}.yaml")
+    assert set(yaml.safe_load(path.read_text(encoding="utf8"))) == set(KNOWN) - {"workspace", "corpus"}
+
+
+# the notebooks
+
+
+def cells(notebook, kind):
+    return [cell for cell in json.loads(notebook.read_text(encoding="utf8"))["cells"] if cell["cell_type"] == kind]
+
+
+def test_there_are_seven_in_order():
+    names = "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits 07_materialize"
+    assert [notebook.stem for notebook in NOTEBOOKS] == names.split()
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_stripped_and_well_formed(notebook):
+    found = json.loads(notebook.read_text(encoding="utf8"))
+    nbformat.validate(found)
+    assert (found["nbformat"], found["nbformat_minor"]) == (4, 5)
+    assert set(found["metadata"]) == {"kernelspec", "language_info"}
+    assert found["metadata"]["kernelspec"]["name"] == "python3"
+    ids = [cell["id"] for cell in found["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in found["cells"]:
+        assert cell["metadata"] in ({}, {"tags": ["parameters"]})
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+    assert sum(bool(cell["metadata"]) for cell in found["cells"]) == 1
+    assert found["cells"][0]["cell_type"] == "markdown"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_hold_calls_and_no_logic(notebook):
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
+    inside = (
+        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.alias, ast.Load, ast.Store),
+        *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
+    )
+    for cell in cells(notebook, "code"):
+        for statement in ast.parse("".join(cell["source"])).body:
+            assert isinstance(statement, allowed), ast.unparse(statement)
+            other = [node for node in ast.walk(statement) if not isinstance(node, (*allowed, *inside))]
+            assert not other, f"{notebook.stem}: {ast.unparse(statement)} holds {type(other[0]).__name__}"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_defaults_are_those_of_the_demo(notebook):
+    path = bundled("data_manifests/demo.yaml")
+    demo = yaml.safe_load(path.read_text(encoding="utf8"))
+    for name, value in defaults(notebook).items():
+        if name in ("workspace", "corpus"):
+            assert value == f"../demo-output/{name}"
+        elif name in PATHS:
+            assert (notebook.parent / value).resolve() == (path.parent / demo[name]).resolve()
+        else:
+            assert value == demo[name], name
+
+
+def test_a_name_has_the_same_default_in_every_notebook():
+    for notebook in NOTEBOOKS:
+        assert {name: KNOWN[name] for name in defaults(notebook)} == defaults(notebook)
+
+
+# runs
+
+
+class Addresses(HTMLParser):
+    """Whatever a page would load by itself."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag in {"script", "link", "img", "audio", "iframe", "source", "video"}:
+            self.found += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+
+
+@pytest.fixture
+def no_such_kernel(tmp_path, monkeypatch):
+    """An installed kernel of the same name that cannot start: a run must not take it."""
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": ["/no/such/python"], "display_name": "other", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    return str(tmp_path / "jupyter")
+
+
+def outputs(notebook):
+    return [output for cell in cells(notebook, "code") for output in cell["outputs"]]
+
+
+def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
+    out = tmp_path / "out {braces}"
+    report = run(bundled("data_manifests/demo.yaml"), out=out, only="1-2", settings={"normalize": "lower"})
+    assert report.facts["ran"] == ["01_ingest", "02_transcripts"]
+    assert report.facts["workspace"] == str(out / "workspace")
+    assert "corpus" not in report.facts
+    assert (report.facts["ingest"]["segments"], report.facts["score"]["scored"]) == (121, 121)
+    assert [line for line in report.problems if line.startswith("ingest: ") and "line 53" in line]
+    assert os.environ["JUPYTER_PATH"] == no_such_kernel
+    steps = capsys.readouterr().err.splitlines()
+    assert [line.rsplit(" … ", 1)[0] for line in steps] == ["1/7 01_ingest", "2/7 02_transcripts"]
+
+    assert sorted(path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace") == [
+        *("01_ingest.html", "01_ingest.ipynb", "02_transcripts.html", "02_transcripts.ipynb")
+    ]
+    for name in report.facts["ran"]:
+        executed = out / "notebooks" / f"{name}.ipynb"
+        assert not [output for output in outputs(executed) if output["output_type"] == "error"]
+        assert [output for output in outputs(executed) if "image/png" in output.get("data", {})]
+        assert "widgets" not in json.loads(executed.read_text())["metadata"]
+        page = (out / "html" / f"{name}.html").read_text(encoding="utf8")
+        assert Addresses(page).found == []
+        assert "data:image/png" in page
+    injected = ["".join(cell["source"]) for cell in cells(out / "notebooks" / "02_transcripts.ipynb", "code")][1]
+    assert 'normalize = ["lower"]' in injected
+    assert "source" not in injected
+
+
+def test_failing_cell_is_named_and_what_ran_is_kept(tmp_path, manifest, capsys):
+    out = tmp_path / "out"
+    with pytest.raises(NbaudioError, match=r"01_ingest, cell \d+: InputError: .*nowhere\.jsonl.*kept: .*01_ingest\.ipynb"):
+        run(manifest("source: nowhere.jsonl\naudio: null\nnames: null"), out=out)
+    executed = out / "notebooks" / "01_ingest.ipynb"
+    assert [output["ename"] for output in outputs(executed) if output["output_type"] == "error"] == ["InputError"]
+    assert "nowhere.jsonl" in (out / "html" / "01_ingest.html").read_text(encoding="utf8")
+    assert [path.name for path in (out / "notebooks").iterdir()] == ["01_ingest.ipynb"]
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_out_that_is_a_file(tmp_path, manifest):
+    (tmp_path / "out").touch()
+    with pytest.raises(NbaudioError, match="out"):
+        run(manifest("seed: 1"), out=tmp_path / "out", only="3")

@@ -1,0 +1,281 @@
+"""Players, tables and the slider: what they show and play, and that nothing in a text or name is ever taken for markup."""
+
+import json
+from base64 import b64decode
+from html.parser import HTMLParser
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbaudio import views, widgets
+from nbaudio.audio import decode_clip, read_clip
+from nbaudio.corpus import materialize, reading
+from nbaudio.errors import AudioError, InputError
+from nbaudio.text import words
+from nbaudio.widgets import pages, players, sliders
+from nbaudio.workspace import Workspace
+
+HOSTILE = [
+    "<script>alert(1)</script> <img src=x onerror=alert(2)>",
+    "=cmd|'/c calc'!A1",
+    "</p></div><iframe>",
+    "**bold** [link](javascript:alert(1)) $x$",
+    "\u202eRTL override \u2066isolate",
+    "שלום לכולם مرحبا",
+    "NUL \0 and \x1b[31m",
+    '" onmouseover="alert(1)',
+    "&lt;b&gt; &amp;",
+]
+ALLOWED = {
+    *("div", "p", "span", "code", "del", "ins", "audio", "table", "thead", "tbody", "tr", "th", "td"),
+    *("svg", "rect", "line", "text"),
+}
+
+
+class Page(HTMLParser):
+    """Tags with attributes, and the text, of some HTML."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts, self.marked, self._open = [], [], {"del": [], "ins": []}, []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        for tag in {"del", "ins"} & set(self._open):
+            self.marked[tag].append(data)
+
+    def check_harmless(self):
+        assert not self._open
+        assert {tag for tag, _ in self.tags} <= ALLOWED
+        assert not [name for _, attributes in self.tags for name in attributes if name.startswith("on")]
+        addresses = [attributes.get("src") or attributes.get("href") for _, attributes in self.tags]
+        assert all(address is None or address.startswith("data:audio/") for address in addresses)
+        return self
+
+
+def sounds(html):
+    found = []
+    for tag, attributes in Page(html).check_harmless().tags:
+        if tag == "audio":
+            mime, data = attributes["src"].removeprefix("data:").split(";base64,")
+            found.append((mime, decode_clip(b64decode(data))))
+    return found
+
+
+# word differences
+
+
+def test_differences_are_struck_through_and_underlined():
+    page = Page(pages.diff_html("evo blic odgovori danas", "evo blitz odgovori na danas")).check_harmless()
+    assert page.marked == {"del": ["blic"], "ins": ["blitz", "na"]}
+    styles = {tag: attributes["style"] for tag, attributes in page.tags}
+    assert "line-through" in styles["del"]
+    assert "underline" in styles["ins"]
+    assert "bold" in styles["ins"]
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, asr_text):
+    page = Page(pages.diff_html(text, asr_text)).check_harmless()
+    # The parser reads \r, \0 and surrogates its own way; all else must come back as it was.
+    shown = " ".join(page.texts).split()
+    if not set("\r\0") & set(text + asr_text):
+        assert set("".join(words(text))) | set("".join(words(asr_text))) >= set("".join(shown))
+        inserted = " ".join(page.marked["ins"]).split()
+        assert len(shown) - len(inserted) == len(" ".join(words(text)).split())
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_texts_do_nothing_but_show(hostile):
+    clip = pages.Clip(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
+    page = Page(pages.clips_html([clip])).check_harmless()
+    assert "".join(hostile.split()) in "".join("".join(page.texts).split())
+    table = widgets.table(pl.DataFrame({hostile: [hostile], "list": [[hostile]]}))._repr_html_()
+    assert hostile in Page(table).check_harmless().texts
+
+
+def test_texts_keep_their_direction_to_themselves():
+    html = pages.clip_html(pages.Clip("s", ("\u202espk",), "שלום", "שלום לכם"))
+    attributes = dict(Page(html).tags)["p"]
+    assert attributes["dir"] == "auto"
+    assert "unicode-bidi:isolate" in attributes["style"]
+    assert "unicode-bidi:isolate" in dict(Page(html).tags)["span"]["style"]
+
+
+def test_a_text_of_100000_characters_is_cut_and_says_so():
+    html = pages.clip_html(pages.Clip("s", (), "riječ " * 20_000, "druga " * 20_000))
+    assert len(html) < 20_000
+    assert "(118,000 more characters)" in html
+
+
+# players
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({"a.wav": (9.0, 44100), "b.flac": (6.0, 16000)})
+
+
+def test_player_holds_the_clips_in_the_order_asked_for(workspace):
+    ids = views.examples(workspace, "random", n=3)["segment_id"].to_list()[::-1]
+    player = widgets.player(workspace, ids)
+    assert [clip.segment_id for clip in player.clips] == ids
+    found = sounds(player._repr_html_())
+    segments = {row["segment_id"]: row for row in workspace.segments.iter_rows(named=True)}
+    recordings = {row["recording_id"]: row for row in workspace.recordings.iter_rows(named=True)}
+    for segment_id, (mime, (samples, rate)) in zip(ids, found, strict=True):
+        segment = segments[segment_id]
+        recording = recordings[segment["recording_id"]]
+        whole = read_clip(workspace.audio_root / recording["path"], segment["start_sample"], segment["end_sample"], rate=16000)
+        assert (mime, rate) == ("audio/flac", 16000)
+        np.testing.assert_array_equal(samples, whole)
+
+
+def test_player_shows_no_more_than_the_limit_and_says_how_many_there_are(workspace):
+    ids = workspace.segments["segment_id"]
+    player = widgets.player(workspace, ids, limit=2)
+    assert len(sounds(player._repr_html_())) == 2
+    assert f"and {len(ids) - 2} more, not shown" in player._repr_html_()
+
+
+def test_player_of_nothing(workspace):
+    assert "no segments" in widgets.player(workspace, [])._repr_html_()
+
+
+def test_segment_that_is_not_there(workspace):
+    with pytest.raises(InputError, match="no segment 'x'"):
+        widgets.player(workspace, ["x"])
+
+
+def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monkeypatch):
+    monkeypatch.setattr(players, "LONGEST_S", 1)
+    monkeypatch.setattr(players, "MOST_BYTES", 40_000)
+    player = widgets.player(workspace, workspace.segments["segment_id"])
+    found = sounds(player._repr_html_())
+    assert {len(samples) for _, (samples, _) in found} == {16000}
+    assert 0 < len(found) < len(player.clips)
+    assert sum(len(clip.audio or b"") for clip in player.clips) <= 40_000
+    assert {clip.note for clip in player.clips} == {"the first 1 s of it", "no sound: the page holds 0.04 MB of it already"}
+
+
+def test_segments_that_cannot_be_heard_say_why(workspace):
+    (workspace.audio_root / "b.flac").write_bytes(b"no audio")
+    segments = workspace.segments.with_columns(
+        end_sample=pl.when(pl.col("segment_id") == "a_0.0-2.37").then(10**9).otherwise("end_sample")
+    )
+    workspace.save(segments=segments)
+    broken, beyond = widgets.player(workspace, ["b_0.0-2.37", "a_0.0-2.37"]).clips
+    assert (broken.audio, beyond.audio) == (None, None)
+    assert broken.note.startswith("no sound: ")
+    assert "b.flac" in broken.note
+    assert beyond.note == "no sound: its times are not inside the recording"
+
+
+def test_without_audio_the_words_are_shown_alone(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    segments = {"segment_id": ["s"], "recording_id": ["r"], "text": ["evo blic"], "asr_text": [None]}
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
+    page = Page(widgets.player(workspace, ["s"])._repr_html_()).check_harmless()
+    assert "evo blic" in page.texts
+    assert "audio" not in dict(page.tags)
+    assert page.marked == {"del": [], "ins": []}
+
+
+def test_clips_of_a_corpus_are_read_back_by_offset(workspace, tmp_path):
+    materialize(workspace, out=tmp_path / "c", jobs=1, show_progress=False)
+    clips = reading.clips(tmp_path / "c")
+    wanted = clips["segment_id"].to_list()[::-1]
+    player = widgets.corpus_player(tmp_path / "c", wanted, limit=2)
+    assert [clip.segment_id for clip in player.clips] == wanted[:2]
+    assert player.hidden == len(wanted) - 2
+    lengths = dict(clips.select("segment_id", "num_samples").iter_rows())
+    assert [len(samples) for _, (samples, _) in sounds(player._repr_html_())] == [lengths[key] for key in wanted[:2]]
+    assert len(widgets.corpus_player(tmp_path / "c").clips) == 3
+
+
+def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):
+    corpus = tmp_path / "c"
+    materialize(workspace, out=corpus, jobs=1, show_progress=False)
+    clips = reading.clips(corpus)
+    with pytest.raises(InputError, match="no clip 'x'"):
+        reading.read_audio(corpus, ["x"])
+    row = clips.row(0, named=True)
+    (tmp_path / "outside").write_bytes(b"x" * 100)
+    clips.with_columns(shard=pl.lit("../outside")).write_parquet(corpus / "segments.parquet")
+    with pytest.raises(InputError, match=r"shard '\.\./outside' is not there"):
+        reading.read_audio(corpus, [row["segment_id"]])
+    clips.write_parquet(corpus / "segments.parquet")
+    shard = bytearray((corpus / row["shard"]).read_bytes())
+    shard[row["offset"] + row["length"] // 2] ^= 255
+    (corpus / row["shard"]).write_bytes(shard)
+    with pytest.raises(AudioError, match="is damaged in"):
+        reading.read_audio(corpus, [row["segment_id"]])
+    with pytest.raises(InputError, match=r"segments\.parquet: cannot be read"):
+        reading.clips(tmp_path)
+
+
+# the slider
+
+
+@pytest.fixture
+def counts(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    scores = [-1.0, 0.3, 0.8, 0.95, 1.0, None]
+    times = {"recording_id": "r", "source_start": "0", "source_end": "3600", "text": "da"}
+    rows = [{"segment_id": f"s{i}", "similarity": score, **times} for i, score in enumerate(scores)]
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(rows))
+    return sliders.count(workspace)
+
+
+def test_slider_says_what_each_position_keeps(counts):
+    assert counts.line(-1) == "at -1.00 kept: 6 segments (100.0%), 6.00 hours (100.0%)"
+    assert counts.line(0.8) == "at 0.80 kept: 4 segments (66.7%), 4.00 hours (66.7%)"
+    assert counts.line(0.81) == "at 0.81 kept: 3 segments (50.0%), 3.00 hours (50.0%)"
+    assert counts.line(1) == "at 1.00 kept: 2 segments (33.3%), 2.00 hours (33.3%)"
+    filled = [attributes["fill"] for tag, attributes in Page(counts.svg(0.8)).check_harmless().tags if tag == "rect"]
+    assert filled == ["white", "white", "#0072B2", "#0072B2", "#0072B2"]
+
+
+def test_slider_moves_picture_and_words_and_is_still_there_on_a_saved_page(counts):
+    slider = sliders.ThresholdSlider(counts, 0.8)
+    assert slider.value == 0.8
+    bundle = slider._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert "at 0.80 kept: 4 segments" in bundle["text/html"]
+    slider._slider.value = 0.96
+    assert slider.value == 0.96
+    assert slider._line.value == counts.line(0.96)
+    assert slider._picture.value == counts.svg(0.96)
+    assert "at 0.96 kept: 2 segments" in slider._repr_mimebundle_()["text/html"]
+    json.dumps(bundle)
+
+
+def test_slider_over_a_workspace_that_is_not_scored(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]})
+    )
+    slider = widgets.threshold(workspace, 7)
+    assert slider.value == 1.0
+    Page(slider._repr_mimebundle_()["text/html"]).check_harmless()
+
+
+def test_table_cuts_rows_and_cells_and_says_so():
+    frame = pl.DataFrame({"n": range(60), "text": ["x" * 1000] * 60})
+    html = widgets.table(frame)._repr_html_()
+    assert html.count("<tr>") == 51
+    assert "and 10 more rows" in html
+    assert f">{'x' * 300} …<" in html
+    assert "no rows" in widgets.table(frame.head(0))._repr_html_()
