@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
@@ -24,7 +25,7 @@ from nbaudio.errors import InputError
 
 # What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
-_UNTIDY = f"^[{BLANKS}]|[{BLANKS}]$|[{BLANKS}][{BLANKS}]"
+_ODD_BLANKS = BLANKS.replace(" ", "")
 # A lone blank that is no space is part of the word around it.
 _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
@@ -205,31 +206,28 @@ def edit_counts(text: pl.Series, asr_text: pl.Series, *, measures: Sequence[Meas
         if column.dtype not in (pl.String, pl.Null):
             raise InputError(f"scores need columns of text, {column.name or 'one'} holds {column.dtype}")
     pairs = pl.DataFrame({"text": text.cast(pl.String), "asr_text": asr_text.cast(pl.String)})
-    blocks = [pairs[start : start + _BLOCK] for start in range(0, max(len(pairs), 1), _BLOCK)]
+    # No pairs still have columns: those of one that is dropped again.
+    blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pl.DataFrame({"text": [""], "asr_text": [""]})]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
+        counts = pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
+    return counts.head(len(pairs))
 
 
 def _block_counts(pairs: pl.DataFrame, measures: Sequence[Measure]) -> pl.DataFrame:
     known = pairs["text"].is_not_null() & pairs["asr_text"].is_not_null()
-    reference, hypothesis = (pairs[name].fill_null("") for name in ("text", "asr_text"))
+    texts = (pairs["text"].fill_null(""), pairs["asr_text"].fill_null(""))
     counts: dict[str, pl.Series | npt.NDArray[np.int64]] = {}
-    as_is = None
-    if "similarity" in measures:
-        as_is = _distances(reference.to_list(), hypothesis.to_list())
-        counts |= {"edits": as_is, "length": reference.str.len_chars() + hypothesis.str.len_chars()}
-    if "cer" in measures or "wer" in measures:
-        tidy = not (reference.str.contains(_UNTIDY).any() or hypothesis.str.contains(_UNTIDY).any())
-        if not tidy:
-            reference, hypothesis = (column.str.strip_chars(BLANKS) for column in (reference, hypothesis))
-    if "cer" in measures:
-        inner = as_is if tidy and as_is is not None else _distances(reference.to_list(), hypothesis.to_list())
-        counts |= {"inner_edits": inner, "inner_length": reference.str.len_chars()}
+    tidy = False
     if "wer" in measures:
-        if not tidy:
-            reference, hypothesis = (column.str.replace_all(f"[{BLANKS}]{{2,}}", " ") for column in (reference, hypothesis))
-        word_edits, lengths = _word_distances(reference, hypothesis)
-        counts |= {"word_edits": word_edits, "words": lengths}
+        counts["word_edits"], counts["words"], tidy = _word_distances(*texts)
+    if "similarity" in measures:
+        counts["edits"] = _distances(texts[0].to_list(), texts[1].to_list())
+        counts["length"] = texts[0].str.len_chars() + texts[1].str.len_chars()
+    if "cer" in measures:
+        inner = texts if tidy else (texts[0].str.strip_chars(BLANKS), texts[1].str.strip_chars(BLANKS))
+        as_is = tidy and "edits" in counts
+        counts["inner_edits"] = counts["edits"] if as_is else _distances(inner[0].to_list(), inner[1].to_list())
+        counts["inner_length"] = inner[0].str.len_chars()
     return pl.DataFrame(counts).select(pl.when(known).then(pl.all().cast(pl.Int64)))
 
 
@@ -237,21 +235,46 @@ def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int6
     return cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
 
 
-def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Edits and reference words of tidy texts: each distinct word becomes one character, and the characters are compared."""
+def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
+    """Edits and reference words of each pair; and whether all texts are tidy: no blanks but single spaces between words.
+
+    Each distinct word becomes one character of a made-up alphabet, and those characters are compared.
+    """
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
-    split = both.str.split(" ")
-    lengths = (split.list.len().cast(pl.Int64) * (both != "").cast(pl.Int64)).to_numpy()
-    spoken = split.explode(empty_as_null=True)
-    spoken = spoken.filter(spoken != "")
-    # A category space of its own numbers the words of this block from 0, whatever else the process has seen.
-    codes = spoken.cast(pl.Categorical(pl.Categories.random())).to_physical().to_numpy()
+    codes, lengths, tidy = _word_codes(both)
+    if not tidy:
+        codes, lengths, _ = _word_codes(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
     half = len(reference)
-    if len(codes) and codes.max() >= _ALPHABET:
+    highest = codes.max(initial=0)
+    if highest >= _ALPHABET:
         one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]
-        return np.array(one_by_one, dtype=np.int64), lengths[:half]
-    points = codes + np.where(codes >= _SURROGATES[0], _SURROGATES[1] - _SURROGATES[0], 0).astype(codes.dtype)
-    letters = points.astype("<u4").tobytes().decode("utf-32-le")
+        return np.array(one_by_one, dtype=np.int64), lengths[:half], tidy
+    if highest >= _SURROGATES[0]:
+        codes = codes + np.where(codes >= _SURROGATES[0], _SURROGATES[1] - _SURROGATES[0], 0).astype(codes.dtype)
+    letters = codes.astype("<u4", copy=False).tobytes().decode("utf-32-le")
     ends = np.cumsum(lengths).tolist()
     encoded = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return _distances(encoded[:half], encoded[half:]), lengths[:half]
+    return _distances(encoded[:half], encoded[half:]), lengths[:half], tidy
+
+
+def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
+    """A number for each word of all texts in turn, the same for the same word; words per text; and whether all are tidy."""
+    # Each word takes the space behind it along: so the texts' own bytes, parted at spaces, serve as the array of words.
+    spaced = (texts + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, bounds, data = spaced.buffers()
+    stops = np.frombuffer(bounds, np.int64)[1 : len(texts) + 1]
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8)[: stops[-1]] == ord(" ")) + 1
+    spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
+    codes = spoken.indices.to_numpy().view(np.uint32)
+    lengths = np.diff(np.searchsorted(ends, stops, side="right"), prepend=0)
+    # Looking for blanks in the few distinct words is quicker than in the texts.
+    distinct = pl.Series(spoken.dictionary)
+    tidy = not distinct.str.contains(f"[{_ODD_BLANKS}]").any()
+    no_words = (distinct == " ").arg_true()
+    if len(no_words):
+        # That is all there is of an empty text; any more of it comes from spaces at the ends or side by side.
+        empty = (texts == "").to_numpy()
+        gone = codes == no_words[0]
+        tidy = tidy and int(gone.sum()) == int(empty.sum())
+        codes, lengths = codes[~gone], np.where(empty, 0, lengths)
+    return codes, lengths, tidy
