@@ -26,4 +26,5 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
     with tqdm(
         total=total, desc=what, unit=f" {unit}", bar_format=layout, disable=not show, file=sys.stderr, mininterval=0.5, ascii=" ="
     ) as bar:
-        yield bar.update
+        # Shares of a whole add up to a little more than it; tqdm warns of that.
+        yield lambda amount: bar.update(min(amount, total - bar.n))

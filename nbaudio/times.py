@@ -9,7 +9,8 @@ from decimal import Decimal, InvalidOperation
 
 import polars as pl
 
-_PLAIN_DECIMAL = r"^([0-9]{1,9})(?:\.([0-9]{1,6}))?$"
+# Seven digits before the point and six behind: products with any rate stay below 2^63.
+_PLAIN_DECIMAL = r"^([0-9]{1,7})(?:\.([0-9]{1,6}))?$"
 
 
 def to_samples(seconds: str | int | Decimal, rate: int) -> int | None:

@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
-    return make_workspace({f"r{i}.flac": (120.0, 48000) for i in range(4)}, every=1.9, length=1.5)
+    return make_workspace({f"r{i}.flac": (100.0, 48000) for i in range(4)}, every=1.9, length=1.5)
 
 
 @pytest.mark.parametrize("moment", list(MOMENTS))

@@ -84,5 +84,6 @@ def test_the_benchmarks_run(command: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "|" in done.stdout or "ratio" in done.stdout
+    # A benchmark says by its exit code whether it met its aim; here it only has to run to its end.
+    assert done.stderr == ""
+    assert "| wav | nbaudio |" in done.stdout or "ratio" in done.stdout
