@@ -7,8 +7,8 @@ distances and no more. Ours: ingest's reader, word times included, then similari
 process of its own; the best of its runs counts, and the highest of its peaks of resident memory. Required: at most 0.8 of the
 reference's time, under 1 GB; the exit code is 1 where that fails.
 
-Without a file the transcripts are made up: words of a seeded generator as frequent as in a natural language, 50 a segment on
-average, one in thirty misheard, lost or split. With a file its lines are repeated.
+Without a file the transcripts are made up: words of a seeded generator as frequent as in a natural language, 35 a segment on
+average as in ParlaSpeech, one in thirty misheard, lost or split. With a file its lines are repeated.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def make_up(path: Path, segments: int, seed: int) -> None:
     frequency /= frequency.sum()
     with path.open("w", encoding="utf8") as file:
         for first in range(0, segments, CHUNK):
-            sizes = np.clip(rng.normal(50, 12, min(CHUNK, segments - first)), 1, 90).astype(int)
+            sizes = np.clip(rng.normal(35, 14, min(CHUNK, segments - first)), 1, 80).astype(int)
             words = lexicon[rng.choice(len(lexicon), sizes.sum(), p=frequency)].tolist()
             errors = rng.choice(4, sizes.sum(), p=[29 / 30, 1 / 90, 1 / 90, 1 / 90]).tolist()
             lengths = rng.integers(8, 60, sizes.sum())
