@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 _BLOCK_BYTES = 4 << 20
+_LINE_FEED = ord("\n")
 
 _ABSENT = msgspec.Raw(b"")
 
@@ -160,9 +162,9 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         # polars works on one block while Python takes the next one apart.
         ahead: tuple[_Rows, Future[pl.DataFrame]] | None = None
         first = 1
-        while lines := file.readlines(_BLOCK_BYTES):
-            rows = _take_apart(lines, first, line)
-            first += len(lines)
+        while text := file.read(_BLOCK_BYTES) + file.readline():
+            rows = _take_apart(text, first, line)
+            first += text.count(b"\n")
             values = pool.submit(_fast_values(rows, kinds).collect)
             if ahead:
                 yield _block(*ahead, kinds)
@@ -181,22 +183,23 @@ class _Rows:
     composed: bool
 
 
-def _take_apart(lines: list[bytes], first: int, shape: type[msgspec.Struct]) -> _Rows:
+def _take_apart(text: bytes, first: int, shape: type[msgspec.Struct]) -> _Rows:
     decode = msgspec.json.Decoder(shape).decode
-    whole = b"".join(lines)
-    rows = _Rows([], [], {}, _is_composed(whole))
-    if not _is_utf8(whole):
-        # msgspec does not look into the values that it leaves raw.
-        rows.bad.update({number: reason for number, line in enumerate(lines, first) if (reason := _not_utf8(line))})
-        lines = [b"" if number in rows.bad else line for number, line in enumerate(lines, first)]
-    for number, line in enumerate(lines, first):
+    rows = _Rows([], [], {}, _is_composed(text))
+    utf8 = _is_utf8(text)
+    # Views of the lines: msgspec's raw values are views in turn, so that nothing is copied until a column is made of them.
+    view = memoryview(text)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED).tolist()
+    for number, (start, end) in enumerate(zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True), first):
+        line = view[start:end]
         try:
-            row = decode(line)
-        except (msgspec.MsgspecError, RecursionError):
-            if not line.strip():
+            # msgspec does not look into the values that it leaves raw.
+            row = decode(line if utf8 else str(line, "utf8"))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if not bytes(line).strip():
                 continue
             try:
-                row = _tolerant(line, shape)
+                row = _tolerant(bytes(line), shape)
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
                 rows.bad[number] = _reason(error)
                 continue
@@ -217,10 +220,10 @@ def _fast_values(rows: _Rows, kinds: Mapping[str, Kind]) -> pl.LazyFrame:
 def _raw_column(rows: list[msgspec.Struct], field: str) -> pl.Series | None:
     """A field's raw JSON by row, each with a line feed behind it; None where no row has the field."""
     # No raw value holds a line feed, so that one joins and parts them without a Python string for each.
-    joined = b"\n".join(map(attrgetter(field), rows)) + b"\n"
+    joined = b"\n".join(chain(map(attrgetter(field), rows), [b""]))
     if len(joined) <= max(1, len(rows)):
         return None
-    offsets = np.concatenate(([0], np.flatnonzero(np.frombuffer(joined, np.uint8) == ord("\n")) + 1))
+    offsets = np.concatenate(([0], np.flatnonzero(np.frombuffer(joined, np.uint8) == _LINE_FEED) + 1))
     return pl.Series(field, pa.LargeStringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(joined)))
 
 
@@ -268,14 +271,6 @@ def _is_utf8(text: bytes) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _not_utf8(line: bytes) -> str | None:
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        return _reason(error)
-    return None
 
 
 def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:

@@ -97,16 +97,21 @@ def read(source: Path) -> Transcripts:
 
 
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """All frames as one, without the further columns that nobody fills.
+    """All blocks as one frame with the columns of `TRANSCRIPTS` and the others that any block has.
 
     Column by column, so that no more than one column is there twice.
     """
+    others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in TRANSCRIPTS)
+    lengths = [len(frame) for frame in frames]
     columns = []
-    for name in frames[0].columns:
-        column = pl.concat([frame[name] for frame in frames], rechunk=True)
-        frames[:] = [frame.drop(name) for frame in frames]
-        if name in TRANSCRIPTS or column.null_count() < len(column):
-            columns.append(column)
+    for name in (*TRANSCRIPTS, *others):
+        dtype = TRANSCRIPTS.get(name, pl.String())
+        parts = [
+            frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
+            for frame, length in zip(frames, lengths, strict=True)
+        ]
+        columns.append(pl.concat(parts, rechunk=True).alias(name))
+        frames[:] = [frame.drop(name, strict=False) for frame in frames]
     return pl.DataFrame(columns)
 
 
@@ -123,7 +128,7 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         else values[f"word_{edge}_times"]
         for edge in ("start", "end")
     )
-    return values.select(
+    frame = values.select(
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
@@ -138,6 +143,7 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
+    return frame.select(column for column in frame if column.null_count() < len(frame))
 
 
 def _compact(column: pl.Series) -> pl.Series:
