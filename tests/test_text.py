@@ -60,6 +60,7 @@ def test_error_rates_are_those_of_jiwer(reference, hypothesis):
 @example([(None, None)])
 @example([("", "a b"), ("a", ""), ("", "")])
 @example([("a b", "a b"), (" a \t b", "a b ")])
+@example([("a  b", "a b"), (" a", "b a "), ("", "a b")])
 def test_columns_equal_the_plain_functions(rows):
     left, right = (pl.Series(name, [row[i] for row in rows], dtype=pl.String) for i, name in enumerate(("text", "asr_text")))
 

@@ -62,10 +62,10 @@ class ReviewRecord:
             raise InputError(f"{path}: cannot be read ({error})") from error
         differing = [name for name, value in asdict(self).items() if known.get(name) != value]
         if differing:
-            was = ", ".join(f"{name} {known.get(name)}" for name in ("strategy", "n", "seed"))
-            raise ExistsError(
-                f"review {self.name} was exported with {was}; now {', '.join(differing)} would differ: give another name"
-            )
+            asked = [f"{name} {known.get(name)}" for name in ("strategy", "n", "seed")]
+            changed = [name for name in ("strategy", "n", "seed") if name in differing]
+            why = f"another {' and '.join(changed)}" if changed else "segments that have changed since"
+            raise ExistsError(f"review {self.name} was exported with {', '.join(asked)}; {why} wants another name")
 
     def save(self, workspace: Workspace) -> None:
         """Remember it: from now on its segments stay out of training."""
