@@ -240,10 +240,10 @@ def counts(tmp_path):
 
 
 def test_slider_says_what_each_position_keeps(counts):
-    assert counts.line(-1) == "at -1.00 kept: 6 segments (100.0%), 6.00 hours (100.0%)"
-    assert counts.line(0.8) == "at 0.80 kept: 4 segments (66.7%), 4.00 hours (66.7%)"
-    assert counts.line(0.81) == "at 0.81 kept: 3 segments (50.0%), 3.00 hours (50.0%)"
-    assert counts.line(1) == "at 1.00 kept: 2 segments (33.3%), 2.00 hours (33.3%)"
+    assert counts.line(-1) == "at -1.00 kept: 6 segments (100.0%), 6.0 hours (100.0%)"
+    assert counts.line(0.8) == "at 0.80 kept: 4 segments (66.7%), 4.0 hours (66.7%)"
+    assert counts.line(0.81) == "at 0.81 kept: 3 segments (50.0%), 3.0 hours (50.0%)"
+    assert counts.line(1) == "at 1.00 kept: 2 segments (33.3%), 2.0 hours (33.3%)"
     filled = [attributes["fill"] for tag, attributes in Page(counts.svg(0.8)).check_harmless().tags if tag == "rect"]
     assert filled == ["white", "white", "#0072B2", "#0072B2", "#0072B2"]
 

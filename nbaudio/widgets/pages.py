@@ -14,7 +14,7 @@ from nbaudio.text import word_diff
 # A longer text is no sentence, and would freeze the page.
 MOST_CHARACTERS = 2000
 
-_DELETED = "color:#A33A00;text-decoration:line-through;text-decoration-thickness:2px;unicode-bidi:isolate"
+_DELETED = "color:#A33A00;text-decoration:line-through;unicode-bidi:isolate"
 _INSERTED = "color:#00557F;text-decoration:underline;text-decoration-thickness:2px;font-weight:bold;unicode-bidi:isolate"
 _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
 

@@ -33,8 +33,12 @@ class Counts:
         row = self.curve.row(round((value + 1) / _STEP), named=True)
         return (
             f"at {value:.2f} kept: {row['segments']:,} segments ({row['segments_share']:.1%}), "
-            f"{row['hours']:,.2f} hours ({row['hours_share']:.1%})"
+            f"{self._time(row['hours'])} ({row['hours_share']:.1%})"
         )
+
+    def _time(self, hours: float) -> str:
+        """Hours, or minutes where all of it is less than two hours."""
+        return f"{hours:,.1f} hours" if self.curve["hours"][0] >= 2 else f"{60 * hours:,.1f} minutes"
 
     def svg(self, value: float) -> str:
         """The histogram, bars below the threshold hollow, and a line at the threshold."""

@@ -56,6 +56,7 @@ def _cell(value: Any, align: str) -> str:
     text = show(value)
     shown = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]} …"
     words = shown.split()
-    # An id stays in one line, though it has hyphens; what is too long for any column breaks anywhere.
-    wrap = "white-space:nowrap" if len(words) == 1 and len(shown) <= _LONGEST_WORD else "overflow-wrap:anywhere"
+    # Blanks are shown as they are: names differ in them. An id stays in one line, though it has hyphens.
+    whole = len(words) == 1 and len(shown) <= _LONGEST_WORD
+    wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
     return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'

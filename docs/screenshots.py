@@ -1,0 +1,90 @@
+"""Takes the pictures of the README: the notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
+
+    .venv/bin/python docs/screenshots.py
+
+It needs chromium, LibreOffice and pdftoppm, runs every notebook from nothing in a temporary folder, and takes a minute.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+TOP = Path(__file__).resolve().parents[1]
+IMAGES = TOP / "docs" / "img"
+sys.path.insert(0, str(TOP / "tests" / "heavy"))
+
+from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all  # noqa: E402
+
+CELLS = ".jp-Notebook .jp-Cell"
+# Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
+PICTURES = {
+    "names.png": ("01_ingest", "## Names", "widgets.table(views.names("),
+    "threshold.png": ("04_threshold", "plots.threshold(", "widgets.threshold("),
+    "splits.png": ("06_splits", "plots.splits(", "plots.splits("),
+}
+
+
+def main() -> None:
+    """Run the notebooks in order and photograph them."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        root, home = Path(folder) / "nbaudio", Path(folder) / "home"
+        names = copy_notebooks(root)
+        with jupyter_lab(root, home) as address, chromium(width=1180, height=3000) as (page, _):
+            for name in names:
+                open_notebook(page, address, f"notebooks/{name}")
+                run_all(page)
+                page.wait_for_timeout(1500)
+                for picture, (stem, first, last) in PICTURES.items():
+                    if name == f"{stem}.ipynb":
+                        photograph_cells(page, first, last, IMAGES / picture)
+            page.set_viewport_size({"width": 1280, "height": 800})
+            open_notebook(page, address, "notebooks/03_listen.ipynb", view="lab")
+            run_all(page)
+            page.wait_for_timeout(2500)
+            heading = numbers_of(page, "## At random")[0]
+            page.locator(CELLS).nth(heading).evaluate("cell => cell.scrollIntoView(true)")
+            page.wait_for_timeout(500)
+            page.screenshot(path=IMAGES / "listen.png")
+        photograph_sheet(root / "demo-output" / "review" / "sheet.xlsx", Path(folder), IMAGES / "sheet.png")
+    for image in sorted(IMAGES.glob("*.png")):
+        sys.stdout.write(f"{image.relative_to(TOP)} {image.stat().st_size / 1000:.0f} kB\n")
+
+
+def numbers_of(page: Page, *starts: str) -> list[int]:
+    """Which cells these are, by what their source begins with."""
+    sources = page.evaluate(
+        "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.sharedModel.getSource())"
+    )
+    return [next(i for i, source in enumerate(sources) if source.startswith(start)) for start in starts]
+
+
+def photograph_cells(page: Page, first: str, last: str, target: Path) -> None:
+    """A picture from the first cell to the last."""
+    boxes = [page.locator(CELLS).nth(number).bounding_box() for number in numbers_of(page, first, last)]
+    top, bottom = (box for box in boxes if box)
+    height = bottom["y"] + bottom["height"] - top["y"]
+    page.screenshot(path=target, clip={"x": top["x"], "y": top["y"], "width": top["width"], "height": height})
+
+
+def photograph_sheet(sheet: Path, folder: Path, target: Path) -> None:
+    """The first page of a spreadsheet as LibreOffice prints it, without the empty rest."""
+    import numpy as np
+    from matplotlib.image import imread, imsave
+
+    office = ["soffice", f"-env:UserInstallation=file://{folder}/office", "--headless"]
+    subprocess.run([*office, "--convert-to", "pdf", "--outdir", folder, sheet], check=True, capture_output=True)
+    printed = folder / sheet.stem
+    subprocess.run(["pdftoppm", "-png", "-r", "160", "-singlefile", f"{printed}.pdf", printed], check=True)
+    pixels = imread(f"{printed}.png")
+    rows, columns = np.nonzero(pixels[..., :3].min(axis=2) < 0.95)
+    margin = 12
+    box = (slice(max(0, rows.min() - margin), rows.max() + margin), slice(max(0, columns.min() - margin), columns.max() + margin))
+    imsave(target, pixels[box])
+
+
+if __name__ == "__main__":
+    main()

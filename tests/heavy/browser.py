@@ -1,0 +1,120 @@
+"""JupyterLab on a folder, and a headless Chromium in front of it; for tests and for docs/screenshots.py."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, Route, sync_playwright
+
+TOP = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM_OPTIONS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+_NOTIFICATIONS = '{"checkForUpdates": false, "fetchNews": "false"}'
+_STARTS_S, _RUNS_S = 60, 180
+
+
+def copy_notebooks(folder: Path) -> list[str]:
+    """The notebooks and the demo's manifests as in a checkout, with no workspace yet; gives the notebooks' names in order."""
+    skip = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    for name in ("notebooks", "data_manifests"):
+        shutil.copytree(TOP / name, folder / name, ignore=skip)
+    return sorted(path.name for path in (folder / "notebooks").glob("*.ipynb"))
+
+
+@contextmanager
+def jupyter_lab(root: Path, home: Path) -> Iterator[str]:
+    """A server on `root` with settings of its own in `home`; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(_NOTIFICATIONS)
+    folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")},
+        **{f"JUPYTER_{name}": str(home / name.lower()) for name in folders},
+        "HOME": str(home),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
+    command += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}", "--LabApp.news_url="]
+    log = home / "lab.log"
+    with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=root, stdout=out, stderr=out) as server:
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(f"{address}/api/status", server, log)
+            yield address
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + _STARTS_S
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            with urllib.request.urlopen(address, timeout=5):  # noqa: S310 - our own address
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.3)
+    raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
+
+
+@contextmanager
+def chromium(*, width: int = 1280, height: int = 900) -> Iterator[tuple[Page, list[str]]]:
+    """A page that can reach nothing but this machine, and the addresses elsewhere that it tried."""
+    tried: list[str] = []
+
+    def guard(route: Route) -> None:
+        if route.request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            route.continue_()
+        else:
+            tried.append(route.request.url)
+            route.abort()
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
+        try:
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.set_default_timeout(_RUNS_S * 1000)
+            page.route("**/*", guard)
+            yield page, tried
+        finally:
+            browser.close()
+
+
+def open_notebook(page: Page, address: str, path: str, *, view: str = "doc") -> None:
+    """Open a notebook (alone with `doc`, in the whole of JupyterLab with `lab`) and wait until its kernel is there."""
+    page.goto(f"{address}/{view}/tree/{path}?reset")
+    page.wait_for_function(
+        """() => {
+            const panel = window.jupyterapp?.shell?.currentWidget;
+            return panel?.sessionContext?.session?.kernel?.status === 'idle';
+        }"""
+    )
+
+
+def run_all(page: Page) -> list[dict[str, Any]]:
+    """Run all cells; gives the cells of the model as notebooks store them."""
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'")
+    cells: list[dict[str, Any]] = page.evaluate(
+        "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.toJSON())"
+    )
+    return cells

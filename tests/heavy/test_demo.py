@@ -1,0 +1,73 @@
+"""The demo from ingest to verify: every trouble is caught, running it again does nothing anew, and what is missed is told."""
+
+import json
+
+import polars as pl
+import pytest
+
+from nbaudio.corpus import verify
+from nbaudio.resources import bundled
+from nbaudio.runs import demo, run
+from nbaudio.runs.troubles import NAMES, SEGMENTS, check_demo
+from nbaudio.workspace import Workspace
+
+MANIFEST = bundled("data_manifests/demo.yaml")
+
+
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    return out, demo(out=out)
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_trouble_is_caught(demonstrated):
+    out, report = demonstrated
+    assert report.problems == []
+    assert set(NAMES) | set(SEGMENTS) < set(report.facts)
+    assert report.facts["made"]["kept"] + report.facts["made"]["rejected"] == 121
+    assert verify(out / "corpus", show_progress=False).problems == []
+    pages = sorted((out / "html").glob("*.html"))
+    assert len(pages) == 7
+    assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07"))
+
+
+def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
+    out, _ = demonstrated
+    before = contents(out / "corpus")
+    report = run(MANIFEST, out=out, only="1-7")
+    assert report.facts["materialize"]["clips cut now"] == 0
+    assert contents(out / "corpus") == before
+
+
+def test_another_container_costs_no_cut(demonstrated):
+    out, _ = demonstrated
+    report = run(MANIFEST, out=out, only="7", settings={"container": "parquet", "corpus": str(out / "parquet")})
+    assert report.facts["ran"] == ["07_materialize"]
+    assert "ingest" not in report.facts
+    assert report.facts["materialize"]["clips cut now"] == 0
+    assert [path.suffix for path in sorted((out / "parquet/train").iterdir())] == [".parquet"] * 5
+
+
+def test_same_bytes_from_a_run_by_parts(demonstrated, tmp_path):
+    out, _ = demonstrated
+    for part in ("1-5", "6", "7"):
+        run(MANIFEST, out=tmp_path, only=part, settings={"jobs": 1, "engine": "threading"})
+    assert contents(tmp_path / "corpus") == contents(out / "corpus")
+
+
+def test_what_is_not_caught_is_told(demonstrated):
+    out, _ = demonstrated
+    workspace = Workspace.open(out / "workspace")
+    workspace.save(names=workspace.table("names").with_columns(decision=pl.lit("exact")))
+    report = workspace.report("ingest")
+    workspace.save_report("ingest", report | {"problems": []})
+    caught, problems = check_demo(out, ["ingest: transcripts.jsonl line 53: not JSON", "verify: train/train.tar: missing"])
+    assert "verify: train/train.tar: missing" in problems
+    assert not [line for line in problems if "line 53" in line]
+    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line broken off in the middle")} <= set(problems)
+    assert not set(NAMES) & set(caught)
+    json.dumps(caught)
