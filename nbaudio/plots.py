@@ -124,7 +124,7 @@ def threshold(workspace: str | Path | Workspace, value: float = 0.8) -> Plot:
     right.plot(value, kept["hours"] * 3600 / scale, "o", color=RED)
     right.set_ylim(bottom=0)
     right.annotate(
-        f"{kept['hours'] * 3600 / scale:,.3g} {unit}\n{kept['hours_share']:.0%} of all",
+        f"{_show_time(3600 * kept['hours'])}\n{kept['hours_share']:.0%} of all",
         (value, kept["hours"] * 3600 / scale),
         xytext=(-10, -12),
         textcoords="offset points",
@@ -145,13 +145,15 @@ def splits(workspace: str | Path | Workspace) -> Plot:
     most = spoken.head(_MOST_BARS)
     plot = _plot(1.6 + 0.34 * max(len(most), len(why), 4))
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    more = f", the first {len(most)} of {len(spoken):,}" if len(most) < len(spoken) else ""
-    _axes(left, f"Speakers by split{more}")
+    _axes(
+        left, f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    )
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
     start = np.zeros(len(most))
     for name, (colour, hatch) in _SPLIT_STYLES.items():
         length = most[name].to_numpy() * 3600 / scale
-        left.barh(np.arange(len(most)), length, left=start, color=colour, hatch=hatch, edgecolor="white", label=name)
+        label = f"{name}: {_show_time(3600 * float(spoken[name].sum()))}"
+        left.barh(np.arange(len(most)), length, left=start, color=colour, hatch=hatch, edgecolor="white", label=label)
         start = start + length
     _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
     left.set_xlabel(f"speech [{unit}]")
@@ -240,6 +242,11 @@ def _histogram(
 
 def _channels(number: int) -> str:
     return {1: "mono", 2: "stereo"}.get(number, f"{number} channels")
+
+
+def _show_time(seconds: float) -> str:
+    scale, unit = _time_unit(seconds)
+    return f"{seconds / scale:,.1f} {unit}"
 
 
 def _time_unit(most_s: float) -> tuple[float, str]:

@@ -188,6 +188,9 @@ def test_splits_add_up(workspace_of):
     rows += [segment(9, speaker_id="s0", reason="too_long"), segment(10, reason="too_long"), segment(11, reason="duplicate")]
     left, right = plots.splits(workspace_of(rows)).axes
     assert [sum(bar_lengths(left, number)) for number in range(4)] == [30, 30, 30, 30]
+    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == [
+        f"{name}: 30.0 s" for name in ("train", "dev", "test", "out")
+    ]
     assert bar_lengths(right, 0) == [2, 1]
     assert [label.get_text() for label in right.get_yticklabels()] == ["too_long", "duplicate"]
 
