@@ -99,7 +99,7 @@ def read(source: Path) -> Transcripts:
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """All blocks as one frame with the columns of `TRANSCRIPTS` and the others that any block has.
 
-    Column by column, so that no more than one column is there twice.
+    Column by column, so that not everything is there twice.
     """
     others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in TRANSCRIPTS)
     lengths = [len(frame) for frame in frames]
@@ -110,7 +110,8 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
             frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
             for frame, length in zip(frames, lengths, strict=True)
         ]
-        columns.append(pl.concat(parts, rechunk=True).alias(name))
+        # The largest column stays in pieces: to join them takes its memory twice.
+        columns.append(pl.concat(parts, rechunk=name != "word_times").alias(name))
         frames[:] = [frame.drop(name, strict=False) for frame in frames]
     return pl.DataFrame(columns)
 
