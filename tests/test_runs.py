@@ -205,7 +205,7 @@ def test_a_name_has_the_same_default_in_every_notebook():
 def test_readme_names_every_notebook_and_shows_pictures_that_are_there():
     top = NOTEBOOKS[0].parent.parent
     readme = (top / "README.md").read_text(encoding="utf8")
-    assert [name for name in re.findall(r"^\| `(\d\d_\w+)` \|", readme, re.MULTILINE)] == [path.stem for path in NOTEBOOKS]
+    assert re.findall(r"^\| `(\d\d_\w+)` \|", readme, re.MULTILINE) == [path.stem for path in NOTEBOOKS]
     pictures = re.findall(r"!\[.+\]\((docs/img/[^)]+)\)", readme)
     assert len(pictures) == 6
     assert sorted(pictures) == sorted(path.relative_to(top).as_posix() for path in (top / "docs/img").iterdir())
