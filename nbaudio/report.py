@@ -46,8 +46,8 @@ class Report:
             f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(show(value))}</td></tr>"
             for name, value in self.facts.items()
         )
-        notes = "".join(f"<p>&#9432; {escape(line)}</p>" for line in self.warnings)
-        notes += "".join(f"<p>&#9888; {escape(line)}</p>" for line in self.problems)
+        notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
+        notes += "".join(f"<p><b>problem:</b> {escape(line)}</p>" for line in self.problems)
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
 
 

@@ -64,14 +64,17 @@ def export(
 
     segments = workspace.segments
     pool = reviewable(workspace.recordings, segments)
+    audible = workspace.audio_root is not None
+    if audible:
+        # What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+        pool = pool.filter(pl.all_horizontal(pl.col("path", "start_sample", "end_sample").is_not_null()))
     if pool.is_empty():
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
     drawn = STRATEGIES[strategy](pool, n, seed).join(pool, on="segment_id", how="left", maintain_order="left")
-    audible = workspace.audio_root is not None
     drawn = drawn.with_columns(
         duration_s=seconds_column(),
         clip=pl.Series(clip_names(drawn["segment_id"].to_list())),
-        audible=pl.lit(audible) & pl.all_horizontal(pl.col("path", "start_sample", "end_sample").is_not_null()),
+        audible=pl.lit(audible),
     )
     check_size(len(drawn), int(drawn["audible"].sum()))
     record = ReviewRecord(

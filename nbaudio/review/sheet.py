@@ -37,7 +37,7 @@ MAX_LINKS = 65_530
 #: Width of each column, in characters, in the order of the sheet.
 COLUMNS = {
     "segment_id": 30,
-    "clip": 9,
+    "clip": 14,
     "speaker": 16,
     "duration s": 12,
     "transcript": 60,
