@@ -154,7 +154,7 @@ def _compact(column: pl.Series) -> pl.Series:
 
 def _word_times(start: pl.Series, end: pl.Series) -> pl.Series:
     """Lists of starts and lists of ends, zipped; null where there are no starts or where the two differ in length."""
-    if end.null_count() > start.null_count():
+    if (end.is_null() & start.is_not_null()).any():
         unknown = start.list.eval(pl.when(pl.element().is_null()).then(pl.element()))
         end = pl.select(pl.coalesce(end, unknown)).to_series()
     fits = (start.list.len() == end.list.len()).fill_null(value=False)

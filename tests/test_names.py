@@ -1,0 +1,239 @@
+"""Names find their files, every decision is told, and nothing is guessed."""
+
+import unicodedata
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbaudio.names import DECISIONS, is_audio, recording_id, resolve, segment_ids, youtube_id
+
+ID = "HlauTe_NK6U"
+
+
+def decide(wanted, available, **options):
+    """Decision and path of a single name."""
+    audit = resolve([wanted], available, **options)
+    assert len(audit) == 1
+    return audit["decision"][0], audit["path"][0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_disk", "decision"),
+    [
+        ("a.wav", "a.wav", "exact"),
+        ("a.wav", "2018/a.wav", "exact"),
+        ("2018/a.wav", "2018/a.wav", "exact"),
+        ("/data/2018/a.wav", "2018/a.wav", "exact"),
+        ("./a.wav", "a.wav", "exact"),
+        ("c\u030c.wav", "č.wav", "unicode"),
+        ("č/a.wav", "c\u030c/a.wav", "unicode"),
+        ("a.wav", "a.WAV", "extension"),
+        ("a.wav", "a.mp3", "extension"),
+        ("a", "a.wav", "extension"),
+        ("c\u030c.wav", "č.mp3", "extension"),
+        ("2. dio", "2. dio.m4a", "extension"),
+        ("a b.wav", "a  b.wav", "blanks"),
+        ("a b.wav", "a\u00a0b.wav", "blanks"),
+        ("a b.wav", "a\tb.wav", "blanks"),
+        ("a b.wav", "a\u200b b.wav", "blanks"),
+        (" a.wav", "a.wav", "blanks"),
+        ("a .wav", "a.wav", "blanks"),
+        ("a.wav ", "a.wav", "blanks"),
+        ("a.wav", "a . wav", "blanks"),
+        ("2. dio/a.wav", "2.  dio/a.wav", "blanks"),
+        ("a  č.wav", "a c\u030c.MP3", "blanks"),
+        (f"sjednica [{ID}].wav", f"session [{ID}].mp3", "id"),
+        (f"2018/sjednica [{ID}].wav", f"2019/session [{ID}].mp3", "id"),
+        (f"sjednica [{ID}] .wav", f"{'x' * 9} [{ID}].wav", "id"),
+    ],
+)
+def test_decision_is_the_strictest_comparison_that_agrees(wanted, on_disk, decision):
+    assert decide(wanted, [on_disk, "another one.wav", "another [abcdefghijk].wav"]) == (decision, on_disk)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_disk"),
+    [
+        ("a.wav", "b.wav"),
+        ("a.wav", "A.wav"),
+        ("ab.wav", "a b.wav"),
+        ("2018/a.wav", "2019/a.wav"),
+        ("a.wav", "a.wav.part"),
+        ("a.wav", "a.txt"),
+        (f"[{ID}] a.wav", f"[{ID}] b.wav"),
+        ("a [short].wav", "b [short].wav"),
+        ("", "a.wav"),
+        ("..", "a.wav"),
+    ],
+)
+def test_what_only_looks_alike_is_missing(wanted, on_disk):
+    assert decide(wanted, [on_disk]) == ("missing", None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_disk"),
+    [
+        ("a.wav", ["x/a.wav", "y/a.wav"]),
+        ("a.wav", ["a.flac", "a.mp3"]),
+        ("a.wav", ["a.WAV", "a.mp3"]),
+        ("a   b.wav", ["a  b.wav", "a b.wav"]),
+        (f"a [{ID}].wav", [f"b [{ID}].wav", f"c [{ID}].wav"]),
+        (f"a [{ID}].wav", [f"a [{ID}].mp3", f"b [{ID}].wav"]),
+    ],
+)
+def test_two_files_that_could_be_meant_are_never_guessed(wanted, on_disk):
+    audit = resolve([wanted], on_disk)
+    assert audit.row(0)[:4] == (wanted, "ambiguous", None, on_disk)
+
+
+def test_byte_exact_match_wins():
+    files = ["a b.wav", "a  b.wav", "a b.mp3", "x/a b.wav"]
+    assert decide("a b.wav", files) == ("exact", "a b.wav")
+    assert resolve(["a b.wav"], files)["candidates"].to_list() == [["a b.wav"]]
+
+
+def test_kaldi_key_means_its_value():
+    mapping = {"reco000": "10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav"}
+    audit = resolve(
+        ["reco000", "10 5 2019 - 12. sjednica [WoEEFk8lcDA].wav"], ["10 5 2019 - 12. sjednica [WoEEFk8lcDA].mp3"], mapping=mapping
+    )
+    assert audit["decision"].to_list() == ["extension", "blanks"]
+    assert audit["path"].n_unique() == 1
+    assert audit["recording_id"].to_list() == ["WoEEFk8lcDA", "WoEEFk8lcDA"]
+
+
+def test_override_settles_an_ambiguity():
+    files = ["a.flac", "a.mp3"]
+    assert decide("a.wav", files)[0] == "ambiguous"
+    assert decide("a.wav", files, mapping={"a.wav": "a.mp3"}) == ("exact", "a.mp3")
+    assert decide("a.wav", files, mapping={"a.wav": "b.mp3"}) == ("missing", None)
+
+
+def test_value_of_a_list_settles_which_blanks_are_meant():
+    files = ["a b.wav", "a  b.wav"]
+    assert decide("a   b.wav", files, mapping={"reco1": "a  b.wav"}) == ("blanks", "a  b.wav")
+    assert decide("a   b.wav", files, mapping={"reco1": "a  b.wav", "reco2": "a b.wav"})[0] == "ambiguous"
+
+
+def test_each_distinct_name_once_and_sorted():
+    assert resolve(["b.wav", "a.wav", "b.wav"], ["a.wav"])["name"].to_list() == ["a.wav", "b.wav"]
+    assert resolve([], ["a.wav"]).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (f"17 1 2018 - 2. dio [{ID}].wav", ID),
+        (f"x/17 1 2018 [{ID}]", ID),
+        ("a  b\u00a0c.wav", "a b c"),
+        ("2018/a.wav", "2018/a"),
+        ("/mnt/disk/a.wav", "a"),
+        ("../../a.wav", "a"),
+        ("c\u030c.wav", "č"),
+        ("a.b.wav", "a.b"),
+        ("v1.0", "v1.0"),
+    ],
+)
+def test_recording_id(name, expected):
+    assert recording_id(name) == expected
+    assert resolve([name], [])["recording_id"].to_list() == [expected]
+
+
+def test_ids_of_different_files_differ():
+    names = ["a.wav", "a.mp3", "a b.wav", "a  b.wav", "x/a.wav", f"one [{ID}].wav", f"two [{ID}].wav", "c\u030c.wav", "č.wav"]
+    audit = resolve(names, names)
+    assert set(audit["decision"]) == {"exact"}
+    assert audit["recording_id"].is_unique().all()
+    assert dict(audit.select("name", "recording_id").iter_rows())[f"one [{ID}].wav"] == f"one [{ID}].wav"
+
+
+def test_ids_stay_when_the_audio_arrives():
+    names = ["a.wav", "b  c.wav", f"x [{ID}].wav"]
+    files = ["a.mp3", "b c.flac", f"y [{ID}].m4a"]
+    assert resolve(names, files)["recording_id"].to_list() == resolve(names, [])["recording_id"].to_list()
+
+
+# The same rules, written down without an index: every name against every file.
+
+
+def spellings(name):
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")] or [""]
+    normal = [unicodedata.normalize("NFC", part) for part in parts]
+    stem, dot, extension = normal[-1].rpartition(".")
+    audio = bool(dot) and is_audio(f"a.{extension}")
+    bare = [*normal[:-1], stem if audio and extension == extension.strip() else normal[-1]]
+    tidy = [" ".join(part.split()) for part in [*normal[:-1], stem if audio else normal[-1]]]
+    return {"exact": parts, "unicode": normal, "extension": bare, "blanks": tidy, "id": youtube_id(name)}
+
+
+def agree(one, other):
+    for level in ("exact", "unicode", "extension", "blanks"):
+        common = min(len(one[level]), len(other[level]))
+        if one[level][-common:] == other[level][-common:]:
+            return level
+    return "id" if one["id"] and one["id"] == other["id"] else None
+
+
+def slowly(name, files):
+    if name in files:
+        return "exact", [name]
+    levels = {file: level for file in sorted(files) if (level := agree(spellings(name), spellings(file)))}
+    exact = [file for file, level in levels.items() if level == "exact"]
+    if len(exact) == 1:
+        return "exact", exact
+    decision = "missing" if not levels else "ambiguous" if len(levels) > 1 else next(iter(levels.values()))
+    return decision, list(levels)
+
+
+FOLDERS = st.sampled_from(["", "x/", "x  y/", "x y/", "/x/"])
+STEMS = st.sampled_from(["a", "a b", "a  b", "a\u00a0b", " a", "č", "c\u030c", "", f"a [{ID}]", f"b [{ID}]", "a.b", "wav"])
+EXTENSIONS = st.sampled_from(["", ".wav", ".WAV", ".mp3", ".wav ", " .wav", ".txt"])
+NAMES = st.builds(lambda *parts: "".join(parts), FOLDERS, STEMS, EXTENSIONS)
+
+
+@settings(deadline=None)
+@given(st.sets(NAMES, max_size=6), st.sets(NAMES, max_size=8))
+def test_resolve_equals_comparing_everything_with_everything(wanted, available):
+    files = {path for path in available if is_audio(path)}
+    audit = resolve(sorted(wanted), sorted(available))
+    assert {row[0]: row[1:] for row in audit.select("name", "decision", "candidates").iter_rows()} == {
+        name: slowly(name, files) for name in wanted
+    }
+    assert set(audit["decision"]) <= set(DECISIONS)
+    one = pl.col("candidates").list.len() == 1
+    assert audit.filter(one)["path"].to_list() == audit.filter(one)["candidates"].list.first().to_list()
+    assert audit.filter(~one)["path"].null_count() == len(audit.filter(~one))
+
+
+@settings(deadline=None)
+@given(st.sets(NAMES, max_size=8), st.sets(NAMES, max_size=8))
+def test_names_share_an_id_exactly_when_they_share_a_file(wanted, available):
+    found = resolve(sorted(wanted), sorted(available)).drop_nulls("path")
+    assert found["recording_id"].n_unique() == found["path"].n_unique() == found.select("recording_id", "path").n_unique()
+
+
+# segments
+
+
+def test_segment_ids_are_what_the_field_writes():
+    keys = segment_ids(pl.Series([ID, "a b"]), pl.Series(["3207.70", "0"]), pl.Series(["3227.54", None], dtype=pl.String))
+    assert keys.to_list() == [f"{ID}_3207.70-3227.54", "a b_0-"]
+
+
+def test_repeated_ids_are_numbered_in_order():
+    keys = segment_ids(pl.Series(["r"] * 4), pl.Series(["1", "1", "2", "1"]), pl.Series(["2"] * 4))
+    assert keys.to_list() == ["r_1-2", "r_1-2#2", "r_2-2", "r_1-2#3"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["1", "1#2", "1#3", "2"]), max_size=12))
+def test_segment_ids_are_unique_whatever_the_source_writes(ends):
+    keys = segment_ids(
+        pl.Series(["r"] * len(ends), dtype=pl.String),
+        pl.Series(["0"] * len(ends), dtype=pl.String),
+        pl.Series(ends, dtype=pl.String),
+    )
+    assert keys.n_unique() == len(ends)
+    assert all(key.startswith(f"r_0-{end}") for key, end in zip(keys, ends, strict=True))
