@@ -65,18 +65,17 @@ def export(
     segments = workspace.segments
     pool = reviewable(workspace.recordings, segments)
     audible = workspace.audio_root is not None
-    if audible:
-        # What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
-        pool = pool.filter(pl.all_horizontal(pl.col("path", "start_sample", "end_sample").is_not_null()))
+    silent = pool.filter(pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())) if audible else pool.clear()
+    # What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+    pool = pool.join(silent, on="segment_id", how="anti", maintain_order="left")
     if pool.is_empty():
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
     drawn = STRATEGIES[strategy](pool, n, seed).join(pool, on="segment_id", how="left", maintain_order="left")
     drawn = drawn.with_columns(
         duration_s=seconds_column(),
         clip=pl.Series(clip_names(drawn["segment_id"].to_list())),
-        audible=pl.lit(audible),
     )
-    check_size(len(drawn), int(drawn["audible"].sum()))
+    check_size(len(drawn), len(drawn) if audible else 0)
     record = ReviewRecord(
         name=out.stem,
         strategy=strategy,
@@ -91,11 +90,11 @@ def export(
 
     failed: dict[str, str] = {}
     if workspace.audio_root is not None:
-        failed = write_clips(drawn.filter("audible"), workspace.audio_root, out.parent / _CLIPS)
-    cut = pl.col("audible") & ~pl.col("segment_id").is_in(list(failed))
+        failed = write_clips(drawn, workspace.audio_root, out.parent / _CLIPS)
+    cut = pl.lit(audible) & ~pl.col("segment_id").is_in(list(failed))
     rows = drawn.with_columns(
         clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
-        note=pl.when("audible").then(pl.lit("not readable")).otherwise(pl.lit(_NO_AUDIO)),
+        note=pl.lit("not readable" if audible else _NO_AUDIO),
     )
     data = write_sheet(rows, record)
     if out.exists() and out.read_bytes() != data:
@@ -106,7 +105,7 @@ def export(
     record.save(workspace)
     with whole_file(out) as partial:
         partial.write_bytes(data)
-    report = _report(rows, len(pool), record, out, failed)
+    report = _report(rows, pool, silent, record=record, out=out, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -122,11 +121,12 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
     return kept.unique("segment_id", keep="first", maintain_order=True)
 
 
-def _report(rows: pl.DataFrame, available: int, record: ReviewRecord, out: Path, failed: dict[str, str]) -> Report:
-    silent = rows.filter(~pl.col("audible"))
+def _report(
+    rows: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame, *, record: ReviewRecord, out: Path, failed: dict[str, str]
+) -> Report:
     facts = {
         "drawn": len(rows),
-        "from": available,
+        "from": len(pool),
         "strategy": record.strategy,
         "seed": record.seed,
         "clips": rows["clip"].count(),
@@ -134,11 +134,13 @@ def _report(rows: pl.DataFrame, available: int, record: ReviewRecord, out: Path,
         "sheet": str(out),
     }
     warnings = []
-    if record.n > available:
-        warnings.append(f"{record.n:,} were asked for, only {available:,} segments can be reviewed: all are in the sheet")
+    if record.n > len(pool):
+        warnings.append(f"{record.n:,} were asked for, only {len(pool):,} segments can be reviewed: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")
-        warnings.append(f"{len(silent):,} of them have no audio yet; missing are {len(names):,} recordings: {shown}")
+        warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
+    if rows["clip"].count() == 0 and not failed:
+        warnings.append("no audio yet: the sheet has no clips")
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)
