@@ -6,11 +6,14 @@ from pathlib import Path
 
 import soundfile as sf
 
-from nbaudio.audio.recordings import AvRecording, SoundfileRecording, open_recording
+from nbaudio.audio.ffmpeg import AvRecording
+from nbaudio.audio.reasons import no_samples
+from nbaudio.audio.recordings import SoundfileRecording, open_recording
 from nbaudio.errors import AudioError
 
 # Enough to make a decoder touch the last frames.
 _TAIL_SAMPLES = 4096
+# Samples of all channels together.
 _COUNT_BLOCK = 1 << 20
 
 
@@ -57,7 +60,7 @@ def probe(path: Path) -> Probe:
             if recording.declared_samples:
                 warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
         if num_samples <= 0:
-            raise AudioError(f"{path}: a header without a single sample that can be decoded")
+            raise AudioError(f"{path}: {no_samples(path)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
 
 
@@ -71,19 +74,19 @@ def _check_end(recording: SoundfileRecording) -> tuple[int, str | None]:
     except AudioError:
         whole = False
     if not whole:
-        held = _count(recording.path)
+        held = _count(recording.path, recording.num_channels)
         return held, _short(declared, held, recording.sampling_rate)
     if lie and int(lie[2]) < int(lie[1]):
         return declared, _short(int(declared * int(lie[1]) / max(1, int(lie[2]))), declared, recording.sampling_rate)
     return declared, None
 
 
-def _count(path: Path) -> int:
+def _count(path: Path, channels: int) -> int:
     """Samples that decode from the start on; where a block breaks, smaller ones find the last sample before the break."""
-    held, block = 0, _COUNT_BLOCK
+    held, block = 0, _COUNT_BLOCK // channels
     while block:
         try:
-            with sf.SoundFile(path) as file:
+            with path.open("rb") as opened, sf.SoundFile(opened.fileno(), closefd=False) as file:
                 file.seek(held)
                 while got := len(file.read(block, dtype="int16")):
                     held += got

@@ -1,0 +1,164 @@
+"""Where the samples of every packet begin, for streams whose clock cannot tell: Matroska counts milliseconds, MPEG-TS 1/90000 s.
+
+Packets are read, not decoded: an Opus packet's first bytes say how many samples it holds (RFC 6716, section 3), a Vorbis packet's
+first bits whether its window is long or short (Vorbis I, section 4.3), and other codecs' packets all hold the same number. What
+does not agree with the container's clock, or is of another codec, is decoded once instead.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import TypeAlias
+
+import av.error
+import numpy as np
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.stream import AudioStream
+from av.packet import Packet
+from numpy.typing import NDArray
+
+Count = Callable[[memoryview], int]
+AudioPacket: TypeAlias = "Packet[AudioStream]"
+Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]
+
+# Codecs whose packets all hold as many samples as the first.
+_FIXED = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp1float", "mp2float", "mp3float"}
+# Packets that are decoded to see what the first ones lack (encoder delay) and how many samples one holds.
+_FIRST = 16
+# How far counted samples may be from the clock's: it is rounded once when written and once when read.
+_TICKS_OFF = 2
+
+
+@dataclass(frozen=True)
+class PacketIndex:
+    """Packets in the order of the file.
+
+    Attributes:
+        stamps: the container's time of each packet.
+        ends: position of the first sample behind each packet's own; the last is the recording's length, less nothing that the
+            container says to drop at the end.
+        rising: whether stamps rise from packet to packet, so that a packet can be found by its own.
+    """
+
+    stamps: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    rising: bool
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in all, before the container's word on what to drop at the end."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def first_for(self, position: int) -> int:
+        """Number of the first packet that reaches behind a position; the last where none does."""
+        if position <= 0:
+            return 0
+        return max(0, min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1))
+
+
+def stamp(packet: AudioPacket) -> int | None:
+    """The container's time of a packet; None for the one that only marks the end."""
+    return packet.pts if packet.pts is not None else packet.dts
+
+
+def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
+    """Read a stream's packets once; where they must be decoded, twice.
+
+    Args:
+        begin: starts the stream anew and gives its packets and a decoder.
+        ticks: samples in one tick of the container's clock.
+    """
+    packets, decoder = begin()
+    lead, size = _decode_first(islice(packets, _FIRST), decoder)
+    packets, decoder = begin()
+    count = _counter(decoder, size)
+    stamps: list[int] = []
+    counts: list[int] = []
+    for packet in packets:
+        at = stamp(packet)
+        if at is not None:
+            stamps.append(at)
+            counts.append(count(memoryview(packet)) if count else 0)
+    clock, held = np.array(stamps, np.int64), np.array(counts, np.int64)
+    rising = not (np.diff(clock) <= 0).any()
+    ends = np.cumsum(held)
+    # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
+    off = (ends - held)[1:] - clock[1:] * float(ticks)
+    if not count or lead is None or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
+        return PacketIndex(clock, _decoded_ends(*begin(), len(clock)), rising)
+    number, given = lead
+    return PacketIndex(clock, ends - (int(ends[number]) - given), rising)
+
+
+def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
+    """The first packet that gives samples as (its number, how many), and how many the last one gives."""
+    first, size = None, 0
+    for number, packet in enumerate(packets):
+        size = sum(frame.samples for frame in decoder.decode(packet)) or size
+        if first is None and size:
+            first = (number, size)
+    return first, size
+
+
+def _counter(context: AudioCodecContext, size: int) -> Count | None:
+    """What tells how many samples a packet holds without decoding it; None where nothing does."""
+    name = context.name.removeprefix("lib")
+    if name == "opus":
+        return opus_samples
+    extra = context.extradata or b""
+    if name == "vorbis" and 0 <= (at := extra.find(b"\x01vorbis")) < len(extra) - 28:
+        return _VorbisSamples(short=1 << (extra[at + 28] & 15), long=1 << (extra[at + 28] >> 4))
+    return (lambda _: size) if context.name in _FIXED and size else None
+
+
+def opus_samples(packet: bytes | memoryview) -> int:
+    """Samples of 48 kHz in an Opus packet.
+
+    Examples:
+        >>> opus_samples(bytes([0b11111_0_00])), opus_samples(bytes([0b00000_0_01])), opus_samples(bytes([0b10000_0_11, 3]))
+        (960, 960, 360)
+    """
+    if len(packet) < 2 and (not packet or packet[0] & 3 == 3):
+        return 0
+    mode, frames = packet[0] >> 3, packet[0] & 3
+    if mode < 12:
+        size = (480, 960, 1920, 2880)[mode & 3]
+    elif mode < 16:
+        size = (480, 960)[mode & 1]
+    else:
+        size = (120, 240, 480, 960)[mode & 3]
+    return size * (1, 2, 2, packet[1] & 63 if frames == 3 else 0)[frames]
+
+
+class _VorbisSamples:
+    """Samples that the next Vorbis packet completes: its window overlaps the one before by halves.
+
+    All encoders in use write two modes, the short window first; another order is seen by the clock.
+    """
+
+    def __init__(self, *, short: int, long: int) -> None:
+        self._sizes = (short, long)
+        self._before = 0
+
+    def __call__(self, packet: memoryview) -> int:
+        size = self._sizes[packet[0] >> 1 & 1] if packet else self._before
+        completed = (self._before + size) // 4 if self._before else 0
+        self._before = size
+        return completed
+
+
+def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:
+    """Where each packet ends, by decoding; behind a packet that is broken nothing is counted."""
+    ends, position = np.empty(length, np.int64), 0
+    done = 0
+    try:
+        for packet in packets:
+            position += sum(frame.samples for frame in decoder.decode(packet))
+            if done < length:
+                ends[done] = position
+                done += 1
+    except av.error.FFmpegError:
+        pass
+    ends[max(0, done - 1) :] = position
+    return ends
