@@ -26,9 +26,9 @@ def bundled(name: str) -> Path:
     Examples:
         >>> bundled("data_manifests/demo.yaml").name
         'demo.yaml'
-        >>> bundled("data_manifests/demmo.yaml")
+        >>> bundled("data_manifests/demmo.yaml")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        nbaudio.errors.InputError: data_manifests/demmo.yaml: does not come with nbaudio; data_manifests holds demo, demo.yaml, parlaspeech.yaml
+        nbaudio.errors.InputError: data_manifests/demmo.yaml: does not come with nbaudio; data_manifests holds demo, demo.yaml, ...
     """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
