@@ -164,6 +164,7 @@ DOORS = {
     "soundfile": {"audio"},
     "soxr": {"audio"},
     "typer": {"cli"},
+    "urllib3": {"downloads"},
     "xlsxwriter": {"review"},
 }
 OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
