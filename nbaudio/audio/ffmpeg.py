@@ -22,6 +22,10 @@ from nbaudio.errors import AudioError
 _RUN_UP_S = 0.3
 _LONG_RUN_UP_S = {"amrnb": 3.0, "amrwb": 3.0}
 
+# Decoders that a flush does not bring back to their start: AAC keeps the seed of the noise that it fills bands with, AMR its
+# predictors.
+_REMEMBERING = {"aac", "amrnb", "amrwb"}
+
 # Formats that hold sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mp3,mpc,mpc8,"
@@ -35,7 +39,7 @@ class AvRecording:
     """A recording read by FFmpeg.
 
     The samples of a window depend on the file and the window alone, never on what was read before. A seek flushes the decoder,
-    which does for all codecs but AAC: that fills bands with noise whose seed survives the flush, so it gets a new decoder.
+    which does for most codecs; those that remember all the same get a new decoder.
 
     Where a tick of the container's clock is one sample or part of one, or two samples where spectral band replication doubles the
     rate, places are found by the clock; elsewhere by an index of the packets, made at the first jump.
@@ -176,7 +180,7 @@ class AvRecording:
     def _decoder(self) -> AudioCodecContext:
         """The stream's decoder, or a new one of its kind; asked for after a seek."""
         decoder = self._stream.codec_context
-        if self.codec != "aac":
+        if self.codec not in _REMEMBERING:
             return decoder
         new = cast(AudioCodecContext, AudioCodecContext.create(decoder.codec, "r"))
         new.extradata = decoder.extradata

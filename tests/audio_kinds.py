@@ -1,0 +1,126 @@
+"""Recordings of every kind that nbaudio reads, made with what it installs; and what their windows must hold to."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import av
+import numpy as np
+import soundfile as sf
+from conftest import sweeps
+
+Write = Callable[[Path, np.ndarray, int], None]
+
+
+class Kind(NamedTuple):
+    """A kind of recording.
+
+    Attributes:
+        name: as docs/audio.md lists it.
+        suffix: of its files.
+        write: makes one.
+        rate: Hz.
+        channels: number of channels.
+    """
+
+    name: str
+    suffix: str
+    write: Write
+    rate: int = 48000
+    channels: int = 2
+
+
+def with_soundfile(path: Path, samples: np.ndarray, rate: int, *, container: str, subtype: str) -> None:
+    sf.write(path, samples, rate, format=container, subtype=subtype)
+
+
+def with_av(path: Path, samples: np.ndarray, rate: int, *, codec: str, container: str | None = None) -> None:
+    layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[samples.shape[1]]
+    # Chosen here: a muxer takes its own time for a seed, and other bytes for every run.
+    with av.open(str(path), "w", format=container, options={"fflags": "+bitexact"}) as file:
+        stream = file.add_stream(codec, rate=rate, layout=layout)
+        if codec == "wmav2":
+            stream.bit_rate = 128_000
+        kind = stream.codec_context.codec.audio_formats[0].name
+        planar = kind.endswith("p")
+        data = samples.T if planar else samples.reshape(1, -1)
+        if not kind.startswith("flt"):
+            bits = 16 if kind.startswith("s16") else 32
+            data = np.clip(np.rint(data.astype(np.float64) * 2 ** (bits - 1)), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+            data = data.astype(f"int{bits}")
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(data), format=kind, layout=layout)
+        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+
+
+def rewrapped(path: Path, samples: np.ndarray, rate: int, *, made: Write, suffix: str) -> None:
+    """Packets of another container, unchanged."""
+    inner = path.with_name(f"{path.stem}.inner{suffix}")
+    made(inner, samples, rate)
+    with av.open(str(inner)) as source, av.open(str(path), "w", options={"fflags": "+bitexact"}) as target:
+        stream = target.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    inner.unlink()
+
+
+def _sf(container: str, subtype: str) -> Write:
+    return partial(with_soundfile, container=container, subtype=subtype)
+
+
+def _av(codec: str, container: str | None = None) -> Write:
+    return partial(with_av, codec=codec, container=container)
+
+
+KINDS = (
+    Kind("WAV, PCM 8", ".wav", _sf("WAV", "PCM_U8"), 8000, 1),
+    Kind("WAV, PCM 16", ".wav", _sf("WAV", "PCM_16")),
+    Kind("WAV, PCM 24", ".wav", _sf("WAVEX", "PCM_24"), 192000, 2),
+    Kind("WAV, PCM 32", ".wav", _sf("WAVEX", "PCM_32"), 96000, 8),
+    Kind("WAV, float 32", ".wav", _sf("WAV", "FLOAT")),
+    Kind("WAV, float 64", ".wav", _sf("WAV", "DOUBLE")),
+    Kind("WAV, mu-law", ".wav", _sf("WAV", "ULAW"), 8000, 1),
+    Kind("WAV, A-law", ".wav", _sf("WAV", "ALAW"), 8000, 2),
+    Kind("RF64", ".wav", _sf("RF64", "PCM_16")),
+    Kind("Wave64", ".w64", _sf("W64", "PCM_24")),
+    Kind("AIFF, PCM 16", ".aiff", _sf("AIFF", "PCM_16"), 44100, 2),
+    Kind("AIFF, PCM 24", ".aiff", _sf("AIFF", "PCM_24"), 44100, 1),
+    Kind("SPHERE (NIST), PCM 16", ".sph", _sf("NIST", "PCM_16"), 16000, 1),
+    Kind("SPHERE (NIST), mu-law", ".sph", _sf("NIST", "ULAW"), 8000, 2),
+    Kind("AU, mu-law", ".au", _sf("AU", "ULAW"), 8000, 1),
+    Kind("CAF, PCM 16", ".caf", _sf("CAF", "PCM_16")),
+    Kind("FLAC", ".flac", _sf("FLAC", "PCM_16"), 48000, 8),
+    Kind("FLAC, 24 bits", ".flac", _sf("FLAC", "PCM_24"), 96000, 1),
+    Kind("FLAC in Matroska", ".mka", _av("flac")),
+    Kind("ALAC in MP4", ".m4a", _av("alac"), 44100, 2),
+    Kind("MP3", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 44100, 2),
+    Kind("MP3 in Matroska", ".mka", _av("libmp3lame")),
+    Kind("Vorbis in Ogg", ".ogg", _sf("OGG", "VORBIS"), 44100, 2),
+    Kind("Vorbis in WebM", ".webm", partial(rewrapped, made=_sf("OGG", "VORBIS"), suffix=".ogg"), 44100, 2),
+    Kind("Opus in Ogg", ".opus", _av("libopus")),
+    Kind("Opus in WebM", ".webm", _av("libopus")),
+    Kind("AAC in MP4", ".m4a", _av("aac"), 44100, 2),
+    Kind("AAC in MP4, 5.1", ".mp4", _av("aac"), 48000, 6),
+    Kind("AAC in Matroska", ".mka", _av("aac"), 44100, 2),
+    Kind("AAC, bare (ADTS)", ".aac", _av("aac", "adts"), 44100, 2),
+    Kind("AAC in MPEG-TS", ".ts", _av("aac"), 44100, 2),
+    Kind("WMA", ".wma", _av("wmav2"), 44100, 2),
+    Kind("MP2", ".mp2", _av("mp2"), 44100, 2),
+    Kind("AC-3 in Matroska", ".mka", _av("ac3")),
+    Kind("AMR", ".amr", _av("libopencore_amrnb"), 8000, 1),
+)
+
+
+def make(kind: Kind, folder: Path, seconds: float = 6.0, samples: np.ndarray | None = None) -> Path:
+    """A recording of a kind, of `sweeps` unless other samples are given."""
+    stem = "".join(letter if letter.isalnum() else "_" for letter in kind.name)
+    path = folder / f"{stem}{kind.suffix}"
+    if samples is None:
+        samples = sweeps(seconds, kind.rate, channels=kind.channels)
+    kind.write(path, samples, kind.rate)
+    return path
