@@ -1,4 +1,4 @@
-"""Writing without half-written files, and hashing.
+"""Writing without half-written files, reading back, and hashing.
 
 Everything that gets a final name is written beside it first and moved there when whole.
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nbaudio.errors import DiskFullError
+from nbaudio.errors import DiskFullError, InputError
 
 
 @contextmanager
@@ -55,6 +55,21 @@ def write_json(target: Path, value: Any) -> None:
     """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
     with whole_file(target) as partial:
         partial.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        InputError: the file is missing or holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
+    return value
 
 
 def sha256_file(path: Path) -> str:

@@ -8,7 +8,6 @@ W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.files import whole_file, write_json
+from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 
 
@@ -59,7 +58,7 @@ class Workspace:
     @property
     def settings(self) -> dict[str, Any]:
         """What `create` noted."""
-        return self._json("workspace.json")
+        return read_json(self.path / "workspace.json")
 
     @property
     def audio_root(self) -> Path | None:
@@ -99,7 +98,8 @@ class Workspace:
 
     def report(self, step: str) -> dict[str, Any]:
         """What a step reported last; empty when it has not run."""
-        return self._json(f"reports/{step}.json") if (self.path / f"reports/{step}.json").is_file() else {}
+        path = self.path / f"reports/{step}.json"
+        return read_json(path) if path.is_file() else {}
 
     def save_report(self, step: str, report: dict[str, Any]) -> None:
         """Keep what a step reported."""
@@ -109,15 +109,5 @@ class Workspace:
         """Segments that any reviewer was given: they stay out of training."""
         ids: set[str] = set()
         for path in sorted((self.path / "reviews").glob("*.json")):
-            ids.update(self._json(f"reviews/{path.name}")["segment_ids"])
+            ids.update(read_json(path)["segment_ids"])
         return ids
-
-    def _json(self, name: str) -> dict[str, Any]:
-        path = self.path / name
-        try:
-            value = json.loads(path.read_text(encoding="utf8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: cannot be read ({error})") from error
-        if not isinstance(value, dict):
-            raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
-        return value

@@ -3,15 +3,14 @@
 CORPUS/corpus.json is written last: where it is, the corpus is whole. CORPUS/.work holds what an unfinished run needs to go on.
 """
 
-import json
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.files import write_json
+from nbaudio.errors import ExistsError
+from nbaudio.files import read_json, write_json
 
 SHARD_NAME = re.compile(r"(?P<split>\w+)-\d{5}-of-\d{5}\.\w+")
 
@@ -79,18 +78,3 @@ def _compare(root: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     names = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
     differ = ", ".join("the selection" if n == "selection" else f"{n} is {found.get(n)}, not {wanted.get(n)}" for n in names)
     raise ExistsError(f"{root}: holds a corpus made otherwise ({differ}); choose another --out, or delete that folder first")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: must hold a JSON object")
-    return value

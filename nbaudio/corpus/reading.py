@@ -6,8 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.corpus.layout import Layout, read_json
+from nbaudio.corpus.layout import Layout
 from nbaudio.errors import AudioError, InputError
+from nbaudio.files import read_json
 
 
 def clips(corpus: str | Path) -> pl.DataFrame:

@@ -9,9 +9,9 @@ import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import Layout, read_json
+from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.files import sha256_file, whole_file, write_json
+from nbaudio.files import read_json, sha256_file, whole_file, write_json
 from nbaudio.plan import PackTask, digest
 
 # What the frame of a pack task carries beside metadata.
