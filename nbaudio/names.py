@@ -120,13 +120,15 @@ def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series) ->
         >>> segment_ids(one, two, pl.Series(["3227.54"] * 2)).to_list()
         ['HlauTe_NK6U_3207.7-3227.54', 'HlauTe_NK6U_3207.7-3227.54#2']
     """
-    frame = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
-    key = pl.format("{}_{}-{}", *(pl.col(c).fill_null("") for c in frame.columns))
-    count = pl.col("key").cum_count().over("key")
-    keys = frame.select(key.alias("key")).select(
-        pl.when(count == 1).then("key").otherwise(pl.format("{}#{}", "key", count)).alias("segment_id")
-    )["segment_id"]
-    return keys if keys.is_unique().all() else _number_repeats(frame.select(key)[:, 0])
+    parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
+    keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
+    unique = keys["key"]
+    if unique.n_unique() < len(unique):
+        count = pl.col("key").cum_count().over("key")
+        unique = keys.select(pl.when(count == 1).then("key").otherwise(pl.format("{}#{}", "key", count))).to_series()
+    if unique.n_unique() < len(unique):
+        unique = _number_repeats(keys["key"])
+    return unique.alias("segment_id")
 
 
 def _number_repeats(keys: pl.Series) -> pl.Series:
@@ -141,7 +143,7 @@ def _number_repeats(keys: pl.Series) -> pl.Series:
             candidate = f"{key}#{number}"
         seen.add(candidate)
         unique.append(candidate)
-    return pl.Series("segment_id", unique, dtype=pl.String)
+    return pl.Series(unique, dtype=pl.String)
 
 
 @dataclass(frozen=True)

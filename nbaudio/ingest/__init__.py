@@ -91,12 +91,16 @@ def ingest(
     recordings = _recordings(audit, facts)
     segments = _segments(transcripts.frame, audit, recordings)
 
+    # What is told about segments is told without their texts: filters copy what they let through.
+    told = segments.select(
+        "segment_id", "recording_id", "start_sample", "end_sample", "source_start", "source_end", "decision", "reason"
+    )
     problems = {
         "names": _name_problems(source, audit) if root else pl.DataFrame(schema=PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": transcripts.problems.select("file", item=pl.format("line {}", "line"), reason="reason"),
-        "segments": segments.filter(pl.col("reason").is_not_null()).select(
+        "segments": told.filter(pl.col("reason").is_not_null()).select(
             file=pl.lit(source.name), item="segment_id", reason="reason"
         ),
     }
@@ -112,8 +116,8 @@ def ingest(
     )
     report = Report(
         "ingest",
-        _facts(transcripts, audit, recordings, segments, with_audio=root is not None),
-        _warnings(workspace, recordings, segments),
+        _facts(transcripts, audit, recordings, told, with_audio=root is not None),
+        _warnings(workspace, recordings, told),
         [line for kind, frame in problems.items() for line in _lines(kind, frame)],
     )
     workspace.save_report("ingest", report.to_dict())
@@ -193,22 +197,18 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
 def _facts(
     transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
 ) -> dict[str, Any]:
-    usable = segments.filter(pl.col("decision") == "pending")
+    usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
     counts = dict(audit["decision"].value_counts().iter_rows())
     reasons = segments["reason"].drop_nulls().value_counts(sort=True)
     return {
         "segments": len(segments),
         "rejected": dict(reasons.iter_rows()),
         "unreadable lines": len(transcripts.problems),
-        "hours": round(_hours(usable, recordings), 3),
+        "hours": round(float(usable["duration_s"].sum()) / 3600, 3),
         "recordings": len(recordings),
         "recordings with audio": recordings["num_samples"].count(),
         "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
     }
-
-
-def _hours(segments: pl.DataFrame, recordings: pl.DataFrame) -> float:
-    return float(with_durations(segments, recordings)["duration_s"].sum()) / 3600
 
 
 def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:

@@ -133,9 +133,9 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
-        _compact(texts["text"]),
+        texts["text"],
         pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
-        _compact(texts["asr_text"]),
+        texts["asr_text"],
         pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
         _word_times(start, end),
         pl.col("path").alias("source_path"),
@@ -144,11 +144,12 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
-    return frame.select(column for column in frame if column.null_count() < len(frame))
+    given = (column for column in frame if column.null_count() < len(frame))
+    return pl.DataFrame([_compact(column) if column.dtype == pl.String else column for column in given])
 
 
 def _compact(column: pl.Series) -> pl.Series:
-    """The same strings in a buffer of just their size: polars leaves room to grow, and a corpus has two such columns."""
+    """The same strings in a buffer of just their size: without room to grow, and apart from the JSON that they were views of."""
     return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
