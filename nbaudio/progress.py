@@ -22,7 +22,8 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
         ...     _ = advance(0.5)
     """
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
-    layout = "{desc} {percentage:3.0f}% |{bar:24}| " + number + " " + unit + "  {elapsed} passed, {remaining} left, {rate_noinv_fmt}"
+    times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
+    layout = f"{{desc}} {{percentage:3.0f}}% |{{bar:24}}| {number} {unit}  {times}"
     with tqdm(
         total=total, desc=what, unit=f" {unit}", bar_format=layout, disable=not show, file=sys.stderr, mininterval=0.5, ascii=" ="
     ) as bar:

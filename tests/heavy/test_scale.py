@@ -44,7 +44,8 @@ def test_a_recording_of_four_hours_is_cut_in_bounded_memory(tmp_path: Path) -> N
         for _ in range(60 * hours):
             file.write(minute)
     lines = [
-        {"file": "long.wav", "start": s, "end": s + 9.5, "words": [f"w{s}"], "asr": [f"w{s}"]} for s in range(0, hours * 3600 - 10, 10)
+        {"file": "long.wav", "start": s, "end": s + 9.5, "words": [f"w{s}"], "asr": [f"w{s}"]}
+        for s in range(0, hours * 3600 - 10, 10)
     ]
     (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, lines)))
     nbaudio.ingest("parlaspeech", tmp_path / "asr.json", audio=tmp_path / "audio", out=tmp_path / "w")
