@@ -112,8 +112,10 @@ def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
 
 
-def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series) -> pl.Series:
+def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
     """Keys of segments: ``<recording_id>_<start>-<end>`` with seconds as in the source; repeated ones get #2, #3 in order.
+
+    Where `own` is not null, it is the key instead.
 
     Examples:
         >>> one, two = pl.Series(["HlauTe_NK6U"] * 2), pl.Series(["3207.7"] * 2)
@@ -122,6 +124,8 @@ def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series) ->
     """
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
+    if own is not None:
+        keys = keys.select(key=pl.coalesce(own, "key"))
     unique = keys["key"]
     if unique.n_unique() < len(unique):
         count = pl.col("key").cum_count().over("key")

@@ -20,7 +20,7 @@ from nbaudio.keys import hash_column
 from nbaudio.report import Report
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import Target, divide, leakage, parse_target, usable_keys
-from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, with_durations
+from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, whole_recording, with_durations
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
 
@@ -231,8 +231,9 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     unplaced = pl.col("start_sample").is_null() | pl.col("end_sample").is_null()
     rules = {
         **segment_failures(recordings),
-        # Without audio only times that are no times keep a segment from having a place.
-        **({"no_times": unplaced} if preview else {"no_audio": unplaced | pl.col("num_samples").is_null()}),
+        # Without audio only times that are no times, and whole recordings, keep a segment from having a place.
+        **({"no_times": unplaced & ~whole_recording()} if preview else {}),
+        "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
         "below_similarity": pl.col("similarity").fill_nan(None) < parameters.min_similarity,
         "too_long": length > pl.col("longest"),
         "too_short": length < pl.max_horizontal("shortest", 1),

@@ -91,10 +91,16 @@ def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
 
 
+def whole_recording() -> pl.Expr:
+    """Whether a segment is a whole recording whose length is not known yet: it has no times at all."""
+    return pl.col("source_start").is_null() & pl.col("source_end").is_null()
+
+
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """The rules that a segment can fail, by name, most telling first; each expression is true for a failing row.
 
-    The expressions want `segments` joined with the recordings' `sampling_rate` and `num_samples`.
+    The expressions want `segments` joined with the recordings' `sampling_rate` and `num_samples`. A segment without any times is
+    a whole recording that is not there yet; where no segment has a text, there are no transcripts, and none is empty.
     """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
@@ -102,11 +108,11 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     window = ("recording_id", "source_start", "source_end")
     return {
         "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
-        "no_times": start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite(),
+        "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
         "end_before_start": end <= start,
         "duplicate": pl.len().over(*window).gt(1) & ~pl.struct(*window).is_first_distinct(),
-        "empty_text": pl.col("text").is_null() | (pl.col("text").str.strip_chars() == ""),
+        "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | (pl.col("text").str.strip_chars() == "")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
     }
 

@@ -1,11 +1,13 @@
 """From transcripts and recordings to a workspace: the first step of every corpus.
 
 A foreign layout is one function, `Reader`, and one line in `READERS`; everything after reading is the same for all of them.
+The keyword-only parameters of that function are the options of the format.
 Conventions: the source's own decimals are kept and turned into samples here, once. An end that lies past the end of its
 recording by no more than half a unit of its last decimal means that end and is taken so: decimals are rounded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,10 +15,12 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import ExistsError, InputError
+from nbaudio.files import whole_file
 from nbaudio.ingest import parlaspeech
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
+from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import RATE
@@ -31,6 +35,8 @@ READERS: Mapping[str, Reader] = MappingProxyType({"parlaspeech": parlaspeech.rea
 PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 
 _BYTES_PER_SAMPLE = 2
+# Sources round what they say a recording lasts, and codecs pad.
+_SAME_SECONDS = 0.1
 # What FLAC leaves of speech at 16 kHz, about.
 _FLAC_SHARE = 0.57
 
@@ -44,6 +50,7 @@ def ingest(
     out: str | Path,
     jobs: int | None = None,
     sha256: bool = True,
+    options: Mapping[str, object] | None = None,
 ) -> Report:
     """Read transcripts, find their recordings and look at each; write the tables of a workspace.
 
@@ -53,17 +60,19 @@ def ingest(
     Args:
         format: one of `READERS`.
         source: the transcripts.
-        audio: the folder of the recordings; it may come later, then samples are null until it does.
+        audio: the folder of the recordings; it may come later, then samples are null until it does. A format that brings its
+            recordings needs none.
         names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are looked at at once; one a core unless given.
         sha256: hash every recording, so that a change is noticed.
+        options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
 
     Returns:
         Counts, hours, what the recordings are and how large the corpus will be; problems one line each.
 
     Raises:
-        InputError: format, source, audio folder or names file are not usable; says what is wanted.
+        InputError: format, source, audio folder, names file or an option are not usable; says what is wanted.
         ExistsError: `out` holds something else.
 
     Examples:
@@ -78,18 +87,27 @@ def ingest(
     """
     if format not in READERS:
         raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
+    chosen = _options(format, options or {})
     source, out = Path(source).absolute(), Path(out)
     root = _audio_folder(audio)
     _check_free(out, source)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    transcripts = READERS[format](source)
+    transcripts = READERS[format](source, **chosen)
+    settings = {"format": format, "source": str(source), "names": names and str(Path(names).absolute()), "options": chosen}
+    if root is None and transcripts.embedded is not None:
+        root = (out / "audio").absolute()
+        # Noted before anything is written, so that a killed run can be run again.
+        Workspace.create(out, **settings, audio=str(root))
+        _write_embedded(transcripts.embedded, root)
+    root = root or transcripts.audio_root
 
     available, refused = list_audio(root) if root else ([], [])
     audit = resolve(transcripts.frame["name"].unique().to_list(), available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort().to_list()
     facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
     recordings = _recordings(audit, facts)
-    segments = _segments(transcripts.frame, audit, recordings)
+    frame = place(transcripts.frame, audit, recordings, transcripts.windows)
+    segments = _segments(frame, audit, recordings)
 
     # What is told about segments is told without their texts: filters copy what they let through.
     told = segments.select(
@@ -99,18 +117,14 @@ def ingest(
         "names": _name_problems(source, audit) if root else pl.DataFrame(schema=PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
-        "lines": transcripts.problems.select("file", item=pl.format("line {}", "line"), reason="reason"),
+        "lines": transcripts.problems.select(
+            "file", item=pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole")), reason="reason"
+        ),
         "segments": told.filter(pl.col("reason").is_not_null()).select(
             file=pl.lit(source.name), item="segment_id", reason="reason"
         ),
     }
-    settings = {
-        "format": format,
-        "source": str(source),
-        "audio": root and str(root),
-        "names": names and str(Path(names).absolute()),
-    }
-    workspace = Workspace.create(out, **settings)
+    workspace = Workspace.create(out, **settings, audio=root and str(root))
     workspace.save(
         recordings=recordings.drop("error"), segments=segments, names=audit, problems=pl.concat(problems.values(), how="vertical")
     )
@@ -134,6 +148,25 @@ def _audio_folder(audio: str | Path | None) -> Path | None:
     return Path(audio).absolute()
 
 
+def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
+    """The options as their reader takes them."""
+    known = [name for name, each in signature(READERS[format]).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise InputError(f"option {name!r} is unknown to {format}; known are {', '.join(known) or 'none'}")
+    return {name: str(value) for name, value in options.items()}
+
+
+def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
+    """Write recordings to files of their names; those that are there keep their time of change."""
+    for name, data in embedded:
+        path = root / name
+        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+            continue
+        with whole_file(path, sync=False) as partial:
+            partial.write_bytes(data)
+
+
 def _check_free(out: Path, source: Path) -> None:
     """Let pass a new or empty folder, or the workspace of the same source."""
     if (out / "workspace.json").is_file():
@@ -153,12 +186,15 @@ def _recordings(audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """The segments table: samples where the recording is there, and the first rule that a segment breaks."""
     # Joins copy what goes through them: only the columns that the rules look at do.
-    looked_at = transcripts.select("name", "source_start", "source_end", "text")
+    own = [name for name in ("segment_id",) if name in transcripts.columns]
+    looked_at = transcripts.select("name", "source_start", "source_end", "text", *own)
     named = looked_at.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")
     samples = joined.with_columns(
-        segment_ids(joined["recording_id"], joined["source_start"], joined["source_end"]),
+        segment_ids(
+            joined["recording_id"], joined["source_start"], joined["source_end"], own=joined["segment_id"] if own else None
+        ),
         to_samples_column(joined["source_start"], rate).alias("start_sample"),
         to_samples_column(joined["source_end"], rate).alias("end_sample"),
     )
@@ -173,7 +209,7 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
         reason=pl.coalesce(pl.when(broken.fill_null(value=False)).then(pl.lit(rule)) for rule, broken in rules)
     ).with_columns(decision=pl.when(pl.col("reason").is_null()).then(pl.lit("pending")).otherwise(pl.lit("reject")))
     found = decided.select("segment_id", "recording_id", "start_sample", "end_sample", "decision", "reason")
-    return conform(pl.concat([found, transcripts.drop("name")], how="horizontal"), SEGMENTS, "segments")
+    return conform(pl.concat([found, transcripts.drop("name", *own)], how="horizontal"), SEGMENTS, "segments")
 
 
 def _name_problems(source: Path, audit: pl.DataFrame) -> pl.DataFrame:
@@ -219,11 +255,26 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataF
         warnings.append(
             f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
         )
+    warnings += first_lines(_other_durations(segments, present), "segments.parquet")
     lies = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
     warnings += first_lines(lies.to_series().to_list(), "recordings.parquet")
     if workspace.report("score"):
         warnings.append("the workspace is new: score and select again")
     return warnings
+
+
+def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
+    """Recordings that last other than the source says."""
+    if "source_duration" not in segments.columns:
+        return []
+    said = pl.col("source_duration").cast(pl.Float64, strict=False)
+    found = pl.col("num_samples") / pl.col("sampling_rate")
+    each = (
+        segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
+    )
+    other = each.filter((said - found).abs() > _SAME_SECONDS)
+    line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
+    return other.select(line).to_series().to_list()
 
 
 def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:

@@ -1,11 +1,18 @@
-"""What a reader of a foreign layout gives: the transcripts as they stand in the source, before any audio is looked at."""
+"""What a reader of a foreign layout gives: the transcripts as they stand in the source, before any audio is looked at.
 
-from collections.abc import Callable
+Conventions: a reader is one function. Its first parameter is the source; its further ones are keyword-only strings, which are the
+options of the format. A broken item is a `Problem` and stops nothing; a source of which nothing can be used is an `InputError`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.errors import InputError
 from nbaudio.tables import WORD_TIMES
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
@@ -24,6 +31,24 @@ TRANSCRIPTS = pl.Schema(
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
 
+# Rows that are Python objects at once; as columns they take a tenth of the memory.
+_BATCH = 10_000
+
+
+class Problem(NamedTuple):
+    """Something of a source that is of no use: its file, line (from 1; None where lines say nothing) and why."""
+
+    file: str
+    line: int | None
+    reason: str
+
+
+class Windows(NamedTuple):
+    """Stretches that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
+
+    seconds: Decimal
+    partial: bool
+
 
 @dataclass(frozen=True)
 class Transcripts:
@@ -31,14 +56,91 @@ class Transcripts:
 
     Attributes:
         frame: one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-            source's own characters), `text` (NFC), `text_raw` (null where the source has no other form), `asr_text` (null where
-            there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and what else the source has.
+            source's own characters; both null mean the whole recording), `text` (NFC; null everywhere where the source has no
+            transcripts), `text_raw` (null where the source has no other form), `asr_text` (null where there is no hypothesis),
+            `speaker_id`, `word_times` (seconds from the segment's start), and what else the source has. Of that, some columns
+            have a meaning: `segment_id` (the source's own), `source_split`, `source_duration` (seconds that the source says the
+            recording lasts; the audio is checked against it).
         problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
+        audio_root: the folder of the recordings where the source itself brings them; `--audio` goes before it.
+        embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
+        windows: how to divide whole recordings, if at all.
     """
 
     frame: pl.DataFrame
     problems: pl.DataFrame
+    audio_root: Path | None = None
+    embedded: Iterable[tuple[str, bytes]] | None = None
+    windows: Windows | None = None
 
 
-#: Reads one file of a foreign layout.
-Reader = Callable[[Path], Transcripts]
+#: Reads a source of a foreign layout: a `Path`, and the options of the format as keyword-only strings.
+Reader = Callable[..., Transcripts]
+
+
+def gather(
+    source: Path, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
+) -> Transcripts:
+    """The transcripts out of rows and problems as a reader comes upon them, with few of them in memory at once.
+
+    Args:
+        source: for the message when there is nothing.
+        items: rows by column, absent ones null; texts need not be in NFC yet. Or problems.
+        further: columns besides those of `TRANSCRIPTS` that rows may have, all text; dropped when no row has any.
+        wanted: what the source should have been, such as ``"a Kaldi data folder"``.
+
+    Raises:
+        InputError: there is no row at all; says what was wanted and the first problem.
+
+    Examples:
+        >>> found = gather(Path("x"), [{"name": "a.wav"}, Problem("x", 2, "broken")], wanted="a list")
+        >>> found.frame["name"].to_list(), found.problems.rows()
+        (['a.wav'], [('x', 2, 'broken')])
+    """
+    schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
+    problems: list[Problem] = []
+    frames = []
+    rows: list[Mapping[str, Any]] = []
+
+    def columns() -> pl.DataFrame:
+        frame = pl.DataFrame(rows, schema=schema)
+        rows.clear()
+        return frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+
+    for item in items:
+        if isinstance(item, Problem):
+            problems.append(item)
+            continue
+        rows.append(item)
+        if len(rows) == _BATCH:
+            frames.append(columns())
+    frame = pl.concat([*frames, columns()], rechunk=True)
+    if frame.is_empty():
+        why = f"; {problems[0].file}, line {problems[0].line or '-'}: {problems[0].reason}" if problems else ""
+        raise InputError(f"{source}: nothing to take; wanted is {wanted}{why}")
+    given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
+    return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    r"""Lines of a UTF-8 file that are not blank, without their ends, numbered from 1; split at line feeds alone.
+
+    Raises:
+        InputError: it cannot be read or is not UTF-8.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "text"
+        >>> _ = path.write_bytes(b"a\r\n\nb")
+        >>> list(numbered_lines(path))
+        [(1, 'a'), (3, 'b')]
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error

@@ -83,6 +83,8 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
         "normalised by": list(steps),
     }
     warnings = []
-    if not scored:
+    if not segments["text"].count():
+        warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
+    elif not scored:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
     return Report("score", facts, warnings=warnings)
