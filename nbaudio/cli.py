@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.errors import NbaudioError
+from nbaudio.errors import InputError, NbaudioError
 from nbaudio.report import Report
 
 app = typer.Typer(
@@ -77,12 +77,18 @@ def ingest(
     names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
     jobs: Jobs = None,
     sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="of the format, such as window=10 of folder; repeat for more")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read transcripts, resolve the names of recordings, look at every recording."""
     from nbaudio import ingest as step
 
-    _finish(lambda: step(format_, source, audio=audio, names=names, out=out, jobs=jobs, sha256=sha256), as_json=as_json)
+    _finish(
+        lambda: step(format_, source, audio=audio, names=names, out=out, jobs=jobs, sha256=sha256, options=_named(option or [])),
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: nbaudio score W --normalize nfc --normalize lower")
@@ -199,6 +205,17 @@ def stats(path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")], as_json: 
     from nbaudio import stats as step
 
     _finish(lambda: step(path), as_json=as_json)
+
+
+def _named(options: list[str]) -> dict[str, str]:
+    """Options written as ``name=value``."""
+    found = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--option {option!r}: wanted is name=value, such as window=10")
+        found[name.strip()] = value
+    return found
 
 
 def _amount(text: str | None) -> int | str | None:
