@@ -7,6 +7,7 @@ Every step is a function of the name of its command, tables in and tables out:
 
 from nbaudio import review
 from nbaudio.corpus import materialize, verify
+from nbaudio.downloads import download
 from nbaudio.errors import NbaudioError
 from nbaudio.ingest import ingest
 from nbaudio.report import Report
@@ -23,6 +24,7 @@ __all__ = [
     "Workspace",
     "__version__",
     "demo",
+    "download",
     "ingest",
     "materialize",
     "review",

@@ -68,6 +68,38 @@ def run(
     _finish(lambda: step(manifest, out=out, settings=parse_settings(set_ or []), only=only), as_json=as_json)
 
 
+@app.command(epilog="Example: nbaudio download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1")
+def download(
+    source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
+    out: Annotated[str, typer.Option(help="the folder for the files: new, or one to go on with")],
+    connections: Annotated[int, typer.Option(min=1, help="files at once")] = 4,
+    per_host: Annotated[int, typer.Option(min=1, help="files at once from one host")] = 2,
+    per_second: Annotated[float, typer.Option(help="requests to one host")] = 4.0,
+    tries: Annotated[int, typer.Option(min=1, help="in a row without a new byte")] = 6,
+    timeout: Annotated[float, typer.Option(help="seconds without a byte")] = 60.0,
+    max_wait: Annotated[float, typer.Option(help="seconds; a host that asks for a longer pause is given up")] = 900.0,
+    seed: Annotated[int | None, typer.Option(help="of the pauses' random share")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the files of a list; run it again after a kill and it goes on."""
+    from nbaudio import download as step
+
+    _finish(
+        lambda: step(
+            source,
+            out=out,
+            connections=connections,
+            per_host=per_host,
+            per_second=per_second,
+            tries=tries,
+            timeout=timeout,
+            max_wait=max_wait,
+            seed=seed,
+        ),
+        as_json=as_json,
+    )
+
+
 @app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
 def ingest(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],

@@ -1,0 +1,297 @@
+"""One request of one file: what the server says, what of it is kept, and when a file is whole.
+
+Conventions: bytes go to `.name.partial` beside the final name, which they get when length and checksum are right. A part is
+continued only where the server confirms by its validator (ETag or date) that the file is the same, or where a checksum will
+prove it; in every other case the file is begun anew. Bytes are kept as they are sent, never decompressed.
+"""
+
+import hashlib
+import os
+import re
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+
+from nbaudio.downloads.ledger import Ledger, Row
+from nbaudio.downloads.lists import Wanted, check_url, shown
+from nbaudio.downloads.turns import Task
+from nbaudio.errors import InputError
+from nbaudio.version import __version__
+
+MOST_REDIRECTS = 10
+_REDIRECTS = (301, 302, 303, 307, 308)
+_BUSY = (429, 503)
+_PASSING = (408, 425, *_BUSY)
+_CHUNK = 1 << 16
+
+
+class Again(Exception):  # noqa: N818  - a turn's outcome, not an error
+    """Another turn may help: `pause` is what the server asks for in seconds, `busy` says that its host needs the rest."""
+
+    def __init__(self, reason: str, *, pause: float | None = None, busy: bool = False) -> None:
+        super().__init__(reason)
+        self.pause = pause
+        self.busy = busy
+
+
+class Never(Exception):  # noqa: N818
+    """No further turn of this run will help."""
+
+
+class Web:
+    """Connections, through the proxies that the environment names.
+
+    Args:
+        connections: that are kept open to a host.
+        timeout: seconds without a byte.
+
+    Raises:
+        InputError: a proxy of the environment cannot be used.
+    """
+
+    def __init__(self, *, connections: int, timeout: float) -> None:
+        options = {
+            "maxsize": connections,
+            "timeout": urllib3.Timeout(connect=timeout, read=timeout),
+        }
+        self._direct = urllib3.PoolManager(**options)  # type: ignore[arg-type]
+        self._proxies: dict[str, urllib3.PoolManager] = {}
+        for scheme, proxy in urllib.request.getproxies().items():
+            if scheme in ("http", "https"):
+                try:
+                    self._proxies[scheme] = urllib3.ProxyManager(proxy, **options)  # type: ignore[arg-type]
+                except (ValueError, urllib3.exceptions.HTTPError) as error:
+                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {error}") from error
+
+    def get(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        """The answer to one request, its body unread."""
+        parts = urlsplit(url)
+        bypass = urllib.request.proxy_bypass(parts.hostname or "")
+        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
+        return pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+
+    def close(self) -> None:
+        """Let all connections go."""
+        for pool in (self._direct, *self._proxies.values()):
+            pool.clear()
+
+
+def partial_of(folder: Path, wanted: Wanted) -> Path:
+    """Where the bytes of a file go until it is whole."""
+    return folder / f".{wanted.name}.partial"
+
+
+@dataclass(frozen=True)
+class Fetcher:
+    """Takes turns for the files of one folder.
+
+    Attributes:
+        folder: where they go.
+        ledger: of the folder.
+        web: connections.
+        expect: told the task and how many bytes are to come.
+        advance: told the task and how many came; may raise to stop.
+    """
+
+    folder: Path
+    ledger: Ledger
+    web: Web
+    expect: Callable[[Task, int], None]
+    advance: Callable[[Task, int], None]
+
+    def have(self, wanted: Wanted) -> int:
+        """Bytes of its part."""
+        try:
+            return partial_of(self.folder, wanted).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def turn(self, task: Task) -> Row | None:
+        """One request.
+
+        Returns:
+            The row of the file when it is whole and in place; None when the task was sent to another address.
+
+        Raises:
+            Again: another turn may help.
+            Never: this address is of no use.
+        """
+        wanted = task.wanted
+        row = self.ledger.part(wanted.url, wanted.name)
+        have = self.have(wanted) if row and (row.validator or wanted.checksum) else 0
+        if row and have and have == row.bytes:
+            return self._publish(wanted, row, joined=True)
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"}
+        if row and have:
+            headers["Range"] = f"bytes={have}-"
+            if row.validator:
+                headers["If-Range"] = row.validator
+        try:
+            answer = self.web.get(task.address, headers)
+            try:
+                return self._read(task, answer, row, have)
+            finally:
+                answer.close()
+        except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError) as error:
+            raise Never(f"{task.address}: no usable address ({error})") from error
+        except urllib3.exceptions.HTTPError as error:
+            raise Again(_plainly(error)) from error
+
+    def _read(self, task: Task, answer: urllib3.BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
+        status = answer.status
+        if status in _REDIRECTS:
+            _redirect(task, answer)
+            return None
+        if status in _PASSING or status >= 500:
+            raise Again(f"the server says {_said(answer)}", pause=_retry_after(answer), busy=status in _BUSY)
+        if status in (206, 416) and row and have:
+            if status == 206 and _fits(answer, have, row.bytes):
+                return self._body(task, answer, replace(row, state="begun", reason=None), "ab")
+            partial_of(self.folder, task.wanted).unlink(missing_ok=True)
+            raise Again("what the server has no longer fits the part that was there; begun anew")
+        if status != 200:
+            raise Never(f"the server says {_said(answer)}")
+        coding = answer.headers.get("Content-Encoding", "identity")
+        if coding != "identity" and not task.wanted.name.lower().endswith((".gz", ".tgz")):
+            raise Never(f"the server sends it compressed ({coding}), though asked not to")
+        length = answer.headers.get("Content-Length", "")
+        chunked = "chunked" in answer.headers.get("Transfer-Encoding", "")
+        if not (length.isdecimal() or chunked or task.wanted.checksum):
+            raise Never("the server does not say how long it is, so that a broken connection would look whole; give a checksum")
+        before = self.ledger.row(task.wanted.url, task.wanted.name)
+        begun = Row(
+            task.wanted.url,
+            task.wanted.name,
+            "begun",
+            sha256=before.sha256 if before else None,
+            bytes=int(length) if length.isdecimal() and not chunked else None,
+            checksum=task.wanted.checksum,
+            validator=_validator(answer),
+        )
+        return self._body(task, answer, begun, "wb")
+
+    def _body(self, task: Task, answer: urllib3.BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+        with partial_of(self.folder, task.wanted).open(mode) as file:
+            # Emptied first, told after: a kill in between leaves an empty part, never one of another version.
+            self.ledger.add(begun)
+            self.expect(task, max((begun.bytes or 0) - file.tell(), 0))
+            for chunk in answer.stream(_CHUNK, decode_content=False):
+                file.write(chunk)
+                self.advance(task, len(chunk))
+            have = file.tell()
+        if begun.bytes is not None and have < begun.bytes:
+            raise Again(f"the server sent {have:,} of {begun.bytes:,} bytes")
+        if begun.bytes is not None and have > begun.bytes:
+            partial_of(self.folder, task.wanted).unlink()
+            raise Again(f"the server sent {have:,} bytes and had said {begun.bytes:,}; begun anew")
+        return self._publish(task.wanted, begun, joined=mode == "ab")
+
+    def _publish(self, wanted: Wanted, begun: Row, *, joined: bool) -> Row:
+        partial = partial_of(self.folder, wanted)
+        sha256, right = digest(partial, wanted.checksum)
+        if wanted.checksum and right != wanted.checksum:
+            partial.unlink()
+            if joined:
+                raise Again(f"the joined parts have {right}, not {wanted.checksum}; begun anew")
+            raise Never(f"it has {right}, not {wanted.checksum}; removed")
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        done = replace(begun, state="done", bytes=partial.stat().st_size, sha256=sha256, checksum=wanted.checksum, reason=None)
+        # Told first: killed in between, the next run finds the part whole and only moves it.
+        self.ledger.add(done)
+        partial.replace(self.folder / wanted.name)
+        return done
+
+
+def present(folder: Path, ledger: Ledger, wanted: Wanted) -> Row | str | None:
+    """Whether a file is there already, by its hash.
+
+    Returns:
+        Its row when it is, a reason when its name is taken by something else, None when it is to be fetched.
+    """
+    row, final, partial = ledger.row(wanted.url, wanted.name), folder / wanted.name, partial_of(folder, wanted)
+    if row and row.sha256:
+        # A kill may have come between the row and the move.
+        for path in (final, partial):
+            if path.is_file() and path.stat().st_size == row.bytes:
+                sha256, right = digest(path, wanted.checksum)
+                if sha256 == row.sha256 and right == wanted.checksum:
+                    path.replace(final)
+                    return replace(row, state="done", checksum=wanted.checksum, reason=None)
+        return None
+    if final.is_file() and wanted.checksum:
+        sha256, right = digest(final, wanted.checksum)
+        if right == wanted.checksum:
+            size = final.stat().st_size
+            return Row(wanted.url, wanted.name, "done", bytes=size, sha256=sha256, checksum=wanted.checksum)
+    if final.is_symlink() or final.exists():
+        return "something else has its name, and nothing is overwritten; move it away, or give another name"
+    return None
+
+
+def digest(path: Path, checksum: str | None) -> tuple[str, str | None]:
+    """SHA-256 of a file as hex, and its checksum in the algorithm of another one, from one reading."""
+    algorithm = checksum.partition(":")[0] if checksum else "sha256"
+    sha256 = hashlib.sha256()
+    other = sha256 if algorithm == "sha256" else hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            sha256.update(chunk)
+            if other is not sha256:
+                other.update(chunk)
+    return sha256.hexdigest(), f"{algorithm}:{other.hexdigest()}" if checksum else None
+
+
+def _redirect(task: Task, answer: urllib3.BaseHTTPResponse) -> None:
+    task.redirects += 1
+    if task.redirects > MOST_REDIRECTS:
+        raise Never(f"more than {MOST_REDIRECTS} redirects, the last to {shown(answer.headers.get('Location', ''))}")
+    try:
+        task.address = check_url(urljoin(task.address, answer.headers.get("Location", "")))
+    except (InputError, ValueError) as error:
+        raise Never(f"redirected to a place that is not allowed: {error}") from error
+
+
+def _fits(answer: urllib3.BaseHTTPResponse, have: int, total: int | None) -> bool:
+    """Whether a partial answer begins where the part ends, in a file of the same length."""
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", "").strip())
+    return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))
+
+
+def _validator(answer: urllib3.BaseHTTPResponse) -> str | None:
+    """What If-Range takes: a strong ETag, else the date of the last change."""
+    etag = answer.headers.get("ETag", "")
+    return etag if etag.startswith('"') else answer.headers.get("Last-Modified")
+
+
+def _retry_after(answer: urllib3.BaseHTTPResponse) -> float | None:
+    """Seconds that the server asks to wait, from a number or a date; by the server's own clock where it tells it."""
+    text = answer.headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+        now = parsedate_to_datetime(answer.headers["Date"]) if "Date" in answer.headers else datetime.now(UTC)
+        return max((until - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _said(answer: urllib3.BaseHTTPResponse) -> str:
+    return f"{answer.status} {answer.reason or ''}".strip()
+
+
+def _plainly(error: urllib3.exceptions.HTTPError) -> str:
+    """A failed connection in one line without the addresses of objects."""
+    cause: BaseException = error
+    while isinstance(inner := next((one for one in reversed(cause.args) if isinstance(one, BaseException)), None), BaseException):
+        cause = inner
+    text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(cause)) or type(cause).__name__
+    return f"the connection failed: {text}"
