@@ -2,8 +2,8 @@
 
     python benchmarks/score.py [TRANSCRIPTS.jsonl] [--segments 447542] [--runs 3] [--seed 42]
 
-Reference: polars.read_ndjson, list.join of both word lists, rapidfuzz.process.cpdist(scorer=Levenshtein.distance): distances and no
-more; `reference*` lets cpdist use all processors. Ours: ingest's reader, word times included, then similarity, WER and CER. The
+Reference: polars.read_ndjson, list.join of both word lists, rapidfuzz.process.cpdist(scorer=Levenshtein.distance): distances
+alone; `reference*` lets cpdist use all processors. Ours: ingest's reader, word times included, then similarity, WER and CER. The
 sides take turns, each in a process of its own; the best of its runs counts, and the highest of its peaks of resident memory.
 Required: at most 0.8 of the reference's time, under 1 GB; the exit code is 1 where that fails. Other work on the machine hits the
 sides unequally: the seconds of all processors tell how much there was.
