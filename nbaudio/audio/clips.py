@@ -101,14 +101,18 @@ def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
         return window[:, 1], scale
     if channel != "mix":
         raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
-    mixed = np.add(window[:, 0], window[:, 1], dtype=np.float32)
-    for extra in range(2, channels):
-        mixed += window[:, extra]
+    with np.errstate(invalid="ignore", over="ignore"):  # `_to_int16` refuses what is no number
+        mixed = np.add(window[:, 0], window[:, 1], dtype=np.float32)
+        for extra in range(2, channels):
+            mixed += window[:, extra]
     return mixed, scale / channels
 
 
 def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
     if mono.dtype == np.int16:
         return np.ascontiguousarray(mono)
-    scaled = mono * np.float32(scale)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scaled = mono * np.float32(scale)
+    if np.isnan(scaled).any():
+        raise AudioError("holds values that are no numbers (NaN or infinity)")
     return np.clip(np.rint(scaled, out=scaled), -32768, 32767, out=scaled).astype(np.int16)

@@ -14,7 +14,7 @@ from av.audio.resampler import AudioResampler
 from numpy.typing import NDArray
 
 from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, stamp
-from nbaudio.audio.reasons import implausible, no_audio
+from nbaudio.audio.reasons import implausible, no_audio, no_samples
 from nbaudio.errors import AudioError
 
 # Decoded and thrown away before a window after a jump, in seconds: Opus settles in 80 ms (RFC 7845, section 4.6), AAC and
@@ -54,13 +54,17 @@ class AvRecording:
         self.path = path
         self._file = file
         self._open()
-        context = self._stream.codec_context
+        # PyAV types a stream as if its codec were always known.
+        context: AudioCodecContext | None = self._stream.codec_context
+        if context is None:
+            self.close()
+            raise AudioError(f"{path}: its sound is in a codec that is not known, or its header is damaged")
         self.sampling_rate: int = context.sample_rate
         self.num_channels: int = context.channels
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
         if not self.sampling_rate or not self.num_channels or not self._stream.time_base:
             self.close()
-            raise AudioError(f"{path}: the header gives neither rate nor channels")
+            raise AudioError(f"{path}: {no_samples(path)}")
         if problem := implausible(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
@@ -160,7 +164,7 @@ class AvRecording:
 
         A packet that is broken or missing ends it: what comes behind a hole has lost its place.
         """
-        to_float = AudioResampler(format="fltp")
+        to_packed = AudioResampler(format="flt")
         position = decoder = None
         try:
             for packet, end in self._packets_from(max(0, start - self._run_up)):
@@ -170,12 +174,21 @@ class AvRecording:
                     held = sum(frame.samples for frame in frames)
                     position = int((frames[0].pts or 0) * self._ticks) if end is None else end - held
                 for frame in frames:
-                    for converted in to_float.resample(frame) if frame.format.name != "fltp" else (frame,):
-                        samples = converted.to_ndarray().astype(np.float32, copy=False)
+                    if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
+                        return  # the stream turns into another
+                    for samples in self._samples(frame, to_packed):
                         yield cast(int, position), samples
                         position = cast(int, position) + samples.shape[1]
         except av.error.FFmpegError:
             return
+
+    def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
+        """A frame's samples, each array of shape (channels, n)."""
+        # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
+        if frame.format.name == "fltp" and self.num_channels < 8:
+            return [cast(NDArray[np.float32], frame.to_ndarray())]
+        packed = (part.to_ndarray() for part in to_packed.resample(frame))
+        return [cast(NDArray[np.float32], samples.reshape(-1, self.num_channels).T) for samples in packed]
 
     def _decoder(self) -> AudioCodecContext:
         """The stream's decoder, or a new one of its kind; asked for after a seek."""

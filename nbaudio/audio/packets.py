@@ -6,6 +6,7 @@ does not agree with the container's clock, or is of another codec, is decoded on
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -75,11 +76,12 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     count = _counter(decoder, size)
     stamps: list[int] = []
     counts: list[int] = []
-    for packet in packets:
-        at = stamp(packet)
-        if at is not None:
-            stamps.append(at)
-            counts.append(count(memoryview(packet)) if count else 0)
+    with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
+        for packet in packets:
+            at = stamp(packet)
+            if at is not None:
+                stamps.append(at)
+                counts.append(count(memoryview(packet)) if count else 0)
     clock, held = np.array(stamps, np.int64), np.array(counts, np.int64)
     rising = not (np.diff(clock) <= 0).any()
     ends = np.cumsum(held)
@@ -94,10 +96,11 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
     """The first packet that gives samples as (its number, how many), and how many the last one gives."""
     first, size = None, 0
-    for number, packet in enumerate(packets):
-        size = sum(frame.samples for frame in decoder.decode(packet)) or size
-        if first is None and size:
-            first = (number, size)
+    with suppress(av.error.FFmpegError):
+        for number, packet in enumerate(packets):
+            size = sum(frame.samples for frame in decoder.decode(packet)) or size
+            if first is None and size:
+                first = (number, size)
     return first, size
 
 
@@ -150,15 +153,12 @@ class _VorbisSamples:
 
 def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:
     """Where each packet ends, by decoding; behind a packet that is broken nothing is counted."""
-    ends, position = np.empty(length, np.int64), 0
-    done = 0
-    try:
+    ends: list[int] = []
+    position = 0
+    with suppress(av.error.FFmpegError):
         for packet in packets:
             position += sum(frame.samples for frame in decoder.decode(packet))
-            if done < length:
-                ends[done] = position
-                done += 1
-    except av.error.FFmpegError:
-        pass
-    ends[max(0, done - 1) :] = position
-    return ends
+            ends.append(position)
+    # The last packet only marks the end; what it brings out of the decoder belongs to the one before.
+    ends = [*ends[:length], *[position] * (length - len(ends))]
+    return np.array([*ends[:-1], position] if ends else [], np.int64)

@@ -78,7 +78,8 @@ def _open(path: Path) -> Recording:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:
         return AvRecording(path, file)
-    if recording.codec == "opus":
+    # libsndfile takes an absurd length for a negative one.
+    if recording.codec == "opus" or recording.declared_samples < 0:
         recording.close(keep_file=True)
         return AvRecording(path, file)
     return recording
@@ -115,7 +116,8 @@ class SoundfileRecording:
         # Run-up and window in one call: python-soundfile seeks after every read, and an MP3 decoder then starts anew.
         run_up = min(start, self._run_up)
         try:
-            self._file.seek(start - run_up)
+            if self._file.seek(start - run_up) != start - run_up:
+                raise AudioError(f"{self.path}: sample {start} is not found where the header says")
             window: Window = self._file.read(run_up + stop - start, dtype=self._dtype, always_2d=True)
         except sf.LibsndfileError as error:
             raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error

@@ -1,0 +1,79 @@
+"""A program for tests: damages the headers of recordings and reads what comes of it, in a process of its own.
+
+    python fuzzing.py SPECIMENS SCRATCH MUTATIONS SEED
+
+The last line on standard output names the case at hand, so that a crash or a hang can be told and done again. Each case may take
+a few seconds and the process 3 GB of addresses; AudioError is the only way out of an unusable file.
+"""
+
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nbaudio.audio import clip_of, open_recording, probe
+from nbaudio.errors import AudioError
+
+SECONDS_A_CASE = 10
+ADDRESS_SPACE = 3 << 30
+HEADER = 700
+FIELDS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF]
+
+
+def mutated(data: bytes, rng: np.random.Generator) -> bytes:
+    """The file with some of its header's bytes changed, a field made extreme, a part removed, doubled or cut off."""
+    out = bytearray(data)
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(0, min(HEADER, len(out))))
+        match rng.integers(0, 6):
+            case 0:
+                out[at] = int(rng.integers(0, 256))
+            case 1 | 2:
+                size = int(rng.choice([2, 4, 8]))
+                value = int(FIELDS[rng.integers(0, len(FIELDS))]) % (1 << 8 * size)
+                out[at : at + size] = value.to_bytes(size, ("little", "big")[rng.integers(0, 2)])
+            case 3:
+                del out[at : at + int(rng.integers(1, 40))]
+            case 4:
+                out[at:at] = out[at : at + int(rng.integers(1, 40))]
+            case 5:
+                del out[int(rng.integers(1, len(out))) :]
+    return bytes(out)
+
+
+def read(path: Path) -> str:
+    """Probe a file, read its edges and cut a clip."""
+    try:
+        found = probe(path)
+        with open_recording(path) as recording:
+            for start in (0, found.num_samples // 2, max(0, found.num_samples - 500)):
+                stop = min(start + 500, found.num_samples)
+                assert len(recording.read(start, stop)) <= 500
+            end = min(found.num_samples, found.sampling_rate)
+            clip_of(recording, 0, end, num_samples=found.num_samples)
+    except AudioError:
+        return "refused"
+    return "read"
+
+
+def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    files = sorted(path for path in specimens.iterdir() if path.is_file())
+    count = {"read": 0, "refused": 0}
+    for case in range(mutations):
+        source = files[case % len(files)]
+        data = mutated(source.read_bytes(), np.random.default_rng([seed, case]))
+        path = scratch / f"case{source.suffix}"
+        path.write_bytes(data)
+        print(f"case {case} of seed {seed}: {source.name}", flush=True)
+        signal.alarm(SECONDS_A_CASE)
+        count[read(path)] += 1
+        signal.alarm(0)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"done: {count['read']} read, {count['refused']} refused, {peak_mb} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

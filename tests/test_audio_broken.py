@@ -1,0 +1,185 @@
+"""Broken recordings end in the ledger with a reason for people; damaged headers neither crash, nor hang, nor eat memory."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from audio_kinds import KINDS, make
+from conftest import sweeps
+
+from nbaudio.audio import probe, read_clip
+from nbaudio.corpus import materialize
+from nbaudio.errors import AudioError
+from nbaudio.ingest import ingest
+from nbaudio.select import select
+from nbaudio.workspace import Workspace
+
+RATE = 16000
+SHORTENED = b"""NIST_1A
+   1024
+sample_count -i 1000
+sample_rate -i 16000
+channel_count -i 1
+sample_n_bytes -i 2
+sample_coding -s26 pcm,embedded-shorten-v2.00
+end_head
+"""
+
+
+def _wav(folder: Path) -> bytes:
+    sf.write(folder / "whole.wav", sweeps(4, RATE, channels=1), RATE)
+    return (folder / "whole.wav").read_bytes()
+
+
+def _declaring(data: bytes, samples: int) -> bytes:
+    """A FLAC whose STREAMINFO says another number of samples: 36 bits that end at byte 26."""
+    high = data[21] & 0xF0 | samples >> 32
+    return data[:21] + bytes([high]) + struct.pack(">I", samples & 0xFFFFFFFF) + data[26:]
+
+
+def _specimens(audio: Path, scratch: Path) -> None:
+    audio.mkdir()
+    wav = _wav(scratch)
+    sf.write(scratch / "whole.flac", sweeps(4, RATE, channels=1), RATE)
+    flac = (scratch / "whole.flac").read_bytes()
+    (audio / "good.wav").write_bytes(wav)
+    (audio / "empty.wav").write_bytes(b"")
+    (audio / "header.wav").write_bytes(wav[:44])
+    (audio / "text.wav").write_text("dobar dan, ovo nije zvuk\n" * 20)
+    (audio / "page.mp3").write_text("<!DOCTYPE html><html><body>404</body></html>")
+    (audio / "zeros.wav").write_bytes(bytes(5000))
+    (audio / "halfwav.wav").write_bytes(wav[: len(wav) // 2])
+    (audio / "halfflac.flac").write_bytes(flac[: len(flac) // 2])
+    (audio / "name.mp3").write_bytes(flac)
+    (audio / "hugeflac.flac").write_bytes(_declaring(flac, 2_147_483_647))
+    (audio / "hugewav.wav").write_bytes(wav.replace(b"data" + wav[40:44], b"data" + struct.pack("<I", 2_147_483_647)))
+    (audio / "folder.wav").mkdir()
+    (audio / "shorten.sph").write_bytes(
+        b"NIST_1A\n   1024\nsample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n".ljust(4000)
+    )
+
+
+def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
+    _specimens(tmp_path / "audio", tmp_path)
+    names = sorted(path.name for path in (tmp_path / "audio").iterdir())
+    lines = [
+        {"file": name, "start": start, "end": start + 1.5, "words": ["dobar"], "asr": ["dobar"], "speaker": name}
+        for name in names
+        for start in (0.2, 2.3)
+    ]
+    (tmp_path / "asr.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    report = ingest("parlaspeech", tmp_path / "asr.jsonl", audio=tmp_path / "audio", out=tmp_path / "w")
+    problems = pl.read_parquet(tmp_path / "w" / "problems.parquet")
+    said = {
+        name: " | ".join(problems.filter((pl.col("file") == name) | (pl.col("item") == name))["reason"].to_list())
+        for name in names
+    }
+    expected = {
+        "empty.wav": "the file is empty",
+        "header.wav": "a header without a single sample behind it",
+        "text.wav": "not audio but text",
+        "page.mp3": "a web page; did a download fail?",
+        "zeros.wav": "nothing but zeros",
+        "folder.wav": "no such recording",
+        "shorten.sph": "compressed with shorten",
+    }
+    for name, reason in expected.items():
+        assert reason in said[name]
+    warned = "\n".join(report.warnings)
+    for name in ("halfwav.wav", "halfflac.flac", "hugeflac.flac", "hugewav.wav"):
+        assert name in warned
+    select(tmp_path / "w", min_similarity=-1)
+    materialize(tmp_path / "w", out=tmp_path / "corpus", engine="threading", show_progress=False)
+    kept = pl.read_parquet(tmp_path / "corpus" / "segments.parquet")["segment_id"].to_list()
+    rejected = pl.read_parquet(tmp_path / "corpus" / "rejected.parquet")
+    whole = [f"{name}_{window}" for name in ("good", "hugeflac", "hugewav", "name") for window in ("0.2-1.7", "2.3-3.8")]
+    assert sorted(kept) == sorted([*whole, "halfflac_0.2-1.7", "halfwav_0.2-1.7"])
+    assert len(kept) + len(rejected) == len(lines)
+    assert rejected["reason"].null_count() == 0
+
+
+def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("closed")
+    path = folder / "a.wav"
+    path.write_bytes(_wav(folder))
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)
+    path.chmod(0)
+    with _without_privileges(), pytest.raises(AudioError, match=r"a\.wav: may not be read by this user"):
+        probe(path)
+
+
+@contextmanager
+def _without_privileges() -> Iterator[None]:
+    """Nobody's rights instead of root's, which no permission stops; a user keeps his own."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_recording_that_breaks_after_ingest_is_rejected_by_name(
+    make_workspace: Callable[..., Workspace], tmp_path: Path
+) -> None:
+    workspace = make_workspace({"a.wav": (6, RATE), "b.wav": (6, RATE)})
+    path = Path(str(workspace.audio_root)) / "a.wav"
+    path.write_bytes(path.read_bytes()[:50])
+    report = materialize(workspace, out=tmp_path / "corpus", engine="threading", show_progress=False)
+    assert set(report.facts["reasons"]) == {"unreadable_audio"}
+    assert all("a.wav: the file changed since it was ingested" in problem for problem in report.problems)
+
+
+def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    samples = sweeps(1, RATE, channels=1)
+    samples[8000] = np.nan
+    sf.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
+    assert len(read_clip(tmp_path / "a.wav", 0, 7000)) == 7000
+    with pytest.raises(AudioError, match="no numbers"):
+        read_clip(tmp_path / "a.wav", 7000, 9000)
+
+
+def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
+    _wav(tmp_path)
+    (tmp_path / "a.mp3").write_text(f"ffconcat version 1.0\nfile '{tmp_path}/whole.wav'\n")
+    (tmp_path / "b.mp3").write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\n{tmp_path}/whole.wav\n#EXT-X-ENDLIST\n")
+    for name in ("a.mp3", "b.mp3"):
+        with pytest.raises(AudioError, match="not audio but text"):
+            probe(tmp_path / name)
+
+
+def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float) -> str:
+    """Damage headers of all kinds in another process: its last line."""
+    (folder / "specimens").mkdir(exist_ok=True)
+    (folder / "scratch").mkdir(exist_ok=True)
+    for kind in KINDS:
+        make(kind, folder / "specimens", seconds=1.0)
+    program = Path(__file__).with_name("fuzzing.py")
+    done = subprocess.run(
+        [sys.executable, program, folder / "specimens", folder / "scratch", str(mutations), str(seed)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    last = done.stdout.splitlines()[-1] if done.stdout else "nothing was done"
+    assert done.returncode == 0, f"{last}; exit code {done.returncode}\n{done.stderr[-2000:]}"
+    return last
+
+
+def test_damaged_headers_neither_crash_nor_hang_nor_eat_memory(tmp_path: Path) -> None:
+    last = fuzz(tmp_path, 400, seed=int.from_bytes(b"nb"), timeout=120)
+    assert last.startswith("done:")
+    assert int(last.split()[-2]) < 500
