@@ -58,15 +58,20 @@ def test_a_recording_of_four_hours_is_cut_in_bounded_memory(tmp_path: Path) -> N
 
 
 def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(tmp_path: Path) -> None:
+    # As long as ParlaSpeech's: about 50 words and 300 characters a segment, with the times of every word.
     rng = np.random.default_rng(0)
-    # As long as ParlaSpeech's: about 50 words, 300 characters a segment.
-    vocabulary = np.array([f"ri{i}č" for i in range(500)])
-    with (tmp_path / "asr.json").open("w") as file:
+    lexicon = np.array([f"ri{i}č" for i in range(500)])
+    times = [round(0.38 * i, 2) for i in range(51)]
+    said = []
+    for _ in range(1000):
+        words = lexicon[rng.integers(0, 500, 50)].tolist()
+        known = {"words": words, "asr": words[1:], "word_start_times": times[:-1], "word_end_times": times[1:]}
+        said.append(json.dumps(known, ensure_ascii=False)[1:])
+    with (tmp_path / "asr.json").open("w", encoding="utf8") as file:
         for i in range(447_542):
-            words = vocabulary[rng.integers(0, 500, 50)].tolist()
             start = 20 * (i // 742)
-            line = {"file": f"sjednica {i % 742}.wav", "start": start, "end": start + 19.5, "words": words, "asr": words[:-1]}
-            file.write(json.dumps(line | {"speaker": f"spk{i % 300}"}) + "\n")
+            where = f'"file": "sjednica {i % 742}.wav", "start": {start}.25, "end": {start + 19.5}, "speaker": "spk{i % 300}"'
+            file.write(f"{{{where}, {said[i % 1000]}\n")
     here = [sys.executable, "-m", "nbaudio"]
     ingest = [*here, "ingest", "parlaspeech", str(tmp_path / "asr.json"), "--out", str(tmp_path / "w")]
     assert most_memory(ingest) < BOUND_MB
