@@ -58,13 +58,13 @@ def test_a_recording_of_four_hours_is_cut_in_bounded_memory(tmp_path: Path) -> N
 
 
 def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(tmp_path: Path) -> None:
-    # As long as ParlaSpeech's: about 50 words and 300 characters a segment, with the times of every word.
+    # As long as ParlaSpeech's lines: about 1,250 bytes each, with the times of every word.
     rng = np.random.default_rng(0)
     lexicon = np.array([f"ri{i}č" for i in range(500)])
-    times = [round(0.38 * i, 2) for i in range(51)]
+    times = [round(0.38 * i, 2) for i in range(35)]
     said = []
     for _ in range(1000):
-        words = lexicon[rng.integers(0, 500, 50)].tolist()
+        words = lexicon[rng.integers(0, 500, 34)].tolist()
         known = {"words": words, "asr": words[1:], "word_start_times": times[:-1], "word_end_times": times[1:]}
         said.append(json.dumps(known, ensure_ascii=False)[1:])
     with (tmp_path / "asr.json").open("w", encoding="utf8") as file:
