@@ -16,7 +16,6 @@ from nbaudio.files import sha256_file
 from nbaudio.ingest import READERS, ingest, jsonlines, parlaspeech
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import list_audio, look_at
-from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS
 from nbaudio.tables import check_tables
 from nbaudio.workspace import Workspace
 
@@ -549,11 +548,3 @@ def test_unusable_input_is_one_clear_error(archive, tmp_path):
 def test_readers_are_a_read_only_table():
     with pytest.raises(TypeError):
         READERS["mine"] = parlaspeech.read
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_every_reader_gives_the_columns_of_transcripts(name, archive):
-    found = READERS[name](archive)
-    assert dict(list(found.frame.schema.items())[: len(TRANSCRIPTS)]) == dict(TRANSCRIPTS)
-    assert found.problems.schema == PROBLEMS
-    assert len(found.problems) == 1

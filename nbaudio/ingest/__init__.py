@@ -16,7 +16,7 @@ import polars as pl
 
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
-from nbaudio.ingest import parlaspeech
+from nbaudio.ingest import commonvoice, folder, hf, kaldi, librispeech, parlaspeech
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
@@ -30,10 +30,25 @@ from nbaudio.workspace import Workspace
 
 __all__ = ["PROBLEMS", "READERS", "Reader", "Transcripts", "ingest"]
 
-READERS: Mapping[str, Reader] = MappingProxyType({"parlaspeech": parlaspeech.read})
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        "parlaspeech": parlaspeech.read,
+        "librispeech": librispeech.read,
+        "kaldi": kaldi.read,
+        "commonvoice": commonvoice.read,
+        "folder": folder.read,
+        "hf": hf.read,
+    }
+)
 
 PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 
+# fmt: off
+_TOLD = (
+    "segment_id", "recording_id", "start_sample", "end_sample", "source_start", "source_end", "source_duration", "decision",
+    "reason",
+)
+# fmt: on
 _BYTES_PER_SAMPLE = 2
 # Sources round what they say a recording lasts, and codecs pad.
 _SAME_SECONDS = 0.1
@@ -110,9 +125,7 @@ def ingest(
     segments = _segments(frame, audit, recordings)
 
     # What is told about segments is told without their texts: filters copy what they let through.
-    told = segments.select(
-        "segment_id", "recording_id", "start_sample", "end_sample", "source_start", "source_end", "decision", "reason"
-    )
+    told = segments.select(name for name in _TOLD if name in segments.columns)
     problems = {
         "names": _name_problems(source, audit) if root else pl.DataFrame(schema=PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),

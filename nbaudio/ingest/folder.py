@@ -1,0 +1,41 @@
+"""A folder of audio without transcripts: every file whole, or divided into windows of one length."""
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from nbaudio.errors import InputError
+from nbaudio.ingest.recordings import list_audio
+from nbaudio.ingest.transcripts import Transcripts, Windows, gather
+
+# Six places and seven digits: what segments' times are computed with.
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+
+
+def read(source: Path, *, window: str | None = None, partial: str = "keep") -> Transcripts:
+    """Take every audio file below a folder, hidden ones left out.
+
+    Args:
+        source: the folder; it is the audio folder too.
+        window: seconds, as a decimal with up to six places; without it a segment is a whole file.
+        partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
+
+    Raises:
+        InputError: there is no such folder or no audio in it, or an option is not usable.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp())
+        >>> (source / "a.mp3").touch()
+        >>> read(source).frame.select("name", "text").rows()
+        [('a.mp3', None)]
+    """
+    if not source.is_dir():
+        raise InputError(f"{source}: there is no such folder")
+    if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
+        raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
+    if partial not in ("keep", "drop"):
+        raise InputError(f"option partial={partial!r}: must be keep or drop")
+    found = gather(source, ({"name": path} for path in list_audio(source)[0]), wanted="a folder with audio files")
+    return replace(found, audio_root=source, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

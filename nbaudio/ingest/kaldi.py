@@ -1,0 +1,111 @@
+"""Kaldi data folders: ``wav.scp``, and where they are there ``segments``, ``text``, ``utt2spk``, ``spk2gender``, ``reco2dur``.
+
+Conventions: a line is a key, blanks and the rest. Without ``segments`` every recording is one utterance and its key is the
+utterance's. Paths of ``wav.scp`` are names that are looked for among the recordings; a command there is refused and never run.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nbaudio.errors import InputError
+from nbaudio.ingest.transcripts import Problem, Transcripts, gather, numbered_lines
+
+_LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
+_FURTHER = ("segment_id", "source_recording", "source_channel", "source_duration", "speaker_gender")
+
+
+def read(source: Path, *, asr: str | None = None) -> Transcripts:
+    r"""Read a Kaldi data folder.
+
+    Args:
+        source: the folder.
+        asr: a file beside ``text`` and of its form that holds hypotheses, such as the result of a decoding.
+
+    Returns:
+        The utterances with their own ids; `source_recording` is the key in ``wav.scp``. Problems: lines that have another form,
+        commands, recordings or utterances that are in one file and not in the other.
+
+    Raises:
+        InputError: it is no such folder or nothing in it is of use.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp())
+        >>> _ = (source / "wav.scp").write_text("r1 a.wav\nr2 touch x; cat b.wav |\n")
+        >>> _ = (source / "text").write_text("r1 dobar dan\n")
+        >>> found = read(source)
+        >>> found.frame.select("segment_id", "name", "text").rows()
+        [('r1', 'a.wav', 'dobar dan')]
+        >>> found.problems["reason"][0]
+        "'r2' is a command; nothing is run, only file names are allowed"
+    """
+    if not (source / "wav.scp").is_file():
+        raise InputError(f"{source}: there is no wav.scp; wanted is a Kaldi data folder")
+    if asr is not None and not (source / asr).is_file():
+        raise InputError(f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text")
+    return gather(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder")
+
+
+def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
+    paths: dict[str, str] = {}
+    for number, key, path in _pairs(source / "wav.scp"):
+        if path.endswith("|"):
+            yield Problem("wav.scp", number, f"{key!r} is a command; nothing is run, only file names are allowed")
+        elif not path:
+            yield Problem("wav.scp", number, f"{key!r} has no file name")
+        elif paths.setdefault(key, path) != path:
+            yield Problem("wav.scp", number, f"{key!r} was {paths[key]!r} before")
+    texts, hypotheses, speakers, genders, durations = (
+        {key: value for _, key, value in _pairs(source / name)} if name and (source / name).is_file() else {}
+        for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur")
+    )
+    seen = set()
+    for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
+        if isinstance(utterance, Problem):
+            yield utterance
+            continue
+        line, key, recording, start, end, channel = utterance
+        seen.add(key)
+        if recording not in paths:
+            yield Problem("segments", line, f"{key!r}: no usable recording {recording!r} in wav.scp")
+            continue
+        speaker = speakers.get(key)
+        yield {
+            "name": paths[recording],
+            "source_start": start,
+            "source_end": end,
+            "text": texts.get(key),
+            "asr_text": hypotheses.get(key),
+            "speaker_id": speaker,
+            "segment_id": key,
+            "source_recording": recording,
+            "source_channel": channel,
+            "source_duration": durations.get(recording),
+            "speaker_gender": genders.get(speaker or ""),
+        }
+    for name, file in (("text", texts), (asr or "", hypotheses)):
+        yield from (Problem(name, None, f"{key!r} is no utterance of this folder") for key in file if key not in seen)
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Number, key and rest of each line; blanks are spaces and tabs, all others belong to names and texts."""
+    for number, line in numbered_lines(path):
+        if found := _LINE.fullmatch(line):
+            yield number, found[1], found[2] or ""
+
+
+def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None] | Problem]:
+    for number, key, rest in _pairs(path):
+        match re.split("[ \t]+", rest):
+            case [recording, start, end]:
+                yield number, key, recording, start, end, None
+            case [recording, start, end, channel]:
+                yield number, key, recording, start, end, channel
+            case _:
+                yield Problem("segments", number, f"{key!r}: wanted are utterance, recording, start and end")
+
+
+def _wholes(paths: dict[str, str]) -> Iterator[tuple[int, str, str, None, None, None]]:
+    return ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))

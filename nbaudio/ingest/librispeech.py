@@ -1,0 +1,171 @@
+"""LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top.
+
+An archive (``.tar.gz`` or any tar) gives the transcripts without being unpacked; to cut, unpack it and give the folder as audio.
+
+Conventions: the tree is gone through a file at a time, and what is kept of each is a row of a table. Every recording is one
+utterance. Recordings are named ``split/speaker/chapter/file``, whether they are in a folder or in an archive.
+"""
+
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from nbaudio.errors import InputError
+from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+
+_WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
+_SPEAKERS = "SPEAKERS.TXT"
+_TRANSCRIPTS = ".trans.txt"
+_LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
+# A chapter's transcript is some kilobytes; what is larger is not read into memory.
+_MAX_TEXT_BYTES = 64 << 20
+
+# A file of the tree, and its bytes where it is text.
+_File = tuple[PurePosixPath, bytes | None]
+
+
+def read(source: Path) -> Transcripts:
+    r"""Read LibriSpeech from its folder or an archive.
+
+    Args:
+        source: the folder that holds the splits, or one of them, or the folder around ``LibriSpeech``; or a tar, also compressed.
+
+    Returns:
+        Utterances with their own ids, `source_split` (the split's name, such as ``train-clean-100``), `speaker_gender` and
+        `speaker_name`. A folder brings its audio. Problems: recordings without a transcript and the other way round, lines of
+        another form.
+
+    Raises:
+        InputError: there is no transcript.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp())
+        >>> (source / "dev-clean/84/121123").mkdir(parents=True)
+        >>> _ = (source / "dev-clean/84/121123/84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n")
+        >>> read(source).frame.select("name", "text", "speaker_id", "source_split").rows()
+        [('dev-clean/84/121123/84-121123-0000.flac', 'GO DO YOU HEAR', '84', 'dev-clean')]
+    """
+    root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
+    files: Iterable[_File | Problem]
+    if root.is_dir():
+        # One split lies beside what is said of all of them.
+        beside = root.parent / _SPEAKERS
+        files = chain([(PurePosixPath(_SPEAKERS), beside.read_bytes())] if beside.is_file() else [], _in_folder(root))
+    elif source.is_file():
+        files = _in_archive(source)
+    else:
+        raise InputError(f"{source}: there is no such folder or file; wanted is {_WANTED}")
+    speakers: dict[str, tuple[str, str]] = {}
+    found = gather(source, _items(files, root, speakers), further=("segment_id", "source_split"), wanted=_WANTED)
+    about = pl.DataFrame(
+        [(speaker, *facts) for speaker, facts in speakers.items()],
+        schema=dict.fromkeys(("speaker_id", "speaker_gender", "speaker_name"), pl.String),
+        orient="row",
+    )
+    frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
+    return replace(found, frame=frame, audio_root=root if root.is_dir() else None)
+
+
+def _items(
+    files: Iterable[_File | Problem], root: Path, speakers: dict[str, tuple[str, str]]
+) -> Iterator[dict[str, Any] | Problem]:
+    """Rows and problems of a tree; what it says of speakers goes into `speakers`, as that may come last in an archive."""
+    # Recordings and lines cross each other out, so that this holds little more than one chapter.
+    single: dict[PurePosixPath, str] = {}
+
+    def meet(recording: PurePosixPath, kind: str) -> None:
+        if single.pop(recording, kind) == kind:
+            single[recording] = kind
+
+    for file in files:
+        if isinstance(file, Problem):
+            yield file
+            continue
+        path, data = file
+        if path.suffix == ".flac":
+            meet(path, "a recording without a transcript")
+        elif data is None:
+            yield Problem(str(path), None, f"larger than {_MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+        elif path.name == _SPEAKERS:
+            speakers.update(_speakers(data))
+        else:
+            for item in _lines(path, data, root):
+                if isinstance(item, dict):
+                    meet(PurePosixPath(item["name"]), "a transcript without a recording")
+                yield item
+    yield from (Problem(str(recording), None, reason) for recording, reason in single.items())
+
+
+def _lines(path: PurePosixPath, data: bytes, root: Path) -> Iterator[dict[str, Any] | Problem]:
+    """The utterances of one chapter."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        yield Problem(str(path), None, "not UTF-8 text")
+        return
+    # A split that is the source itself is named by its folder.
+    split, speaker = ("", "", root.name, *path.parts[:-1])[-3:-1]
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        found = _LINE.fullmatch(line.rstrip("\r"))
+        if not found or "/" in found[1]:
+            yield Problem(str(path), number, f"wanted are an id and a text, not {line.strip()[:80]!r}")
+            continue
+        yield {
+            "name": str(path.with_name(f"{found[1]}.flac")),
+            "text": found[2] or "",
+            "speaker_id": speaker or None,
+            "segment_id": found[1],
+            "source_split": split or None,
+        }
+
+
+def _speakers(data: bytes) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Gender and name by speaker, from lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``."""
+    for line in data.decode(errors="replace").splitlines():
+        parts = [part.strip() for part in line.split("|", 4)]
+        if len(parts) == 5 and not line.startswith(";"):
+            yield parts[0], (parts[1], parts[4])
+
+
+def _wanted(name: str) -> bool:
+    return name.endswith((".flac", _TRANSCRIPTS)) or name == _SPEAKERS
+
+
+def _in_folder(root: Path) -> Iterator[_File | Problem]:
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(filter(_wanted, names)):
+            path = Path(folder, name)
+            relative = PurePosixPath(path.relative_to(root))
+            try:
+                text = not name.endswith(".flac") and path.stat().st_size <= _MAX_TEXT_BYTES
+                yield relative, path.read_bytes() if text else None
+            except OSError as error:
+                yield Problem(str(relative), None, error.strerror or str(error))
+
+
+def _in_archive(source: Path) -> Iterator[_File | Problem]:
+    """Files of a tar from its first byte to its last, under the last four parts of their names."""
+    try:
+        with tarfile.open(source, "r|*") as archive:
+            while (member := archive.next()) is not None:
+                # The archive would remember every member.
+                archive.members = []  # type: ignore[attr-defined]
+                path = PurePosixPath(*PurePosixPath(member.name).parts[-4:])
+                if member.isfile() and _wanted(path.name):
+                    text = path.suffix != ".flac" and member.size <= _MAX_TEXT_BYTES
+                    content = archive.extractfile(member) if text else None
+                    yield path, content.read() if content else None
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        yield Problem(source.name, None, f"the archive breaks off or is none ({error}); what comes before it is taken")

@@ -1,0 +1,229 @@
+"""A small source of every layout, with real audio, its troubles, and what ingest is to make of it."""
+
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import soundfile as sf
+
+RATE = 8000
+# Not in NFC; a formula, a tag and a path must stay what they are: text.
+HOSTILE = "=1+1 <b>c\u030c</b> ../../x"
+COMPOSED = "=1+1 <b>č</b> ../../x"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A source and what is in it.
+
+    Attributes:
+        source: to ingest.
+        segments: by id: path of the recording below its root, first sample, end, text, speaker.
+        problems: item and a part of the reason for everything that is of no use.
+        audio: the folder of the recordings where the layout does not bring it.
+        options: of the format.
+        further: columns and values of the first segment.
+        warnings: parts of the notes that the report must have.
+    """
+
+    source: Path
+    segments: dict[str, tuple[str, int, int, str | None, str | None]]
+    problems: list[tuple[str, str]]
+    audio: Path | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    further: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+Make = Callable[[Path], Made]
+LAYOUTS: dict[str, Make] = {}
+
+
+def layout(make: Make) -> Make:
+    """Register a builder under the name of its format."""
+    LAYOUTS[make.__name__] = make
+    return make
+
+
+def tone(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0) -> Path:
+    """A recording of noise in the format of its extension."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sf.write(path, 0.1 * np.random.default_rng(seed).normal(size=int(seconds * rate)), rate)
+    return path
+
+
+def lines(path: Path, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
+    return path
+
+
+@layout
+def parlaspeech(folder: Path) -> Made:
+    tone(folder / "audio/a.wav", 3)
+    lines(
+        folder / "asr.json",
+        f'{{"file": "a.wav", "start": 0.5, "end": 1.5, "words": ["{HOSTILE}"], "speaker": "s1"}}',
+        '{"file": "a.wav", "start": 2, "end": 3, "words": ["dobar", "dan"]}',
+        '{"file": "gone.wav", "start": 0, "end": 1, "words": ["da"]}',
+        "{",
+    )
+    segments = {
+        "a_0.5-1.5": ("a.wav", 4000, 12000, COMPOSED, "s1"),
+        "a_2-3": ("a.wav", 16000, 24000, "dobar dan", None),
+    }
+    problems = [("line 4", "not JSON"), ("gone.wav", "no such recording")]
+    return Made(folder / "asr.json", segments, problems, audio=folder / "audio")
+
+
+@layout
+def kaldi(folder: Path) -> Made:
+    tone(folder / "audio/one two.wav", 3)
+    tone(folder / "audio/b.flac", 2)
+    data = folder / "data"
+    lines(data / "wav.scp", "r1 /mnt/audio/one two.wav", "r2 audio/b.flac", "r3 touch PWNED; cat b.wav |", "r4")
+    lines(data / "segments", "u1 r1 0.5 1.5", "u2 r1 1.50 3.00 A", "u3 r2 0 1", "u4 r3 0 1", "u5 r1 0", "u6 r2 1 1.5")
+    lines(data / "text", f"u1 {HOSTILE}", "u2 dobar  dan", "u3 \u00a0evo", "u9 nigdje")
+    lines(data / "utt2spk", "u1 s1", "u2 s1", "u3 s2")
+    lines(data / "spk2gender", "s1 f")
+    lines(data / "reco2dur", "r1 3.00", "r2 9.5")
+    segments = {
+        "u1": ("one two.wav", 4000, 12000, COMPOSED, "s1"),
+        "u2": ("one two.wav", 12000, 24000, "dobar  dan", "s1"),
+        "u3": ("b.flac", 0, 8000, "\u00a0evo", "s2"),
+    }
+    problems = [
+        ("line 3", "'r3' is a command; nothing is run"),
+        ("line 4", "'r4' has no file name"),
+        ("line 4", "'u4': no usable recording 'r3'"),
+        ("line 5", "'u5': wanted are"),
+        ("as a whole", "'u9' is no utterance"),
+        ("u6", "empty_text"),
+    ]
+    further = {"source_recording": "r1", "speaker_gender": "f", "source_duration": "3.00"}
+    warnings = ["b.flac: lasts 2.0 s, the source says 9.5 s"]
+    return Made(data, segments, problems, audio=folder / "audio", further=further, warnings=warnings)
+
+
+@layout
+def librispeech(folder: Path) -> Made:
+    root = folder / "LibriSpeech"
+    chapter = root / "dev-clean/84/121123"
+    for number, seconds in enumerate((1, 1.5, 1)):
+        tone(chapter / f"84-121123-000{number}.flac", seconds, seed=number)
+    tone(root / "train-clean-100/19/198/19-198-0000.flac", 1)
+    lines(
+        chapter / "84-121123.trans.txt", f"84-121123-0000 {HOSTILE}", "84-121123-0001 GO", "84-121123-0007 GONE", "../../x Y", ""
+    )
+    lines(root / "train-clean-100/19/198/19-198.trans.txt", "19-198-0000 NORTHANGER ABBEY")
+    lines(root / "SPEAKERS.TXT", ";ID |SEX| SUBSET |MINUTES| NAME", "84 | F | dev-clean | 8.02 | Christie | Nowak", "19 | F | x")
+    segments = {
+        "84-121123-0000": ("dev-clean/84/121123/84-121123-0000.flac", 0, 8000, COMPOSED, "84"),
+        "84-121123-0001": ("dev-clean/84/121123/84-121123-0001.flac", 0, 12000, "GO", "84"),
+        "19-198-0000": ("train-clean-100/19/198/19-198-0000.flac", 0, 8000, "NORTHANGER ABBEY", "19"),
+    }
+    problems = [
+        ("as a whole", "a recording without a transcript"),
+        ("as a whole", "a transcript without a recording"),
+        ("line 4", "wanted are an id and a text"),
+        ("dev-clean/84/121123/84-121123-0007.flac", "no such recording"),
+    ]
+    further = {"source_split": "dev-clean", "speaker_gender": "F", "speaker_name": "Christie | Nowak"}
+    return Made(root, segments, problems, further=further)
+
+
+def librispeech_archive(folder: Path, *, mode: str = "w:gz") -> Path:
+    """The tree of `librispeech` as its archives have it: the folder's own name first."""
+    made = librispeech(folder)
+    with tarfile.open(folder / "dev-clean.tar.gz", mode) as archive:
+        archive.add(made.source, "LibriSpeech")
+    return folder / "dev-clean.tar.gz"
+
+
+@layout
+def commonvoice(folder: Path) -> Made:
+    source = folder / "hr"
+    for number in range(3):
+        tone(source / f"clips/common_voice_hr_{number}.mp3", 1 + number, rate=16000, seed=number)
+    header = "client_id\tpath\tsentence\tup_votes\tdown_votes\tage\tgender\taccents\tlocale"
+    rows = {
+        0: f"c1\tcommon_voice_hr_0.mp3\t{HOSTILE}\t2\t0\ttwenties\tfemale\t\thr",
+        1: 'c1\tcommon_voice_hr_1.mp3\t"Da", kaže on.\t2\t0\t\t\t\thr',
+        2: 'c2\tcommon_voice_hr_2.mp3\t"\t2\t1\t\t\tistarski, "čakavski"\thr',
+        7: "c2\t../../../etc/passwd.mp3\tNe.\t2\t1\t\t\t\thr",
+    }
+    lines(source / "validated.tsv", header, *rows.values(), "c3\tshort.mp3")
+    lines(source / "train.tsv", header, rows[0])
+    lines(source / "dev.tsv", header, rows[1])
+    lines(source / "test.tsv", header, rows[1])
+    lines(source / "clip_durations.tsv", "clip\tduration[ms]", "common_voice_hr_0.mp3\t1000", "common_voice_hr_1.mp3\t7100")
+    segments = {
+        "common_voice_hr_0": ("common_voice_hr_0.mp3", 0, 16000, COMPOSED, "c1"),
+        "common_voice_hr_1": ("common_voice_hr_1.mp3", 0, 32000, '"Da", kaže on.', "c1"),
+        "common_voice_hr_2": ("common_voice_hr_2.mp3", 0, 48000, '"', "c2"),
+    }
+    problems = [
+        ("line 2", "'common_voice_hr_1.mp3' is in dev.tsv too"),
+        ("line 6", "2 fields, the header has 9"),
+        ("../../../etc/passwd.mp3", "no such recording"),
+    ]
+    further = {"source_split": "train", "source_duration": "1", "speaker_age": "twenties", "up_votes": "2", "locale": "hr"}
+    warnings = ["common_voice_hr_1.mp3: lasts 2.0 s, the source says 7.1 s"]
+    return Made(source, segments, problems, further=further, warnings=warnings)
+
+
+@layout
+def folder(folder: Path) -> Made:
+    source = folder / "music"
+    tone(source / "000/a, =1+1.mp3", 2.5)
+    tone(source / "b.wav", 1.00103, rate=44100)
+    lines(source / "text named.wav", "no audio")
+    (source / "cover.jpg").touch()
+    segments = {
+        "000/a, =1+1_0-1": ("000/a, =1+1.mp3", 0, 8000, None, None),
+        "000/a, =1+1_1-2": ("000/a, =1+1.mp3", 8000, 16000, None, None),
+        "000/a, =1+1_2-2.5": ("000/a, =1+1.mp3", 16000, 20000, None, None),
+        "b_0-1": ("b.wav", 0, 44100, None, None),
+        "b_1-1.00102": ("b.wav", 44100, 44145, None, None),
+    }
+    return Made(source, segments, [("text named", "text named.wav")], options={"window": "1.0"})
+
+
+@layout
+def hf(folder: Path) -> Made:
+    source = folder / "dataset"
+    flac = tone(folder / "x.flac", 1, seed=1).read_bytes()
+    wav = tone(folder / "x.wav", 1.5, seed=2).read_bytes()
+    audio = [
+        {"bytes": flac, "path": "../../../PWNED.flac"},
+        {"bytes": wav, "path": None},
+        {"bytes": None, "path": "gone.wav"},
+        {"bytes": b"no audio", "path": "x.wav"},
+        {"bytes": flac, "path": "x.FLAC"},
+    ]
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    columns = {
+        "audio": pa.array(audio, kind),
+        "sentence": [HOSTILE, "dobar dan", "da", "ne", "evo"],
+        "speaker_id": [7, 8, None, None, 7],
+        "id": ["one", "../two", "three", "four", "one"],
+    }
+    (source / "data").mkdir(parents=True)
+    pq.write_table(pa.table(columns), source / "data/train-00000-of-00002.parquet", row_group_size=2)
+    (source / "data/train-00001-of-00002.parquet").write_bytes(b"PAR1 no table")
+    stem = "data/train-00000-of-00002"
+    segments = {
+        "one": (f"{stem}/00000000.flac", 0, 8000, COMPOSED, "7"),
+        "../two": (f"{stem}/00000001.wav", 0, 12000, "dobar dan", "8"),
+        "one#2": (f"{stem}/00000004.flac", 0, 8000, "evo", "7"),
+    }
+    problems = [
+        ("as a whole", "Parquet"),
+        (f"{stem}/00000002.wav", "no such recording"),
+        (f"{stem}/00000003", "00000003.wav"),
+    ]
+    return Made(source, segments, problems, further={"source_split": "train"})
