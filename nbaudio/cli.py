@@ -193,7 +193,7 @@ def materialize(
     container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
     channel: Annotated[str, typer.Option(help="mix, left or right")] = "mix",
-    encoding: Annotated[str, typer.Option(help="flac or wav")] = "flac",
+    encoding: Annotated[str, typer.Option(help="flac, wav, or 256 levels: mulaw, linear")] = "flac",
     shard_size: Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")] = "500MB",
     jobs: Jobs = None,
     engine: Engine = "loky",

@@ -8,6 +8,7 @@ shape (samples,), int16.
 from nbaudio.audio.clips import CHANNELS, clip_of, read_clip
 from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip, encoder, versions
 from nbaudio.audio.probing import Probe, probe
+from nbaudio.audio.quantising import quantise, restore
 from nbaudio.audio.recordings import Recording, open_recording
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "encoder",
     "open_recording",
     "probe",
+    "quantise",
     "read_clip",
+    "restore",
     "versions",
 ]

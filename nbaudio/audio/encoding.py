@@ -1,9 +1,14 @@
-"""Clips to bytes and back: small, complete files of one channel."""
+"""Clips to bytes and back: small, complete files of one channel.
+
+``flac`` and ``wav`` keep 16-bit samples and their rate. ``mulaw`` and ``linear`` are NumPy files (.npy) of 256 levels, uint8,
+shape (samples,), which know neither their rate nor their law: the corpus says both.
+"""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import av
 import numpy as np
@@ -11,21 +16,54 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
+from nbaudio.audio.quantising import LAWS, quantise, restore
 from nbaudio.errors import AudioError, InputError
 
 
 class Encoding(NamedTuple):
-    """How libsndfile names an encoding, and the extension of its files."""
+    """An encoding: the extension of its files, samples and rate to bytes, bytes to samples and rate (None where not told)."""
 
-    format: str
-    subtype: str
     extension: str
+    encode: Callable[[NDArray[np.int16], int], bytes]
+    decode: Callable[[bytes], tuple[NDArray[np.int16], int | None]]
+
+
+def _encode_pcm(samples: NDArray[np.int16], rate: int, *, container: str) -> bytes:
+    file = io.BytesIO()
+    sf.write(file, samples, rate, format=container, subtype="PCM_16")
+    return file.getvalue()
+
+
+def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
+    try:
+        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
+    except sf.LibsndfileError as error:
+        raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
+    return samples, rate
+
+
+def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
+    del rate
+    file = io.BytesIO()
+    np.save(file, quantise(samples, law), allow_pickle=False)
+    return file.getvalue()
+
+
+def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | None]:
+    try:
+        levels = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise AudioError(f"{len(data)} bytes are no levels of a clip ({error})") from error
+    if levels.dtype != np.uint8 or levels.ndim != 1:
+        raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
+    return restore(levels, law), None
 
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(
     {
-        "flac": Encoding("FLAC", "PCM_16", "flac"),
-        "wav": Encoding("WAV", "PCM_16", "wav"),
+        "flac": Encoding("flac", partial(_encode_pcm, container="FLAC"), _decode_pcm),
+        "wav": Encoding("wav", partial(_encode_pcm, container="WAV"), _decode_pcm),
+        **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in LAWS},
     }
 )
 
@@ -41,7 +79,7 @@ def encoder(name: str) -> Encoding:
     return ENCODERS[name]
 
 
-def encode_clip(samples: NDArray[np.int16], rate: int, encoding: Literal["flac", "wav"] | str = "flac") -> bytes:
+def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -> bytes:
     """A clip as the bytes of a complete file; the same samples give the same bytes.
 
     Args:
@@ -54,23 +92,25 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: Literal["flac",
         >>> bool((decode_clip(encode_clip(clip, 16000))[0] == clip).all())
         True
     """
-    target = encoder(encoding)
-    file = io.BytesIO()
-    sf.write(file, samples, rate, format=target.format, subtype=target.subtype)
-    return file.getvalue()
+    return encoder(encoding).encode(samples, rate)
 
 
-def decode_clip(data: bytes) -> tuple[NDArray[np.int16], int]:
-    """Samples (int16, shape (samples,)) and rate (Hz) of an encoded clip.
+def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16], int | None]:
+    """Samples (int16, shape (samples,)) and rate (Hz; None where the encoding does not tell) of an encoded clip.
+
+    Args:
+        data: what `encode_clip` gave.
+        encoding: a key of `ENCODERS`; ``flac`` reads ``wav`` too.
 
     Raises:
         AudioError: the bytes are not a whole clip.
+
+    Examples:
+        >>> clip = np.array([0, 100, -20000], dtype=np.int16)
+        >>> decode_clip(encode_clip(clip, 8000, "mulaw"), "mulaw")[0].tolist()
+        [3, 103, -20260]
     """
-    try:
-        samples, rate = sf.read(io.BytesIO(data), dtype="int16")
-    except sf.LibsndfileError as error:
-        raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
-    return samples, rate
+    return encoder(encoding).decode(data)
 
 
 def versions() -> dict[str, str]:

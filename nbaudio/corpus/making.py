@@ -74,7 +74,7 @@ def materialize(
         container: ``webdataset`` or ``parquet``.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left`` or ``right``.
-        encoding: ``flac`` or ``wav``.
+        encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
         shard_size: wanted size of a shard, such as ``"500MB"``.
         jobs: how many tasks at once; None means one a core.
         engine: ``loky`` (processes) or ``threading``; None takes what ``joblib.parallel_config`` has set.

@@ -31,7 +31,7 @@ def write(
     path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
 ) -> list[tuple[int, int]]:
     """Write one Parquet file; see `containers.WriteShard`."""
-    schema = _schema(metadata, rate)
+    schema = _schema(metadata, rate, extension)
     plain = "audio.bytes"
     leaves = [plain, "audio.path", *_leaves(schema)]
     heads: list[tuple[int, bytes]] = []
@@ -58,10 +58,13 @@ def _plain(metadata: pl.DataFrame) -> pl.DataFrame:
     return metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
 
 
-def _schema(metadata: pl.DataFrame, rate: int | None) -> pa.Schema:
+def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
     fields = [pa.field(f.name, _small(f.type)) for f in _plain(metadata.clear()).to_arrow().schema]
     audio: dict[str, Any] = {"_type": "Audio"} if rate is None else {"sampling_rate": rate, "_type": "Audio"}
-    features = {"audio": audio} | {field.name: _feature(field.type) for field in fields}
+    # `datasets` decodes no .npy: there the column is what it is, bytes and a name.
+    features = {"audio": audio if extension != "npy" else _feature(_AUDIO)} | {
+        field.name: _feature(field.type) for field in fields
+    }
     described = json.dumps({"info": {"features": features}}, sort_keys=True)
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 

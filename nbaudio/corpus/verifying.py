@@ -28,6 +28,7 @@ class _ShardTask:
     name: str
     sha256: str
     num_bytes: int
+    encoding: str
     clips: pl.DataFrame
 
 
@@ -53,6 +54,7 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     manifest = read_json(layout.manifest)
     try:
         shards = manifest["shards"]
+        encoding = manifest["parameters"]["encoding"]
         problems = _check_tables(layout, manifest)
         segments = pl.read_parquet(layout.root / "segments.parquet")
         rejected = pl.read_parquet(layout.root / "rejected.parquet")
@@ -70,7 +72,7 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
         for shard in shards:
             clips = segments.filter(pl.col("shard") == shard["name"])
             columns = clips.select("segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256")
-            yield _ShardTask(layout.root / shard["name"], shard["name"], shard["sha256"], shard["bytes"], columns)
+            yield _ShardTask(layout.root / shard["name"], shard["name"], shard["sha256"], shard["bytes"], encoding, columns)
 
     with progress("verify", len(shards), "shards", show=show_progress) as advance:
         found: list[str] = []
@@ -139,12 +141,13 @@ def _check_shard(task: _ShardTask) -> list[str]:
                 problems.append(f"{task.name}: clip {segment_id} is damaged")
                 continue
             try:
-                samples, own_rate = decode_clip(data)
+                samples, own_rate = decode_clip(data, task.encoding)
             except AudioError as error:
                 problems.append(f"{task.name}: clip {segment_id}: {error}")
                 continue
-            if (len(samples), own_rate) != (num_samples, rate):
+            told = rate if own_rate is None else own_rate
+            if (len(samples), told) != (num_samples, rate):
                 problems.append(
-                    f"{task.name}: clip {segment_id} has {len(samples)} samples at {own_rate} Hz, not {num_samples} at {rate}"
+                    f"{task.name}: clip {segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}"
                 )
     return problems
