@@ -5,12 +5,18 @@ samples per channel from the start of the recording. Start and end are rounded e
 ``floor(seconds * rate + 1/2)``. No float is involved, so 0.1 s is the same sample everywhere.
 """
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 import polars as pl
 
 # Seven digits before the point and six behind: products with any rate stay below 2^63.
 _PLAIN_DECIMAL = r"^([0-9]{1,7})(?:\.([0-9]{1,6}))?$"
+
+# More digits than any source writes: sums are exact, and an exponent such as 1e-999999 costs nothing.
+_SUMS = Context(prec=100)
+
+# Places behind the point: 1/4096 s and all multiples of it are exact, and one sample is far more than the last place.
+_PLACES = 12
 
 
 def to_samples(seconds: str | int | Decimal, rate: int) -> int | None:
@@ -90,3 +96,35 @@ def seconds(samples: int, rate: int) -> float:
         0.5
     """
     return samples / rate
+
+
+def decimal_seconds(samples: int, rate: int) -> Decimal:
+    """Seconds of a sample index to write down, such that `to_samples` finds the sample again.
+
+    Exact where twelve places are enough, as they are at 8, 16 or 32 kHz; otherwise the twelfth is rounded up, so that readers
+    that cut `seconds * rate` off find it too.
+
+    Args:
+        samples: an index or a length, 0 or more.
+        rate: sampling rate in Hz.
+
+    Examples:
+        >>> decimal_seconds(1, 16000), decimal_seconds(44100, 44100), decimal_seconds(1, 48000)
+        (Decimal('0.0000625'), Decimal('1'), Decimal('0.000020833334'))
+    """
+    places = next((places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES)
+    return Decimal(-(-samples * 10**places // rate)).scaleb(-places)
+
+
+def add_seconds(start: str, duration: str) -> str:
+    """The end of a stretch whose source gives start and duration: their exact sum, ``NaN`` where either is not a finite number.
+
+    Examples:
+        >>> add_seconds("3207.70", "19.84"), add_seconds("0.1", "0.2"), add_seconds("NaN", "1")
+        ('3227.54', '0.3', 'NaN')
+    """
+    try:
+        values = Decimal(start), Decimal(duration)
+    except InvalidOperation:
+        return "NaN"
+    return str(_SUMS.add(*values)) if all(value.is_finite() for value in values) else "NaN"

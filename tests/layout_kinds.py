@@ -1,5 +1,6 @@
 """A small source of every layout, with real audio, its troubles, and what ingest is to make of it."""
 
+import gzip
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -227,3 +228,227 @@ def hf(folder: Path) -> Made:
         (f"{stem}/00000003", "00000003.wav"),
     ]
     return Made(source, segments, problems, further={"source_split": "train"})
+
+
+@layout
+def nemo(folder: Path) -> Made:
+    source = folder / "manifests"
+    tone(source / "clips/one two.wav", 3)
+    tone(source / "clips/b.flac", 2)
+    row = '{"audio_filepath": "%s", "offset": %s, "duration": %s, "text": "%s", "speaker": "%s", "segment_id": "%s"}'
+    lines(
+        source / "train.jsonl",
+        row % ("clips/one two.wav", "0.50", "1.0", HOSTILE, "s1", "u1"),
+        row % ("clips/one two.wav", "1.1", "0.2", "0.1 i 0.2", "s1", "u2"),
+        '{"audio_filepath": "clips/b.flac", "offset": 0.5, "text": "da"}',
+        '{"offset": 0, "duration": 1, "text": "da"}',
+        "{",
+    )
+    lines(
+        source / "dev.json",
+        '{"audio_filepath": "clips/b.flac", "duration": 1.25, "text": "do 1.25", "lang": "hr"}',
+        '{"audio_filepath": "clips/b.flac", "offset": null, "duration": null, "text": "sve", "speaker": 7}',
+        '{"audio_filepath": "clips/gone.flac", "duration": 1, "text": "ne"}',
+        '{"audio_filepath": "clips/b.flac", "offset": 1, "duration": 0.5}',
+    )
+    segments = {
+        "u1": ("one two.wav", 4000, 12000, COMPOSED, "s1"),
+        "u2": ("one two.wav", 8800, 10400, "0.1 i 0.2", "s1"),
+        "clips/b_0-1.25": ("b.flac", 0, 10000, "do 1.25", None),
+        "clips/b": ("b.flac", 0, 16000, "sve", "7"),
+    }
+    problems = [
+        ("line 3", "duration is missing"),
+        ("line 4", "audio_filepath is missing"),
+        ("line 5", "not JSON"),
+        ("clips/gone.flac", "no such recording"),
+        ("clips/b_1-1.5", "empty_text"),
+    ]
+    return Made(source, segments, problems, further={"source_split": "train", "source_start": "0.50", "source_end": "1.50"})
+
+
+@layout
+def lhotse(folder: Path) -> Made:
+    source = folder / "manifests"
+    tone(folder / "clips/one two.wav", 3)
+    tone(folder / "clips/b.flac", 2)
+    file = '{"id": "%s", "sources": [{"type": "%s", "channels": [0], "source": "%s"}], "sampling_rate": 8000}'
+    rows = [
+        file % ("r1", "file", "../clips/one two.wav"),
+        file % ("r2", "command", "touch PWNED; cat ../clips/b.flac"),
+        file % ("r3", "url", "file:///b.flac"),
+        '{"id": "r4", "sources": []}',
+        file.replace("8000}", '8000, "transforms": [{"name": "Speed"}]}') % ("r5", "file", "../clips/b.flac"),
+    ]
+    gzipped(source / "x_recordings_train.jsonl.gz", *rows)
+    row = '{"id": "%s", "recording_id": "%s", "start": %s, "duration": %s, "channel": 0, "text": "%s"%s}'
+    more = ', "speaker": "s1", "language": "hr", "gender": "F", "custom": {"snr": 20.50, "tags": ["a"]}'
+    gzipped(
+        source / "x_supervisions_train.jsonl.gz",
+        row % ("u1", "r1", "0.50", "1.0", HOSTILE, more),
+        row % ("u2", "r1", "1.1", "0.2", "0.1 i 0.2", ""),
+        row % ("u3", "r2", "0", "1", "da", ""),
+        row % ("u4", "r9", "0", "1", "da", ""),
+        row % ("u5", "r1", '"0"', "1", "da", ""),
+        "{",
+    )
+    cut = '{"id": "%s", "start": %s, "duration": 1, "channel": 0, "type": "%s", "supervisions": [%s], "recording": %s}'
+    recording = file % ("r6", "file", "../clips/b.flac")
+    two = f"{row % ('u6', 'r6', '0', '0.5', 'u6', '')}, {row % ('u7', 'r6', '0.70', '0.5', 'u7', '')}"
+    lines(
+        source / "x_cuts_dev.jsonl",
+        cut % ("c1", "0.25", "MonoCut", two, recording),
+        cut % ("c2", "0", "MonoCut", "", recording),
+        '{"id": "c3", "type": "MixedCut", "tracks": []}',
+    )
+    segments = {
+        "u1": ("one two.wav", 4000, 12000, COMPOSED, "s1"),
+        "u2": ("one two.wav", 8800, 10400, "0.1 i 0.2", None),
+        "u6": ("b.flac", 2000, 6000, "u6", None),
+        "u7": ("b.flac", 7600, 11600, "u7", None),
+    }
+    problems = [
+        ("line 2", "'r2' is a command; nothing is run"),
+        ("line 3", "'url'"),
+        ("line 4", "'r4' has 0 files"),
+        ("line 5", "'r5' is transformed"),
+        ("line 3", "'r2' is a command; nothing is run"),
+        ("line 4", "'r9' is not among the recordings"),
+        ("line 5", "start: a number is wanted"),
+        ("line 6", "Input data was truncated"),
+        ("line 2", "'c2' has no supervision"),
+        ("line 3", "'c3' is a MixedCut"),
+    ]
+    custom = '{"snr":20.50,"tags":["a"]}'
+    further = {"source_split": "train", "source_channel": "0", "language": "hr", "speaker_gender": "F", "custom": custom}
+    return Made(source, segments, problems, further=further)
+
+
+def gzipped(path: Path, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
+    return path
+
+
+@layout
+def table(folder: Path) -> Made:
+    tone(folder / "corpus/audio/one two.wav", 3)
+    tone(folder / "corpus/audio/b.flac", 2)
+    hostile = HOSTILE.replace('"', '""')
+    source = lines(
+        folder / "corpus/segments.csv",
+        "file,from,lasts,words,who,id,split,decision",
+        f'audio/one two.wav,0.50,1.0,"{hostile}",s1,u1,train,good',
+        "audio/one two.wav,1.1,0.2,0.1 i 0.2,s1,u2,dev,",
+        'audio/b.flac,,,"sve,',
+        'i ""drugo""",,,,',
+        "audio/b.flac,0,1",
+        ",0,1,da,,,,",
+        "gone.wav,0,1,da,,,,",
+        "audio/b.flac,x,1,da,,,,",
+    )
+    segments = {
+        "u1": ("one two.wav", 4000, 12000, COMPOSED, "s1"),
+        "u2": ("one two.wav", 8800, 10400, "0.1 i 0.2", "s1"),
+        "audio/b": ("b.flac", 0, 16000, 'sve,\ni "drugo"', None),
+    }
+    problems = [
+        ("line 6", "3 fields, the header has 8"),
+        ("line 7", "file is empty"),
+        ("gone.wav", "no such recording"),
+        ("audio/b_x-NaN", "no_times"),
+    ]
+    options = {"name": "file", "start": "from", "duration": "lasts", "text": "words", "speaker_id": "who", "segment_id": "id"}
+    further = {"source_split": "train", "source_decision": "good", "source_start": "0.50", "source_end": "1.50"}
+    return Made(source, segments, problems, options=options, further=further)
+
+
+@layout
+def subtitles(folder: Path) -> Made:
+    source = folder / "films"
+    tone(source / "2018/one two.wav", 3)
+    tone(source / "b.flac", 2)
+    (source / "2018/one two.srt").write_bytes(
+        f"1\r\n00:00:00,500 --> 00:00:01,500 X1:1\r\n{HOSTILE}\r\n\r\n2\r\n0:00:01,5 --> 0:00:03\r\n- Da.\r\n- 1 < 2\r\n\r\n\r\n"
+        "3\r\nnikad\r\n\r\n4\r\n00:00:61,0 --> x\r\n\r\n5\r\n00:00:00,000 --> 00:00:00,500\r\n<i></i>\r\n".encode()
+    )
+    (source / "b.vtt").write_text(
+        "WEBVTT - x\n\nNOTE ne\ni ovo\n\nSTYLE\n::cue{}\n\n"
+        "kraj\n00:00.250 --> 00:01.000\n<v.x Ana B>1 &lt; <c.a>2</c> &amp; 3</v>\n"
+    )
+    (source / "b.hr.srt").write_bytes("1\n00:00:00,000 --> 00:00:01,000\nšto\n".encode("cp1250"))
+    segments = {
+        "2018/one two_0.500-1.500": ("2018/one two.wav", 4000, 12000, "=1+1 č ../../x", None),
+        "2018/one two_1.5-3": ("2018/one two.wav", 12000, 24000, "- Da. - 1 < 2", None),
+        "b_0.250-1.000": ("b.flac", 2000, 8000, "1 < 2 & 3", "Ana B"),
+    }
+    problems = [
+        ("line 11", "no times: '3'"),
+        ("line 15", "are wanted, not '00:00:61,0 --> x'"),
+        ("2018/one two_0.000-0.500", "empty_text"),
+        ("as a whole", "not utf-8 text"),
+    ]
+    return Made(source, segments, problems, further={"text_raw": HOSTILE})
+
+
+@layout
+def textgrid(folder: Path) -> Made:
+    source = folder / "grids"
+    for name in ("one two.wav", "b.flac", "c.wav"):
+        tone(source / "x" / name, 3)
+    quoted = HOSTILE.replace('"', '""')
+    long = f"""File type = "ooTextFile"
+Object class = "TextGrid"
+
+xmin = 0
+xmax = 3
+tiers? <exists>
+size = 2
+item []:
+    item [1]:
+        class = "TextTier"
+        name = "clicks"
+        xmin = 0
+        xmax = 3
+        points: size = 1
+        points [1]:
+            number = 1.5
+            mark = "click ""x"" 7"
+    item [2]:
+        class = "IntervalTier"
+        name = "words"
+        xmin = 0
+        xmax = 3
+        intervals: size = 3
+        intervals [1]:
+            xmin = 0
+            xmax = 0.50
+            text = ""
+        intervals [2]:
+            xmin = 0.50
+            xmax = 1.5
+            text = "{quoted}"
+        intervals [3]:
+            xmin = 1.5
+            xmax = 3
+            text = "rekao je ""da"" ! 5
+xmin = 7"
+"""
+    (source / "x/one two.TextGrid").write_bytes(long.encode("utf-16"))
+    head = '"ooTextFile"\n"TextGrid"\n0\n3\n<exists>\n'
+    words = '"IntervalTier"\n"words"\n0\n3\n2\n0\n0.1\n" "\n0.1\n0.300000000000000004\n"č"\n'
+    lines(source / "x/b.textgrid", f"{head}2\n{words}{words.replace('words', 'phones')}")
+    lines(source / "x/c.TextGrid", f"{head}1\n{words.replace('words', 'phones')}")
+    lines(source / "x/d.TextGrid", f"{head}1\n{words[:40]}")
+    (source / "x/e.TextGrid").write_bytes(b"ooBinaryFile\x08TextGrid\x00")
+    segments = {
+        "x/one two_0.50-1.5": ("x/one two.wav", 4000, 12000, COMPOSED, None),
+        "x/one two_1.5-3": ("x/one two.wav", 12000, 24000, 'rekao je "da" ! 5\nxmin = 7', None),
+        "x/b_0.1-0.300000000000000004": ("x/b.flac", 800, 2400, "č", None),
+    }
+    problems = [
+        ("as a whole", "called 'words'; it has 'phones'"),
+        ("line 16", "a number is wanted, not the end of the file"),
+        ("as a whole", "a binary TextGrid"),
+    ]
+    return Made(source, segments, problems, options={"tier": "words"})

@@ -16,7 +16,7 @@ import polars as pl
 
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
-from nbaudio.ingest import commonvoice, folder, hf, kaldi, librispeech, parlaspeech
+from nbaudio.ingest import commonvoice, folder, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
@@ -38,6 +38,11 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "commonvoice": commonvoice.read,
         "folder": folder.read,
         "hf": hf.read,
+        "nemo": nemo.read,
+        "lhotse": lhotse.read,
+        "table": table.read,
+        "subtitles": subtitles.read,
+        "textgrid": textgrid.read,
     }
 )
 

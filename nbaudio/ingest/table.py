@@ -1,0 +1,164 @@
+"""Any table: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
+
+Conventions: a column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`,
+`segment_id`, `split`) unless an option names another; nothing else is guessed. Numbers keep the source's characters; binary
+floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An empty `asr_text`
+is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of ours get
+``source_`` before their name.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.errors import InputError
+from nbaudio.ingest.cells import read_cells
+from nbaudio.ingest.manifests import own_root
+from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Problem, Transcripts
+from nbaudio.tables import RECORDINGS, SEGMENTS
+from nbaudio.times import add_seconds
+
+_OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_duration", "duration_s"))
+_YES_NO = {"yes": True, "no": False, None: None}
+
+
+def read(
+    source: Path,
+    *,
+    name: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    duration: str | None = None,
+    text: str | None = None,
+    asr_text: str | None = None,
+    speaker_id: str | None = None,
+    segment_id: str | None = None,
+    split: str | None = None,
+    separator: str | None = None,
+    quotes: str | None = None,
+    sheet: str | None = None,
+) -> Transcripts:
+    r"""Read a table of segments.
+
+    Args:
+        source: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
+        name: the column of the recordings' names or paths. All options up to `split` are names of columns.
+        start: seconds; without such a column every row is a whole recording.
+        end: seconds.
+        duration: seconds, for tables without an end; of whole recordings the audio is checked against it.
+        text: the words.
+        asr_text: those that a recogniser heard.
+        speaker_id: who speaks.
+        segment_id: the segments' own ids.
+        split: the source's own splits.
+        separator: between the fields of .csv and .tsv; comma and tab unless given.
+        quotes: whether these fields may stand in quotes, ``yes`` or ``no``; yes in .csv and no in .tsv unless given.
+        sheet: of an .xlsx; the first unless given.
+
+    Returns:
+        The transcripts. The recordings' own folder where the first is found.
+
+    Raises:
+        InputError: the file cannot be read, has no rows, or lacks a column; names those that it has.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp()) / "segments.csv"
+        >>> _ = source.write_text("file,start,end,sentence\na.wav,3207.70,3227.54,Dobar dan.\n")
+        >>> read(source, name="file", text="sentence").frame.select("name", "source_start", "source_end", "text").rows()
+        [('a.wav', '3207.70', '3227.54', 'Dobar dan.')]
+    """
+    if quotes not in _YES_NO:
+        raise InputError(f"option quotes: yes or no is wanted, not {quotes!r}")
+    cells = read_cells(source, separator=separator, quotes=_YES_NO[quotes], sheet=sheet)
+    if cells.frame.is_empty():
+        first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
+        raise InputError(f"{source}: no rows that can be read{first}")
+    chosen = {
+        "name": name,
+        "start": start,
+        "end": end,
+        "duration": duration,
+        "text": text,
+        "asr_text": asr_text,
+        "speaker_id": speaker_id,
+        "segment_id": segment_id,
+        "split": split,
+    }
+    columns = _columns(source, cells.frame.columns, chosen)
+    ours = _timed(
+        {key: _strings(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+    )
+    kept = [column.alias(_kept(column.name, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
+    given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
+    absent = [pl.lit(None, dtype=dtype).alias(key) for key, dtype in TRANSCRIPTS.items() if key not in ours]
+    frame = given.with_columns(absent).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+
+    named = frame["name"].is_not_null()
+    if not named.any():
+        raise InputError(f"{source}: the column {columns['name']!r} is empty")
+    nameless = [Problem(source.name, line, f"{columns['name']} is empty") for line in cells.lines.filter(~named)]
+    problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
+    found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
+    return own_root(Transcripts(found, problems), source.parent)
+
+
+def _columns(source: Path, there: list[str], chosen: dict[str, str | None]) -> dict[str, str]:
+    """Which column holds what: as chosen, or by the very name."""
+    has = f"it has {', '.join(there)}"
+    for key, column in chosen.items():
+        if column is not None and column not in there:
+            raise InputError(f"{source}: option {key}: there is no column {column!r}; {has}")
+    columns = {key: column or key for key, column in chosen.items() if (column or key) in there}
+    for key in ("name", "text"):
+        if key not in columns:
+            raise InputError(f"{source}: which column is {key}? say so by the option {key}; {has}")
+    if "start" in columns and not {"end", "duration"} & set(columns):
+        raise InputError(f"{source}: besides the start an end or a duration is wanted; {has}")
+    if "end" in columns and "start" not in columns:
+        raise InputError(f"{source}: besides the end a start is wanted; {has}")
+    return columns
+
+
+def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
+    """A column as text; what is blank becomes null unless it may be empty."""
+    match column.dtype:
+        case pl.String | pl.Categorical | pl.Enum | pl.Boolean | pl.Decimal | pl.Null:
+            texts = column.cast(pl.String)
+        case dtype if dtype.is_integer():
+            texts = column.cast(pl.String)
+        case dtype if dtype.is_float():
+            # numpy writes the shortest decimal of either width.
+            written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
+            texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
+        case dtype:
+            raise InputError(f"{source}: column {column.name!r} is {dtype}; texts or numbers are wanted")
+    if empty:
+        return texts
+    tidy = texts.str.strip_chars() if column.dtype == pl.String else texts
+    return pl.select(pl.when(tidy != "").then(texts).alias(column.name)).to_series()
+
+
+def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
+    """Columns under the names of `Transcripts`; the end computed, or the duration that of whole recordings."""
+    names = {"start": "source_start", "end": "source_end", "split": "source_split"}
+    ours = {names.get(key, key): values for key, values in given.items() if key != "duration"}
+    duration = given.get("duration")
+    if duration is not None and "start" not in given:
+        ours["source_duration"] = duration
+    elif duration is not None and "end" not in given:
+        pairs = zip(given["start"], duration, strict=True)
+        ends = [
+            None if start is None and lasting is None else add_seconds(start or "0", lasting or "NaN") for start, lasting in pairs
+        ]
+        ours["source_end"] = pl.Series(ends, dtype=pl.String)
+    return ours
+
+
+def _kept(name: str, taken: list[str]) -> str:
+    """What a further column is called: its own name, with ``source_`` before it where that is one of ours."""
+    if name in _OURS:
+        name = f"source_{name}"
+        while name in _OURS or name in taken:
+            name = f"source_{name}"
+    return name
