@@ -34,6 +34,8 @@ AUDIT = pl.Schema(
     }
 )
 
+# A name that every comparison leaves as it is: nothing to fold, no id in brackets, no folder to pass over.
+_PLAIN = rf"^((?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*)\.(?i:{'|'.join(sorted(AUDIO_EXTENSIONS))})$"
 # Zero-width blanks are blanks too, though str.isspace() does not know them.
 _BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _ID = re.compile(r"\[([A-Za-z0-9_-]{11})\]$")
@@ -93,6 +95,8 @@ def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping
         >>> resolve(["a b.wav", "c.wav"], ["a  b.mp3"]).select("name", "decision", "path").rows()
         [('a b.wav', 'blanks', 'a  b.mp3'), ('c.wav', 'missing', None)]
     """
+    if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
+        return plain
     files = _Files(available)
     mapping = mapping or {}
     values = defaultdict(set)
@@ -110,6 +114,22 @@ def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
+
+
+def _resolve_plain(wanted: Sequence[str], available: Sequence[str]) -> pl.DataFrame | None:
+    """The same in columns where every name is a plain one of a file that is there and no two would share an id; else None."""
+    names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
+    found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
+    there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
+    if found["id"].null_count() or found["id"].is_duplicated().any() or not there.all():
+        return None
+    return found.select(
+        "name",
+        decision=pl.lit("exact").cast(AUDIT["decision"]),
+        path="name",
+        candidates=pl.concat_list("name"),
+        recording_id="id",
+    )
 
 
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:

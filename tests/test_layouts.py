@@ -1,19 +1,33 @@
 """Every layout keeps one contract: its segments are there to the sample, its troubles are told, and a corpus comes out of it."""
 
+import io
+import json
 import re
+import tarfile
 import unicodedata
 from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
+import datasets
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from layout_kinds import LAYOUTS, Made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layout_kinds import LAYOUTS, Made, librispeech_archive, lines, tone
+from typer.testing import CliRunner
 
 import nbaudio
+from nbaudio.cli import app
 from nbaudio.errors import InputError
 from nbaudio.ingest import READERS
-from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS
+from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Windows
+from nbaudio.ingest.wholes import place
 from nbaudio.tables import check_tables
+from nbaudio.times import to_samples
 from nbaudio.workspace import Workspace
 
 FORMATS = sorted(READERS)
@@ -141,3 +155,246 @@ def test_what_is_not_the_layout_is_one_clear_error(name, tmp_path):
 def test_an_unknown_option_names_the_known_ones(name, tmp_path):
     with pytest.raises(InputError, match=rf"option 'windwo' is unknown to {name}; known are"):
         nbaudio.ingest(name, tmp_path, out=tmp_path / "W", options={"windwo": "10"})
+
+
+# whole recordings and windows
+
+
+def whole(tmp_path, seconds, rate, **options):
+    """Segments of a folder with one recording."""
+    tone(tmp_path / "audio/a.wav", seconds, rate=rate)
+    nbaudio.ingest("folder", tmp_path / "audio", out=tmp_path / "W", options=options)
+    return Workspace.open(tmp_path / "W").segments
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 44100, 48000, 192000])
+@pytest.mark.parametrize("num_samples", [1, 7, 8000, 12347])
+def test_a_whole_recording_ends_at_its_last_sample(tmp_path, rate, num_samples):
+    tone(tmp_path / "audio/a.wav", Fraction(num_samples, rate), rate=rate)
+    nbaudio.ingest("folder", tmp_path / "audio", out=tmp_path / "W")
+    [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
+    assert (row["segment_id"], row["start_sample"], row["end_sample"], row["source_start"]) == ("a", 0, num_samples, "0")
+    assert to_samples(row["source_end"], rate) == num_samples
+    assert row["reason"] is None
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(1, 400),
+    st.sampled_from([7, 10, 11025, 44100]),
+    st.decimals("0.05", 5, places=3),
+    st.booleans(),
+)
+def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds, partial):
+    num_samples = max(1, tenths * rate // 100)
+    frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]}, schema_overrides=TRANSCRIPTS)
+    audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
+    recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
+    placed = place(frame, audit, recordings, Windows(seconds, partial))
+    found = [
+        (to_samples(start, rate), min(to_samples(end, rate), num_samples))
+        for start, end in placed.select("source_start", "source_end").iter_rows()
+    ]
+    cuts = [to_samples(str(seconds * number), rate) for number in range(int(num_samples / rate / float(seconds)) + 3)]
+    expected = [(one, min(two, num_samples)) for one, two in pairwise(cuts) if one < num_samples]
+    if not partial and expected and seconds * len(expected) * rate > num_samples:
+        expected = expected[:-1]
+    assert found == expected
+
+
+def test_windows_of_a_folder(tmp_path):
+    assert whole(tmp_path, 2.5, 8000, window="1")["segment_id"].to_list() == ["a_0-1", "a_1-2", "a_2-2.5"]
+    assert whole(tmp_path, 2.5, 8000, window=1, partial="drop")["segment_id"].to_list() == ["a_0-1", "a_1-2"]
+    assert whole(tmp_path, 3, 8000, window="1.50")["source_end"].to_list() == ["1.5", "3"]
+    assert whole(tmp_path, 3, 8000, window="0.1", partial="drop").height == 30
+
+
+@pytest.mark.parametrize("options", [{"window": "0"}, {"window": "1e1"}, {"window": "-1"}, {"window": "ten"}, {"partial": "no"}])
+def test_unusable_options_of_a_folder(tmp_path, options):
+    tone(tmp_path / "a.wav", 1)
+    [name] = options
+    with pytest.raises(InputError, match=f"option {name}="):
+        nbaudio.ingest("folder", tmp_path, out=tmp_path / "W", options=options)
+
+
+def test_whole_recordings_before_their_audio(tmp_path):
+    made = LAYOUTS["librispeech"](tmp_path)
+    source = librispeech_archive(tmp_path / "archive")
+    nbaudio.ingest("librispeech", source, out=tmp_path / "W")
+    before = Workspace.open(tmp_path / "W").segments
+    assert before["source_end"].null_count() == len(before)
+    assert before["reason"].null_count() == len(before)
+    assert set(made.segments) < set(before["segment_id"])
+    nbaudio.score(tmp_path / "W")
+    assert nbaudio.select(tmp_path / "W", dev=0, test=0).facts["rejected"] == {"no_audio": len(before)}
+    nbaudio.ingest("librispeech", source, audio=made.source, out=tmp_path / "W")
+    after = Workspace.open(tmp_path / "W").segments
+    assert after["segment_id"].to_list() == before["segment_id"].to_list()
+    assert after["end_sample"].count() == len(made.segments)
+
+
+# librispeech
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w", "w:xz"])
+def test_an_archive_gives_what_the_folder_gives(tmp_path, mode):
+    source = librispeech_archive(tmp_path, mode=mode)
+    nbaudio.ingest("librispeech", source, audio=tmp_path / "LibriSpeech", out=tmp_path / "W")
+    nbaudio.ingest("librispeech", tmp_path / "LibriSpeech", out=tmp_path / "V")
+    one, two = (Workspace.open(tmp_path / name).segments.sort("segment_id") for name in "WV")
+    assert one.equals(two)
+    assert not list(tmp_path.glob("W/*.flac"))
+
+
+def test_the_folder_around_and_a_single_split(tmp_path):
+    root = LAYOUTS["librispeech"](tmp_path).source
+    around, split = READERS["librispeech"](tmp_path), READERS["librispeech"](root / "dev-clean")
+    assert around.audio_root == root
+    assert around.frame.equals(READERS["librispeech"](root).frame)
+    first = split.frame.row(0, named=True)
+    assert (first["name"], first["source_split"], first["speaker_gender"]) == (
+        "84/121123/84-121123-0000.flac",
+        "dev-clean",
+        "F",
+    )
+
+
+def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
+    source = librispeech_archive(tmp_path, mode="w")
+    source.write_bytes(source.read_bytes()[:70_000])
+    found = READERS["librispeech"](source)
+    assert len(found.frame) > 0
+    assert [reason for reason in found.problems["reason"] if "breaks off" in reason]
+
+
+def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
+        for name in ("../../../dev/1/2/1-2.trans.txt", "/dev/1/2/1-2.trans.txt"):
+            data = b"1-2-0000 HELLO\n"
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
+    segments = Workspace.open(tmp_path / "W").segments
+    assert segments["segment_id"].to_list() == ["1-2-0000", "1-2-0000#2"]
+    assert segments["reason"].to_list() == [None, "duplicate"]
+    assert {path.name for path in tmp_path.iterdir()} == {"x.tar.gz", "W"}
+
+
+# kaldi
+
+
+def test_kaldi_without_segments_has_an_utterance_a_recording(tmp_path):
+    tone(tmp_path / "audio/a.wav", 1)
+    tone(tmp_path / "audio/b.wav", 2)
+    lines(tmp_path / "data/wav.scp", "u1 a.wav", "u2 b.wav")
+    lines(tmp_path / "data/text", "u1 da", "u2 ne")
+    lines(tmp_path / "data/hyp", "u1 da")
+    options = {"asr": "hyp"}
+    nbaudio.ingest("kaldi", tmp_path / "data", audio=tmp_path / "audio", out=tmp_path / "W", options=options)
+    nbaudio.score(tmp_path / "W")
+    segments = Workspace.open(tmp_path / "W").segments
+    assert segments.select("segment_id", "end_sample", "text", "similarity").rows() == [
+        ("u1", 8000, "da", 1.0),
+        ("u2", 16000, "ne", None),
+    ]
+    with pytest.raises(InputError, match="there is no such file; the option asr"):
+        nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W", options={"asr": "none"})
+
+
+def test_kaldi_with_commands_alone_says_so(tmp_path):
+    lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
+    with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; nothing is run"):
+        nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
+    assert not (tmp_path / "PWNED").exists()
+
+
+# commonvoice
+
+
+def test_a_table_without_a_needed_column(tmp_path):
+    lines(tmp_path / "train.tsv", "client_id\tpath", "c\ta.mp3")
+    with pytest.raises(InputError, match=r"train\.tsv: the column sentence is missing; it has client_id, path"):
+        nbaudio.ingest("commonvoice", tmp_path, out=tmp_path / "W")
+
+
+# hf
+
+
+def parquet(path, audio, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    pq.write_table(pa.table({"audio": pa.array(audio, kind), **columns}), path)
+    return path
+
+
+def test_a_dataset_with_paths_alone_needs_no_copy(tmp_path):
+    tone(tmp_path / "set/clips/a.wav", 1)
+    parquet(tmp_path / "set/train.parquet", [{"bytes": None, "path": "clips/a.wav"}, None], text=["da", "ne"])
+    report = nbaudio.ingest("hf", tmp_path / "set", out=tmp_path / "W")
+    workspace = Workspace.open(tmp_path / "W")
+    assert workspace.audio_root == tmp_path / "set"
+    assert workspace.segments.select("segment_id", "end_sample", "text").rows() == [("clips/a", 8000, "da")]
+    assert report.problems == ["train.parquet line 2: neither bytes nor a path"]
+    assert not (tmp_path / "W/audio").exists()
+
+
+def test_columns_of_a_dataset_are_asked_for_by_name(tmp_path):
+    data = tone(tmp_path / "a.wav", 1).read_bytes()
+    columns = {"words": ["da"], "guess": ["da"], "text": ["x"], "who": [3]}
+    source = parquet(tmp_path / "x.parquet", [{"bytes": data, "path": None}], **columns)
+    options = {"text": "words", "asr": "guess", "speaker": "who"}
+    nbaudio.ingest("hf", source, out=tmp_path / "W", options=options)
+    [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
+    assert (row["segment_id"], row["text"], row["asr_text"], row["speaker_id"]) == ("x/00000000", "da", "da", "3")
+    with pytest.raises(InputError, match=r"no column 'wrods'; there are audio, guess, text, who, words"):
+        nbaudio.ingest("hf", source, out=tmp_path / "W", options={"text": "wrods"})
+    with pytest.raises(InputError, match="0 Audio columns called 'sound'"):
+        nbaudio.ingest("hf", source, out=tmp_path / "W", options={"audio": "sound"})
+
+
+def test_embedded_recordings_that_are_there_are_left_as_they_are(tmp_path):
+    data = tone(tmp_path / "a.wav", 1).read_bytes()
+    source = parquet(tmp_path / "x.parquet", [{"bytes": data, "path": "a.wav"}], text=["da"])
+    nbaudio.ingest("hf", source, out=tmp_path / "W")
+    written = tmp_path / "W/audio/x/00000000.wav"
+    before = written.stat().st_mtime_ns
+    nbaudio.ingest("hf", source, out=tmp_path / "W")
+    assert written.stat().st_mtime_ns == before
+    written.write_bytes(b"")
+    nbaudio.ingest("hf", source, out=tmp_path / "W")
+    assert written.read_bytes() == data
+
+
+def test_what_datasets_writes_is_read(tmp_path):
+    tone(tmp_path / "a.wav", 1)
+    dataset = datasets.Dataset.from_dict({"audio": [str(tmp_path / "a.wav")] * 2, "text": ["da", "ne"]})
+    dataset = dataset.cast_column("audio", datasets.Audio())
+    dataset.to_parquet(tmp_path / "paths/train-00000-of-00001.parquet")
+    # What push_to_hub does before it writes.
+    embedded = dataset.with_format("arrow").map(datasets.table.embed_table_storage, batched=True)
+    embedded.to_parquet(tmp_path / "bytes/train-00000-of-00001.parquet")
+    for name, audio in (("paths", tmp_path), ("bytes", None)):
+        nbaudio.ingest("hf", tmp_path / name, audio=audio, out=tmp_path / f"W of {name}")
+        segments = Workspace.open(tmp_path / f"W of {name}").segments
+        found = segments.select("end_sample", "text", "source_split", "reason").rows()
+        duplicate = "duplicate" if name == "paths" else None
+        assert found == [(8000, "da", "train", None), (8000, "ne", "train", duplicate)]
+    dataset.save_to_disk(tmp_path / "arrow")
+    with pytest.raises(InputError, match="write Parquet with to_parquet"):
+        nbaudio.ingest("hf", tmp_path / "arrow", out=tmp_path / "V")
+
+
+# the command line
+
+
+def test_options_on_the_command_line(tmp_path):
+    tone(tmp_path / "audio/a.wav", 2)
+    call = ["ingest", "folder", str(tmp_path / "audio"), "--out", str(tmp_path / "W"), "--json"]
+    done = CliRunner().invoke(app, [*call, "--option", "window=0.5", "--option", "partial=drop"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["facts"]["segments"] == 4
+    assert Workspace.open(tmp_path / "W").settings["options"] == {"window": "0.5", "partial": "drop"}
+    wrong = CliRunner().invoke(app, [*call, "--option", "window"])
+    assert wrong.exit_code == 2
+    assert "wanted is name=value" in json.loads(wrong.stdout)["error"]

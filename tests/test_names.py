@@ -237,3 +237,20 @@ def test_segment_ids_are_unique_whatever_the_source_writes(ends):
     )
     assert keys.n_unique() == len(ends)
     assert all(key.startswith(f"r_0-{end}") for key, end in zip(keys, ends, strict=True))
+
+
+PLAIN = st.lists(st.sampled_from(["a", "B", "a.b", ".a", "..", "a b", "č", "[HlauTe_NK6U]", "a.wav"]), min_size=1, max_size=3)
+PLAIN_NAMES = st.builds(lambda parts, extension: "/".join(parts) + extension, PLAIN, st.sampled_from([".wav", ".FLAC", ".txt"]))
+
+
+@settings(deadline=None)
+@given(st.sets(PLAIN_NAMES, min_size=1, max_size=5), st.sets(PLAIN_NAMES, max_size=3))
+def test_plain_names_resolve_as_all_others_do(wanted, others):
+    available = sorted(wanted | others)
+    # A mapping that says nothing takes the way of all others.
+    assert resolve(sorted(wanted), available).equals(resolve(sorted(wanted), available, mapping={"no such name": "none.wav"}))
+
+
+def test_own_ids_go_before_times_and_are_numbered_too():
+    one = pl.Series(["r"] * 3)
+    assert segment_ids(one, one, one, own=pl.Series(["u", "u", None])).to_list() == ["u", "u#2", "r_r-r"]

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -28,8 +28,8 @@ _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 # A chapter's transcript is some kilobytes; what is larger is not read into memory.
 _MAX_TEXT_BYTES = 64 << 20
 
-# A file of the tree, and its bytes where it is text.
-_File = tuple[PurePosixPath, bytes | None]
+# A file of the tree by its path there, and its bytes where it is text.
+_File = tuple[str, bytes | None]
 
 
 def read(source: Path) -> Transcripts:
@@ -59,7 +59,7 @@ def read(source: Path) -> Transcripts:
     if root.is_dir():
         # One split lies beside what is said of all of them.
         beside = root.parent / _SPEAKERS
-        files = chain([(PurePosixPath(_SPEAKERS), beside.read_bytes())] if beside.is_file() else [], _in_folder(root))
+        files = chain([(_SPEAKERS, beside.read_bytes())] if beside.is_file() else [], _in_folder(root))
     elif source.is_file():
         files = _in_archive(source)
     else:
@@ -80,9 +80,9 @@ def _items(
 ) -> Iterator[dict[str, Any] | Problem]:
     """Rows and problems of a tree; what it says of speakers goes into `speakers`, as that may come last in an archive."""
     # Recordings and lines cross each other out, so that this holds little more than one chapter.
-    single: dict[PurePosixPath, str] = {}
+    single: dict[str, str] = {}
 
-    def meet(recording: PurePosixPath, kind: str) -> None:
+    def meet(recording: str, kind: str) -> None:
         if single.pop(recording, kind) == kind:
             single[recording] = kind
 
@@ -91,38 +91,39 @@ def _items(
             yield file
             continue
         path, data = file
-        if path.suffix == ".flac":
+        if path.endswith(".flac"):
             meet(path, "a recording without a transcript")
         elif data is None:
-            yield Problem(str(path), None, f"larger than {_MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
-        elif path.name == _SPEAKERS:
+            yield Problem(path, None, f"larger than {_MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+        elif path.endswith(_SPEAKERS):
             speakers.update(_speakers(data))
         else:
             for item in _lines(path, data, root):
                 if isinstance(item, dict):
-                    meet(PurePosixPath(item["name"]), "a transcript without a recording")
+                    meet(item["name"], "a transcript without a recording")
                 yield item
-    yield from (Problem(str(recording), None, reason) for recording, reason in single.items())
+    yield from (Problem(recording, None, reason) for recording, reason in single.items())
 
 
-def _lines(path: PurePosixPath, data: bytes, root: Path) -> Iterator[dict[str, Any] | Problem]:
+def _lines(path: str, data: bytes, root: Path) -> Iterator[dict[str, Any] | Problem]:
     """The utterances of one chapter."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        yield Problem(str(path), None, "not UTF-8 text")
+        yield Problem(path, None, "not UTF-8 text")
         return
+    folders = path.split("/")[:-1]
     # A split that is the source itself is named by its folder.
-    split, speaker = ("", "", root.name, *path.parts[:-1])[-3:-1]
+    split, speaker = ("", "", root.name, *folders)[-3:-1]
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         found = _LINE.fullmatch(line.rstrip("\r"))
         if not found or "/" in found[1]:
-            yield Problem(str(path), number, f"wanted are an id and a text, not {line.strip()[:80]!r}")
+            yield Problem(path, number, f"wanted are an id and a text, not {line.strip()[:80]!r}")
             continue
         yield {
-            "name": str(path.with_name(f"{found[1]}.flac")),
+            "name": "/".join((*folders, f"{found[1]}.flac")),
             "text": found[2] or "",
             "speaker_id": speaker or None,
             "segment_id": found[1],
@@ -145,14 +146,17 @@ def _wanted(name: str) -> bool:
 def _in_folder(root: Path) -> Iterator[_File | Problem]:
     for folder, folders, names in os.walk(root):
         folders.sort()
+        where = Path(folder).relative_to(root).parts
         for name in sorted(filter(_wanted, names)):
-            path = Path(folder, name)
-            relative = PurePosixPath(path.relative_to(root))
+            relative = "/".join((*where, name))
+            if name.endswith(".flac"):
+                yield relative, None
+                continue
             try:
-                text = not name.endswith(".flac") and path.stat().st_size <= _MAX_TEXT_BYTES
-                yield relative, path.read_bytes() if text else None
+                path = Path(folder, name)
+                yield relative, path.read_bytes() if path.stat().st_size <= _MAX_TEXT_BYTES else None
             except OSError as error:
-                yield Problem(str(relative), None, error.strerror or str(error))
+                yield Problem(relative, None, error.strerror or str(error))
 
 
 def _in_archive(source: Path) -> Iterator[_File | Problem]:
@@ -162,9 +166,9 @@ def _in_archive(source: Path) -> Iterator[_File | Problem]:
             while (member := archive.next()) is not None:
                 # The archive would remember every member.
                 archive.members = []  # type: ignore[attr-defined]
-                path = PurePosixPath(*PurePosixPath(member.name).parts[-4:])
-                if member.isfile() and _wanted(path.name):
-                    text = path.suffix != ".flac" and member.size <= _MAX_TEXT_BYTES
+                path = "/".join([part for part in member.name.split("/") if part not in ("", ".", "..")][-4:])
+                if member.isfile() and _wanted(path.rpartition("/")[2]):
+                    text = not path.endswith(".flac") and member.size <= _MAX_TEXT_BYTES
                     content = archive.extractfile(member) if text else None
                     yield path, content.read() if content else None
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:

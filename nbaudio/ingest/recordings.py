@@ -1,7 +1,7 @@
 """The recordings on disk: which there are, and what each of them is."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ FACTS = pl.Schema(
 )
 
 _LONG_WORK_BYTES = 1_000_000_000
+_BUNDLE_BYTES = 8_000_000
+_BUNDLE_FILES = 256
 
 
 def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
@@ -42,25 +44,37 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
     inside = root.resolve()
     paths: list[str] = []
     refused: list[tuple[str, str]] = []
-
-    def unreadable(error: OSError) -> None:
-        refused.append((os.path.relpath(error.filename, root), f"the folder cannot be read: {error.strerror}"))
-
-    for folder, folders, files in os.walk(root, onerror=unreadable):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path in (Path(folder, name) for name in (*folders, *filter(is_audio, files)) if not name.startswith(".")):
-            name = path.relative_to(root).as_posix()
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                refused.append((_printable(name), "a link that leads out of the audio folder"))
-            elif path.name in folders:
-                continue
-            elif _printable(name) != name:
-                refused.append((_printable(name), "its name is not Unicode; rename it"))
-            elif not path.is_file():
-                refused.append((name, "not a file"))
-            else:
-                paths.append(name)
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            # What scandir knows of a file needs no further look at the disk.
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
+                    if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
+                        continue
+                    if entry.is_symlink() and not (root / name).resolve().is_relative_to(inside):
+                        refused.append((_printable(name), "a link that leads out of the audio folder"))
+                    elif is_folder:
+                        folders += [] if entry.is_symlink() else [f"{name}/"]
+                    elif _printable(name) != name:
+                        refused.append((_printable(name), "its name is not Unicode; rename it"))
+                    elif not _is(entry.is_file):
+                        refused.append((name, "not a file"))
+                    else:
+                        paths.append(name)
+        except OSError as error:
+            refused.append((_printable(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
     return sorted(paths), sorted(refused)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    """The answer of a directory's entry; a link that goes in circles is nothing."""
+    try:
+        return question()
+    except OSError:
+        return False
 
 
 def look_at(root: Path, paths: Sequence[str], *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
@@ -75,19 +89,30 @@ def look_at(root: Path, paths: Sequence[str], *, jobs: int | None = None, sha256
     Returns:
         One row per path, in order, with the columns of `FACTS`; `error` says why all the others are null.
     """
-    sizes = {path: (root / path).stat().st_size for path in paths}
-    total = sum(sizes.values())
-    facts = {}
+    bundles = list(_bundles(root, paths))
+    total = sum(size for _, size in bundles)
     with (
         ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
         progress("look at recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
     ):
-        looks = {pool.submit(_look, root / path, sha256=sha256): path for path in paths}
+        looks = {pool.submit(_look_at_some, root, some, sha256=sha256): size for some, size in bundles}
         for look in as_completed(looks):
-            path = looks[look]
-            facts[path] = look.result()
-            advance(sizes[path] / 1e9)
-    return pl.DataFrame([{"path": path, **facts[path]} for path in paths], schema=FACTS)
+            advance(looks[look] / 1e9)
+    return pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+
+
+def _bundles(root: Path, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
+    """Paths for one thread to look at, and their bytes: many small files together, large ones alone."""
+    first, size = 0, 0
+    for after, path in enumerate(paths, 1):
+        size += (root / path).stat().st_size
+        if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
+            yield paths[first:after], size
+            first, size = after, 0
+
+
+def _look_at_some(root: Path, paths: Sequence[str], *, sha256: bool) -> pl.DataFrame:
+    return pl.DataFrame([{"path": path, **_look(root / path, sha256=sha256)} for path in paths], schema=FACTS)
 
 
 def _look(path: Path, *, sha256: bool) -> dict[str, Any]:
