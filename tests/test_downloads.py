@@ -17,12 +17,14 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
+import urllib3
 from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.downloads import read_list, running
+from nbaudio.downloads.fetching import retry_after
 from nbaudio.downloads.lists import Wanted
 from nbaudio.downloads.turns import Task, Turns
 from nbaudio.errors import DiskFullError, ExistsError, InputError
@@ -287,25 +289,26 @@ def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     assert ledger(out)["a"]["reason"] is None
 
 
-@pytest.mark.parametrize("how", ["seconds", "date", "date by a clock that is wrong"])
-def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get, how):
+def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get):
     web.files = {"/a": BODY, "/b": BODY, "/c": BODY}
-    now = datetime.now(UTC) - timedelta(hours=5 * ("wrong" in how))
-
-    def limit(self, _):
-        self.send_response_only(429)
-        headers = {
-            "Retry-After": "1" if how == "seconds" else format_datetime(now + timedelta(seconds=1 + (how == "date")), usegmt=True)
-        }
-        headers |= {"Date": format_datetime(now, usegmt=True)} if "wrong" in how else {}
-        for name, value in (headers | {"Content-Length": "0"}).items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    web.tricks["/a"] = [limit]
+    web.tricks["/a"] = [busy(429, Retry_After="1")]
     assert get("/a", "/b", "/c", connections=1).problems == []
     assert [path for path, *_ in web.log] == ["/a", "/b", "/c", "/a"]
-    assert web.log[1][3] - web.log[0][3] >= 0.95  # a date has whole seconds: 2 may be little more than 1
+    assert web.log[1][3] - web.log[0][3] >= 0.95
+
+
+def test_pauses_as_seconds_and_dates():
+    def pause(**headers):
+        return retry_after(urllib3.HTTPResponse(headers={name.replace("_", "-"): value for name, value in headers.items()}))
+
+    assert pause(Retry_After=" 120 ") == 120
+    date = "Sat, 21 Nov 2026 01:00:30 GMT"
+    assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 01:00:00 GMT") == 30  # by the server's clock
+    assert pause(Retry_After=date, Date="Sat, 21 Nov 2026 02:00:00 GMT") == 0
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert 50 < pause(Retry_After=soon) <= 60
+    assert [pause(Retry_After=text) for text in ("", "soon", "-1", "Sat, 99 Nov 2026 01:00:00 GMT")] == [None] * 4
+    assert pause() is None
 
 
 def test_a_longer_pause_than_wanted_gives_the_host_up_and_no_other(web, get, out):
@@ -391,6 +394,16 @@ def test_compressed_against_our_wish(web, get, out):
         web.tricks[path] = [cut(None, Content_Encoding="x-gzip")]
     assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), though asked not to"]
     assert (out / "b.tar.gz").read_bytes() == BODY  # as sent: some servers call archives so
+
+
+def test_a_web_page_is_no_recording(web, get, out):
+    web.files = {"/a.wav": b"<html>please log in", "/b.html": b"<html>", "/c": b"<html>"}
+    for path in web.files:
+        web.tricks[path] = [cut(None, Content_Type="text/html; charset=utf-8")] * 2
+    (problem,) = get(*web.files).problems
+    assert problem.startswith("a.wav: the server sends a web page in its place")
+    row = {"url": f"{web.address}/a.wav", "checksum": md5(b"<html>please log in")}
+    assert get(row).problems == []
 
 
 def test_redirects_are_followed_to_web_addresses_and_not_for_ever(web, get, out):
@@ -652,6 +665,39 @@ def test_ingest_reads_straight_from_the_folder(web, get, out, tmp_path, recorded
     assert nbaudio.ingest("parlaspeech", tmp_path / "asr.json", audio=out, out=tmp_path / "W").problems == []
     assert Workspace.open(tmp_path / "W").segments.select("end_sample").item() == 32000
     assert Workspace.open(tmp_path / "W").recordings.filter(pl.col("path") == name).height == 1
+
+
+def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
+    web.files = {"/a": BODY, "/b": BODY}
+    silent = threading.Event()
+
+    def stall(self, body):
+        self.head(200, len(body), ETag=etag(body))
+        self.wfile.write(body[:200_000])
+        silent.wait(30)
+        self.close_connection = True
+
+    def interrupt():
+        while not ((out / ".a.partial").exists() and (out / ".a.partial").stat().st_size > 100_000 and (out / "b").exists()):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    web.tricks["/a"] = [stall]
+    hand = threading.Thread(target=interrupt)
+    hand.start()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            get("/a", "/b", timeout=20)
+        assert time.monotonic() - begun < 10
+    finally:
+        silent.set()
+        hand.join()
+    assert ledger(out)["a"]["state"] == "begun"
+    report = get("/a", "/b")
+    assert (report.problems, report.facts["there before"]) == ([], 1)
+    assert web.asked("/a")[1] in ("bytes=196608-", "bytes=200000-")
+    assert (out / "a").read_bytes() == BODY
 
 
 def test_a_full_disk_stops_it_and_the_same_call_goes_on(web, get, out):

@@ -9,7 +9,8 @@ import hashlib
 import os
 import re
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -63,6 +64,7 @@ class Web:
         }
         self._direct = urllib3.PoolManager(**options)  # type: ignore[arg-type]
         self._proxies: dict[str, urllib3.PoolManager] = {}
+        self._open: set[urllib3.BaseHTTPResponse] = set()
         for scheme, proxy in urllib.request.getproxies().items():
             if scheme in ("http", "https"):
                 try:
@@ -70,12 +72,25 @@ class Web:
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise InputError(f"{scheme}_proxy of the environment cannot be used: {error}") from error
 
-    def get(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+    @contextmanager
+    def get(self, url: str, headers: dict[str, str]) -> Iterator[urllib3.BaseHTTPResponse]:
         """The answer to one request, its body unread."""
         parts = urlsplit(url)
         bypass = urllib.request.proxy_bypass(parts.hostname or "")
         pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
-        return pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+        answer = pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+        self._open.add(answer)
+        try:
+            yield answer
+        finally:
+            self._open.discard(answer)
+            answer.close()
+
+    def hang_up(self) -> None:
+        """End whatever other threads are reading, so that nobody waits for a server that says nothing."""
+        for answer in list(self._open):
+            with suppress(OSError, ValueError):  # it ended by itself meanwhile
+                answer.shutdown()
 
     def close(self) -> None:
         """Let all connections go."""
@@ -134,11 +149,8 @@ class Fetcher:
             if row.validator:
                 headers["If-Range"] = row.validator
         try:
-            answer = self.web.get(task.address, headers)
-            try:
+            with self.web.get(task.address, headers) as answer:
                 return self._read(task, answer, row, have)
-            finally:
-                answer.close()
         except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError) as error:
             raise Never(f"{task.address}: no usable address ({error})") from error
         except urllib3.exceptions.HTTPError as error:
@@ -150,7 +162,7 @@ class Fetcher:
             _redirect(task, answer)
             return None
         if status in _PASSING or status >= 500:
-            raise Again(f"the server says {_said(answer)}", pause=_retry_after(answer), busy=status in _BUSY)
+            raise Again(f"the server says {_said(answer)}", pause=retry_after(answer), busy=status in _BUSY)
         if status in (206, 416) and row and have:
             if status == 206 and _fits(answer, have, row.bytes):
                 return self._body(task, answer, replace(row, state="begun", reason=None), "ab")
@@ -161,6 +173,10 @@ class Fetcher:
         coding = answer.headers.get("Content-Encoding", "identity")
         if coding != "identity" and not task.wanted.name.lower().endswith((".gz", ".tgz")):
             raise Never(f"the server sends it compressed ({coding}), though asked not to")
+        if _is_page(answer, task.wanted):
+            raise Never(
+                "the server sends a web page in its place; open the address in a browser, and give a checksum if it is right"
+            )
         length = answer.headers.get("Content-Length", "")
         chunked = "chunked" in answer.headers.get("Transfer-Encoding", "")
         if not (length.isdecimal() or chunked or task.wanted.checksum):
@@ -265,13 +281,20 @@ def _fits(answer: urllib3.BaseHTTPResponse, have: int, total: int | None) -> boo
     return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))
 
 
+def _is_page(answer: urllib3.BaseHTTPResponse, wanted: Wanted) -> bool:
+    """Whether a login or an apology comes instead of the file."""
+    suffix = Path(wanted.name).suffix.lower()
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return kind == "text/html" and suffix not in ("", ".htm", ".html") and not wanted.checksum
+
+
 def _validator(answer: urllib3.BaseHTTPResponse) -> str | None:
     """What If-Range takes: a strong ETag, else the date of the last change."""
     etag = answer.headers.get("ETag", "")
     return etag if etag.startswith('"') else answer.headers.get("Last-Modified")
 
 
-def _retry_after(answer: urllib3.BaseHTTPResponse) -> float | None:
+def retry_after(answer: urllib3.BaseHTTPResponse) -> float | None:
     """Seconds that the server asks to wait, from a number or a date; by the server's own clock where it tells it."""
     text = answer.headers.get("Retry-After", "").strip()
     if text.isdecimal():

@@ -2,7 +2,7 @@
 
 import errno
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -100,14 +100,20 @@ class Run:
             def advance(task: Task, came: int) -> None:
                 meter.advance(task.wanted.name, came)
                 if turns.stopped:
-                    raise Never("stopped")  # tells nobody: see _work
+                    raise Never("stopped")
 
             fetcher = Fetcher(self.folder, self.ledger, web, lambda task, coming: meter.expect(task.wanted.name, coming), advance)
             try:
-                for work in [pool.submit(self._work, fetcher, turns, meter) for _ in range(connections)]:
-                    work.result()
-            finally:
+                works = {pool.submit(self._work, fetcher, turns, meter) for _ in range(connections)}
+                while works:
+                    # Now and then, for a Ctrl-C that came just before the wait.
+                    done, works = wait(works, timeout=1.0, return_when=FIRST_EXCEPTION)
+                    for work in done:
+                        work.result()
+            except BaseException:
                 turns.stop()
+                web.hang_up()
+                raise
 
     def _present(self, one: Wanted) -> Row | str | None:
         try:
@@ -130,7 +136,8 @@ class Run:
         try:
             row = fetcher.turn(task)
         except Again as error:
-            self._again(task, error, fetcher.have(task.wanted), turns, meter)
+            if not turns.stopped:
+                self._again(task, error, fetcher.have(task.wanted), turns, meter)
         except Never as error:
             if not turns.stopped:
                 self._give_up(task, str(error), turns, meter)
