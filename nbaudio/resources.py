@@ -26,7 +26,7 @@ def bundled(name: str) -> Path:
     Examples:
         >>> bundled("data_manifests/demo.yaml").name
         'demo.yaml'
-        >>> bundled("data_manifests/demmo.yaml")  # doctest: +ELLIPSIS
+        >>> bundled("data_manifests/demo.yml")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         nbaudio.errors.InputError: data_manifests/demmo.yaml: does not come with nbaudio; data_manifests holds ...
     """
