@@ -58,17 +58,14 @@ class Web:
     """
 
     def __init__(self, *, connections: int, timeout: float) -> None:
-        options = {
-            "maxsize": connections,
-            "timeout": urllib3.Timeout(connect=timeout, read=timeout),
-        }
-        self._direct = urllib3.PoolManager(**options)  # type: ignore[arg-type]
+        limit = urllib3.Timeout(connect=timeout, read=timeout)
+        self._direct = urllib3.PoolManager(maxsize=connections, timeout=limit)
         self._proxies: dict[str, urllib3.PoolManager] = {}
         self._open: set[urllib3.BaseHTTPResponse] = set()
         for scheme, proxy in urllib.request.getproxies().items():
             if scheme in ("http", "https"):
                 try:
-                    self._proxies[scheme] = urllib3.ProxyManager(proxy, **options)  # type: ignore[arg-type]
+                    self._proxies[scheme] = urllib3.ProxyManager(proxy, maxsize=connections, timeout=limit)
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise InputError(f"{scheme}_proxy of the environment cannot be used: {error}") from error
 
@@ -89,7 +86,7 @@ class Web:
     def hang_up(self) -> None:
         """End whatever other threads are reading, so that nobody waits for a server that says nothing."""
         for answer in list(self._open):
-            with suppress(OSError, ValueError):  # it ended by itself meanwhile
+            with suppress(OSError, RuntimeError, ValueError):  # it ended by itself meanwhile
                 answer.shutdown()
 
     def close(self) -> None:
