@@ -28,7 +28,7 @@ def bundled(name: str) -> Path:
         'demo.yaml'
         >>> bundled("data_manifests/demo.yml")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        nbaudio.errors.InputError: data_manifests/demmo.yaml: does not come with nbaudio; data_manifests holds ...
+        nbaudio.errors.InputError: data_manifests/demo.yml: does not come with nbaudio; data_manifests holds ...
     """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
