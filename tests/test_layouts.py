@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import tarfile
 import unicodedata
@@ -279,6 +280,28 @@ def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
     assert segments["segment_id"].to_list() == ["1-2-0000", "1-2-0000#2"]
     assert segments["reason"].to_list() == [None, "duplicate"]
     assert {path.name for path in tmp_path.iterdir()} == {"x.tar.gz", "W"}
+
+
+def test_names_that_are_no_unicode_are_told_and_the_rest_goes_on(tmp_path):
+    made = LAYOUTS["librispeech"](tmp_path)
+    folder = os.fsencode(made.source / "dev-clean/84/121123")
+    os.close(os.open(folder + b"/\xff.flac", os.O_CREAT))
+    (made.source / "dev-clean/84/121123/out.trans.txt").symlink_to(tmp_path / "secret")
+    lines(tmp_path / "secret", "root x:0:0")
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(made.source, "LibriSpeech")
+    for source in (made.source, tmp_path / "x.tar"):
+        found = READERS["librispeech"](source)
+        assert ("dev-clean/84/121123/\\xff.flac", None, "its name is not Unicode; rename it") in found.problems.rows()
+        assert not found.frame["text"].str.contains("x:0:0").any()
+        assert set(made.segments) < set(found.frame["segment_id"])
+
+
+def test_a_line_that_is_no_unicode_is_named(tmp_path):
+    lines(tmp_path / "wav.scp", "a a.wav")
+    (tmp_path / "text").write_bytes(b"a da\nb caf\xe9\n")
+    with pytest.raises(InputError, match=r"text, line 2: not UTF-8"):
+        nbaudio.ingest("kaldi", tmp_path, out=tmp_path / "W")
 
 
 # kaldi

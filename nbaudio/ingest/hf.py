@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
 from nbaudio.names import is_audio
 
 _ROWS = 4096
@@ -75,7 +75,7 @@ def read(
         try:
             parts.append(_part(path, path.relative_to(root), audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(path.name, None, str(error)))
+            problems.append(Problem(printable(path.name), None, str(error)))
     choices = {
         "text": [text] if text else _TEXT,
         "asr_text": [asr] if asr else _ASR,
@@ -93,7 +93,7 @@ def read(
         for part in parts:
             try:
                 yield from _rows(part, choices, embeds=embeds)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {error}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
@@ -110,6 +110,9 @@ def _files(source: Path) -> list[Path]:
 
 
 def _part(path: Path, relative: Path, audio: str | None) -> _Part:
+    stem = relative.with_suffix("").as_posix()
+    if printable(stem) != stem:
+        raise InputError("its name is not Unicode; rename it")
     schema = pq.read_schema(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
     found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
@@ -120,7 +123,7 @@ def _part(path: Path, relative: Path, audio: str | None) -> _Part:
             f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
             f"it has {', '.join(kinds)}, the option audio says which one is meant"
         )
-    return _Part(path, relative.with_suffix("").as_posix(), found[0], _embeds(path, f"{found[0]}.bytes"))
+    return _Part(path, stem, found[0], _embeds(path, f"{found[0]}.bytes"))
 
 
 def _embeds(path: Path, leaf: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
 
 _WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
@@ -27,6 +27,7 @@ _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 # A chapter's transcript is some kilobytes; what is larger is not read into memory.
 _MAX_TEXT_BYTES = 64 << 20
+_NOT_UNICODE = "its name is not Unicode; rename it"
 
 # A file of the tree by its path there, and its bytes where it is text.
 _File = tuple[str, bytes | None]
@@ -149,11 +150,17 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
         where = Path(folder).relative_to(root).parts
         for name in sorted(filter(_wanted, names)):
             relative = "/".join((*where, name))
+            if printable(relative) != relative:
+                yield Problem(printable(relative), None, _NOT_UNICODE)
+                continue
             if name.endswith(".flac"):
                 yield relative, None
                 continue
+            path = Path(folder, name)
             try:
-                path = Path(folder, name)
+                if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                    yield Problem(relative, None, "a link that leads out of the folder")
+                    continue
                 yield relative, path.read_bytes() if path.stat().st_size <= _MAX_TEXT_BYTES else None
             except OSError as error:
                 yield Problem(relative, None, error.strerror or str(error))
@@ -167,7 +174,9 @@ def _in_archive(source: Path) -> Iterator[_File | Problem]:
                 # The archive would remember every member.
                 archive.members = []  # type: ignore[attr-defined]
                 path = "/".join([part for part in member.name.split("/") if part not in ("", ".", "..")][-4:])
-                if member.isfile() and _wanted(path.rpartition("/")[2]):
+                if printable(path) != path:
+                    yield Problem(printable(path), None, _NOT_UNICODE)
+                elif member.isfile() and _wanted(path.rpartition("/")[2]):
                     text = not path.endswith(".flac") and member.size <= _MAX_TEXT_BYTES
                     content = archive.extractfile(member) if text else None
                     yield path, content.read() if content else None

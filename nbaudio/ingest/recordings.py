@@ -11,6 +11,7 @@ import polars as pl
 from nbaudio.audio import probe
 from nbaudio.errors import AudioError
 from nbaudio.files import sha256_file
+from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
 from nbaudio.progress import progress
 
@@ -55,17 +56,17 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
                     if entry.is_symlink() and not (root / name).resolve().is_relative_to(inside):
-                        refused.append((_printable(name), "a link that leads out of the audio folder"))
+                        refused.append((printable(name), "a link that leads out of the audio folder"))
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
-                    elif _printable(name) != name:
-                        refused.append((_printable(name), "its name is not Unicode; rename it"))
+                    elif printable(name) != name:
+                        refused.append((printable(name), "its name is not Unicode; rename it"))
                     elif not _is(entry.is_file):
                         refused.append((name, "not a file"))
                     else:
                         paths.append(name)
         except OSError as error:
-            refused.append((_printable(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
+            refused.append((printable(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
     return sorted(paths), sorted(refused)
 
 
@@ -131,8 +132,3 @@ def _look(path: Path, *, sha256: bool) -> dict[str, Any]:
         "mtime_ns": status.st_mtime_ns,
         "probe_warning": found.warning,
     }
-
-
-def _printable(name: str) -> str:
-    """A name from the disk without the lone surrogates that stand for bytes that are no Unicode."""
-    return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")

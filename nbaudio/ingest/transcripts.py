@@ -116,8 +116,9 @@ def gather(
             frames.append(columns())
     frame = pl.concat([*frames, columns()], rechunk=True)
     if frame.is_empty():
-        why = f"; {problems[0].file}, line {problems[0].line or '-'}: {problems[0].reason}" if problems else ""
-        raise InputError(f"{source}: nothing to take; wanted is {wanted}{why}")
+        first = problems[0] if problems else None
+        where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
+        raise InputError(f"{source}: nothing to take; wanted is {wanted}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
@@ -126,7 +127,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     r"""Lines of a UTF-8 file that are not blank, without their ends, numbered from 1; split at line feeds alone.
 
     Raises:
-        InputError: it cannot be read or is not UTF-8.
+        InputError: it cannot be read, or a line is not UTF-8; names it.
 
     Examples:
         >>> import tempfile
@@ -135,12 +136,24 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         >>> list(numbered_lines(path))
         [(1, 'a'), (3, 'b')]
     """
+    number = 0
     try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
+                text = line.decode("utf-8-sig" if number == 1 else "utf8")
+                if text.strip():
+                    yield number, text.rstrip("\r\n")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text") from error
+        raise InputError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
+
+
+def printable(name: str) -> str:
+    r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
+
+    Examples:
+        >>> printable("caf\udce9.wav")
+        'caf\\xe9.wav'
+    """
+    return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")

@@ -1,0 +1,23 @@
+"""The manifest of every layout runs end to end, unattended, on a small source of its kind."""
+
+import pytest
+from layout_kinds import LAYOUTS
+
+import nbaudio
+from nbaudio.ingest import READERS
+from nbaudio.resources import bundled
+
+REVIEWED = 1
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_the_manifest_of_a_layout_runs(name, tmp_path):
+    made = LAYOUTS[name](tmp_path / "source")
+    audio = str(made.audio) if made.audio else None
+    settings = {"source": str(made.source), "audio": audio, "names": None, "options": made.options}
+    settings |= {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
+    report = nbaudio.run(bundled(f"data_manifests/{name}.yaml"), out=tmp_path / "R", settings=settings)
+    verified = nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False)
+    assert verified.problems == []
+    # What a reviewer was given stays out of training.
+    assert verified.facts["clips decoded"] == len(made.segments) - REVIEWED
