@@ -9,6 +9,7 @@ from nbaudio import review
 from nbaudio.corpus import materialize, verify
 from nbaudio.downloads import download
 from nbaudio.errors import NbaudioError
+from nbaudio.exports import export
 from nbaudio.ingest import ingest
 from nbaudio.report import Report
 from nbaudio.runs import demo, run
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "demo",
     "download",
+    "export",
     "ingest",
     "materialize",
     "review",

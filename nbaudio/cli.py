@@ -186,6 +186,20 @@ def select(
     )
 
 
+@app.command(epilog="Example: nbaudio export nemo W --out manifests")
+def export(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
+    workspace: Workspace,
+    out: Annotated[str, typer.Option(help="the folder for the manifests: new, or an earlier export, which is replaced")],
+    paths: Annotated[str, typer.Option(help="of the recordings: absolute, or relative to the manifests")] = "absolute",
+    as_json: AsJson = False,
+) -> None:
+    """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
+    from nbaudio import export as step
+
+    _finish(lambda: step(workspace, format_, out=out, paths=paths), as_json=as_json)
+
+
 @app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
 def materialize(
     workspace: Workspace,

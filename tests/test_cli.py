@@ -48,6 +48,7 @@ def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..
         ("score", "W"),
         ("review", "export", "W", "--out", "sheets/sheet.xlsx", "--n", "3"),
         ("select", "W", "--dev", "2", "--test", "2", "--group-by", "", "--max-duration", "20"),
+        ("export", "nemo", "W", "--out", "M", "--paths", "relative"),
         ("materialize", "W", "--out", "C", "--jobs", "2", "--shard-size", "100kB"),
         ("verify", "C"),
         ("stats", "W"),
