@@ -244,7 +244,11 @@ def test_an_archive_gives_what_the_folder_gives(tmp_path, mode):
     nbaudio.ingest("librispeech", tmp_path / "LibriSpeech", out=tmp_path / "V")
     one, two = (Workspace.open(tmp_path / name).segments.sort("segment_id") for name in "WV")
     assert one.equals(two)
-    assert not list(tmp_path.glob("W/*.flac"))
+    assert not list((tmp_path / "W").rglob("*.flac"))
+    nbaudio.ingest("librispeech", source, out=tmp_path / "U", options={"unpack": "yes"})
+    unpacked = Workspace.open(tmp_path / "U")
+    assert unpacked.segments.sort("segment_id").equals(two)
+    assert unpacked.audio_root == tmp_path / "U/audio"
 
 
 def test_the_folder_around_and_a_single_split(tmp_path):
@@ -275,11 +279,16 @@ def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W")
+        recordings = ("../../../../1-2-0000.flac", "/dev/1/2/1-2-0000.flac", "d/2.flac", "d/2.flac/x.flac", f"{'x' * 300}.flac")
+        for name in recordings:
+            archive.addfile(tarfile.TarInfo(name))
+    nbaudio.ingest("librispeech", tmp_path / "x.tar.gz", out=tmp_path / "W", options={"unpack": "yes"})
     segments = Workspace.open(tmp_path / "W").segments
     assert segments["segment_id"].to_list() == ["1-2-0000", "1-2-0000#2"]
     assert segments["reason"].to_list() == [None, "duplicate"]
     assert {path.name for path in tmp_path.iterdir()} == {"x.tar.gz", "W"}
+    written = {path.relative_to(tmp_path / "W/audio").as_posix() for path in tmp_path.rglob("*.flac") if path.is_file()}
+    assert written == {"1-2-0000.flac", "dev/1/2/1-2-0000.flac", "d/2.flac"}
 
 
 def test_names_that_are_no_unicode_are_told_and_the_rest_goes_on(tmp_path):

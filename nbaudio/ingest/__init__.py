@@ -179,10 +179,14 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; those that are there keep their time of change."""
     for name, data in embedded:
         path = root / name
-        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        try:
+            if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+                continue
+            with whole_file(path, sync=False) as partial:
+                partial.write_bytes(data)
+        except OSError:
+            # A name that no file can have, or that another has as its folder: that recording is missing, and told as such.
             continue
-        with whole_file(path, sync=False) as partial:
-            partial.write_bytes(data)
 
 
 def _check_free(out: Path, source: Path) -> None:

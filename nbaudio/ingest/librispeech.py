@@ -1,6 +1,7 @@
 """LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top.
 
-An archive (``.tar.gz`` or any tar) gives the transcripts without being unpacked; to cut, unpack it and give the folder as audio.
+An archive (``.tar.gz`` or any tar) gives the transcripts without being unpacked. To cut, give the folder that it was unpacked to
+as the audio, or have ``unpack=yes`` write its recordings into the workspace: nothing can seek in a ``.tar.gz``.
 
 Conventions: the tree is gone through a file at a time, and what is kept of each is a row of a table. Every recording is one
 utterance. Recordings are named ``split/speaker/chapter/file``, whether they are in a folder or in an archive.
@@ -27,17 +28,19 @@ _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 # A chapter's transcript is some kilobytes; what is larger is not read into memory.
 _MAX_TEXT_BYTES = 64 << 20
+_MAX_AUDIO_BYTES = 256 << 20
 _NOT_UNICODE = "its name is not Unicode; rename it"
 
 # A file of the tree by its path there, and its bytes where it is text.
 _File = tuple[str, bytes | None]
 
 
-def read(source: Path) -> Transcripts:
+def read(source: Path, *, unpack: str = "no") -> Transcripts:
     r"""Read LibriSpeech from its folder or an archive.
 
     Args:
         source: the folder that holds the splits, or one of them, or the folder around ``LibriSpeech``; or a tar, also compressed.
+        unpack: ``yes`` writes the recordings of an archive into the workspace's folder ``audio``; ``no`` reads transcripts alone.
 
     Returns:
         Utterances with their own ids, `source_split` (the split's name, such as ``train-clean-100``), `speaker_gender` and
@@ -45,7 +48,7 @@ def read(source: Path) -> Transcripts:
         another form.
 
     Raises:
-        InputError: there is no transcript.
+        InputError: there is no transcript, or an option is not usable.
 
     Examples:
         >>> import tempfile
@@ -55,6 +58,8 @@ def read(source: Path) -> Transcripts:
         >>> read(source).frame.select("name", "text", "speaker_id", "source_split").rows()
         [('dev-clean/84/121123/84-121123-0000.flac', 'GO DO YOU HEAR', '84', 'dev-clean')]
     """
+    if unpack not in ("yes", "no"):
+        raise InputError(f"option unpack={unpack!r}: must be yes or no")
     root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
     files: Iterable[_File | Problem]
     if root.is_dir():
@@ -73,7 +78,9 @@ def read(source: Path) -> Transcripts:
         orient="row",
     )
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
-    return replace(found, frame=frame, audio_root=root if root.is_dir() else None)
+    if root.is_dir():
+        return replace(found, frame=frame, audio_root=root)
+    return replace(found, frame=frame, embedded=_recordings(source) if unpack == "yes" else None)
 
 
 def _items(
@@ -166,8 +173,12 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
                 yield Problem(relative, None, error.strerror or str(error))
 
 
-def _in_archive(source: Path) -> Iterator[_File | Problem]:
-    """Files of a tar from its first byte to its last, under the last four parts of their names."""
+def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Problem]:
+    """Files of a tar from its first byte to its last, under the last four parts of their names.
+
+    With the bytes of its texts, or of its `audio` instead.
+    """
+    most = _MAX_AUDIO_BYTES if audio else _MAX_TEXT_BYTES
     try:
         with tarfile.open(source, "r|*") as archive:
             while (member := archive.next()) is not None:
@@ -177,8 +188,15 @@ def _in_archive(source: Path) -> Iterator[_File | Problem]:
                 if printable(path) != path:
                     yield Problem(printable(path), None, _NOT_UNICODE)
                 elif member.isfile() and _wanted(path.rpartition("/")[2]):
-                    text = not path.endswith(".flac") and member.size <= _MAX_TEXT_BYTES
-                    content = archive.extractfile(member) if text else None
+                    read = path.endswith(".flac") == audio and member.size <= most
+                    content = archive.extractfile(member) if read else None
                     yield path, content.read() if content else None
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         yield Problem(source.name, None, f"the archive breaks off or is none ({error}); what comes before it is taken")
+
+
+def _recordings(source: Path) -> Iterator[tuple[str, bytes]]:
+    """The recordings of an archive; reading the transcripts has told what is wrong with it."""
+    for file in _in_archive(source, audio=True):
+        if not isinstance(file, Problem) and file[1] is not None:
+            yield file[0], file[1]
