@@ -117,17 +117,21 @@ def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping
 
 
 def _resolve_plain(wanted: Sequence[str], available: Sequence[str]) -> pl.DataFrame | None:
-    """The same in columns where every name is a plain one of a file that is there and no two would share an id; else None."""
+    """The same in columns, where names are plain, no two would share an id, and all of their files are there or none at all.
+
+    None otherwise.
+    """
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
     found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
     there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
-    if found["id"].null_count() or found["id"].is_duplicated().any() or not there.all():
+    if found["id"].null_count() or found["id"].is_duplicated().any() or not (there.all() or not available):
         return None
+    path = pl.when(pl.lit(bool(available))).then("name")
     return found.select(
         "name",
-        decision=pl.lit("exact").cast(AUDIT["decision"]),
-        path="name",
-        candidates=pl.concat_list("name"),
+        decision=pl.lit("exact" if available else "missing").cast(AUDIT["decision"]),
+        path=path,
+        candidates=pl.concat_list(path).list.drop_nulls(),
         recording_id="id",
     )
 
