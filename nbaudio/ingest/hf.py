@@ -67,6 +67,13 @@ def read(
 
     Raises:
         InputError: there is nothing of the kind, or a column that was asked for is in no file.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp()) / "train-00000-of-00001.parquet"
+        >>> pq.write_table(pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "sentence": ["dobar dan"]}), source)
+        >>> read(source).frame.select("name", "text", "source_split").rows()
+        [('train-00000-of-00001/00000000.wav', 'dobar dan', 'train')]
     """
     parts: list[_Part] = []
     problems: list[Problem] = []

@@ -22,6 +22,16 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, wi
         audit: as of `names.resolve`.
         recordings: the recordings table.
         windows: how to divide whole recordings, if at all.
+
+    Returns:
+        The same columns, and `segment_id` where there are whole recordings; a row for every window of one that is divided.
+
+    Examples:
+        >>> frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]})
+        >>> audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
+        >>> recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [16000], "num_samples": [40000]})
+        >>> place(frame, audit, recordings, None).select("segment_id", "source_start", "source_end").rows()
+        [('a', '0', '2.5')]
     """
     whole = whole_recording()
     if not frame.select(whole.any()).item():
