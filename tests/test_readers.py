@@ -1,0 +1,378 @@
+"""What each foreign format may look like: the same content in every spelling is read as the same, and each trouble is told."""
+
+import gzip
+import json
+import os
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openpyxl import Workbook
+
+from nbaudio.errors import InputError
+from nbaudio.ingest import lhotse, nemo, subtitles, table, textgrid
+
+TIMES = ["name", "source_start", "source_end"]
+
+
+def lines(path, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
+    return path
+
+
+# NeMo
+
+SECONDS = st.decimals(0, 10**6, allow_nan=False, places=7).map(lambda value: f"{value.normalize():f}")
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=5))
+def test_nemo_ends_are_exact_sums(tmp_path_factory, times):
+    row = '{"audio_filepath": "a.wav", "offset": %s, "duration": %s, "text": "da"}'
+    found = nemo.read(lines(tmp_path_factory.mktemp("nemo") / "m.json", *(row % each for each in times))).frame
+    assert found["source_start"].to_list() == [start for start, _ in times]
+    assert [Decimal(end) for end in found["source_end"]] == [Decimal(start) + Decimal(duration) for start, duration in times]
+
+
+def test_nemo_fields(tmp_path):
+    row = {"audio_filepath": "a.wav", "duration": 1.5, "text": "c\u030c", "pred_text": "c", "speaker": 3, "lang": "hr", "x": [1]}
+    source = lines(tmp_path / "train.json", json.dumps(row), json.dumps(row | {"offset": "0.5", "duration": float("nan")}))
+    found = nemo.read(source).frame
+    assert found.columns[-1] == "language"
+    assert found.select(*TIMES, "text", "asr_text", "speaker_id", "language").rows() == [
+        ("a.wav", "0", "1.5", "č", "c", "3", "hr"),
+        ("a.wav", "0.5", "NaN", "č", "c", "3", "hr"),
+    ]
+
+
+def test_recordings_are_where_a_manifest_says(tmp_path):
+    for name in ("x/a.wav", "x/y/b.wav", "m/c.wav"):
+        lines(tmp_path / name)
+    there, row = tmp_path / "x/a.wav", '{"audio_filepath": "%s", "duration": 1, "text": "da"}'
+    assert nemo.read(lines(tmp_path / "m/1.json", row % there, row % "../x/y/b.wav")).audio_root == tmp_path / "x"
+    assert nemo.read(lines(tmp_path / "m/2.json", row % "c.wav", row % "gone/d.wav")).audio_root == tmp_path / "m"
+    assert nemo.read(lines(tmp_path / "m/3.json", row % "gone.wav", row % ("x" * 5000), row % "a\\u0000.wav")).audio_root is None
+
+
+# Lhotse
+
+RECORDING = {"id": "r", "sources": [{"type": "file", "channels": [0, 1], "source": "r.wav"}], "sampling_rate": 8000}
+SUPERVISION = {"id": "u", "recording_id": "r", "start": 10.5, "duration": 2.25, "channel": [0, 1], "text": "dobar dan"}
+
+
+def of_lhotse(folder, *supervisions, name="recordings.jsonl"):
+    lines(folder / name, json.dumps(RECORDING))
+    lines(folder / "supervisions.jsonl", *map(json.dumps, supervisions))
+    return lhotse.read(folder)
+
+
+def test_lhotse_alignment_and_hypothesis(tmp_path):
+    words = {"word": [["dobar", 10.5, 1, 0.9], ["dan", 12.0, 0.5]], "phone": [["d", 10.5, 0.1]]}
+    more = {"alignment": words, "custom": {"asr_text": "dobar don", "n": 1}}
+    [row] = of_lhotse(tmp_path, SUPERVISION | more).frame.rows(named=True)
+    assert row["word_times"] == [{"start": 0.0, "end": 1.0}, {"start": 1.5, "end": 2.0}]
+    assert (row["asr_text"], row["source_end"], row["source_channel"]) == ("dobar don", "12.75", "[0,1]")
+    assert json.loads(row["custom"]) == more["custom"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"start": "a"}, "start: a number is wanted"),
+        ({"duration": None}, "duration: a number is wanted, not null"),
+        ({"start": [1]}, "start: a number"),
+        ({"text": 5}, "Expected `str | null`"),
+        ({"alignment": {"word": [["a", "b", 1]]}}, "alignment: a word"),
+        ({"alignment": {"word": [["a"]]}}, "alignment: a word"),
+    ],
+)
+def test_lhotse_troubles_of_a_line(tmp_path, change, reason):
+    found = of_lhotse(tmp_path, SUPERVISION | change, SUPERVISION)
+    assert len(found.frame) == 1
+    assert found.problems.select("file", "line").rows() == [("supervisions.jsonl", 1)]
+    assert reason in found.problems["reason"][0]
+
+
+def test_lhotse_archive_that_was_cut_off(tmp_path):
+    rows = "".join(json.dumps(SUPERVISION | {"id": str(number), "text": os.urandom(30).hex()}) + "\n" for number in range(2000))
+    whole = gzip.compress(rows.encode())
+    lines(tmp_path / "recordings.jsonl", json.dumps(RECORDING))
+    (tmp_path / "supervisions.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    found = lhotse.read(tmp_path)
+    assert 500 < len(found.frame) < 1500
+    assert found.problems.row(0) == ("supervisions.jsonl.gz", found.problems["line"][0], found.problems["reason"][0])
+    assert "cannot be read on" in found.problems["reason"][0]
+
+
+def test_lhotse_wants_one_of_each(tmp_path):
+    with pytest.raises(InputError, match="of one split"):
+        of_lhotse(tmp_path / "a", SUPERVISION, name="x_recordings_train.jsonl")
+    lines(tmp_path / "b/my_recordings.jsonl")
+    with pytest.raises(InputError, match=r"my_recordings\.jsonl and recordings\.jsonl are the same|are the same; keep one"):
+        of_lhotse(tmp_path / "b", SUPERVISION)
+    with pytest.raises(InputError, match="no file here ends in"):
+        lhotse.read(lines(tmp_path / "c/x.txt").parent)
+
+
+# tables
+
+ROWS = [
+    {"name": "a.wav", "start": 3207.7, "end": 3227.54, "text": '=1+1, "č"', "asr_text": "", "n": "7"},
+    {"name": "b.wav", "start": 0.1 + 0.2, "end": 12, "text": "da", "asr_text": "ne", "n": ""},
+]
+
+
+def as_file(path):
+    """The same table in the format of the ending."""
+    columns = {key: [row[key] for row in ROWS] for key in ROWS[0]}
+    match path.suffix:
+        case ".csv":
+            pl.DataFrame(columns).write_csv(path)
+        case ".tsv":
+            pl.DataFrame(columns).write_csv(path, separator="\t", quote_style="never")
+        case ".jsonl":
+            lines(path, *map(json.dumps, ROWS))
+        case ".parquet":
+            pl.DataFrame(columns, strict=False).write_parquet(path)
+        case ".xlsx":
+            book = Workbook()
+            for row in (list(columns), *(list(row.values()) for row in ROWS)):
+                book.active.append(row)
+            for cell, value in zip(("D2", "B3"), (ROWS[0]["text"], ROWS[1]["start"]), strict=True):
+                book.active[cell].value = value
+                book.active[cell].data_type = "s" if cell == "D2" else "n"
+            book.save(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"])
+def test_a_table_is_the_same_in_every_format(tmp_path, ending):
+    found = table.read(as_file(tmp_path / f"t{ending}"))
+    assert found.problems.is_empty()
+    ends = found.frame["source_end"].to_list()
+    assert (ends[0], float(ends[1])) == ("3227.54", 12)
+    starts = found.frame["source_start"].to_list()
+    assert starts == ["3207.7", "0.3" if ending == ".xlsx" else "0.30000000000000004"]
+    assert found.frame["text"].to_list() == ['=1+1, "č"', "da"]
+    assert [text or "" for text in found.frame["asr_text"]] == ["", "ne"]
+    assert found.frame["n"][0] == "7"
+
+
+def test_parquet_keeps_types_of_further_columns_and_writes_floats_short(tmp_path):
+    columns = {
+        "name": pl.Series(["a", "b", "c"], dtype=pl.Categorical),
+        "start": pl.Series([np.float32(0.1), None, np.nan], dtype=pl.Float32),
+        "end": pl.Series([Decimal("1.50"), None, None], dtype=pl.Decimal(10, 2)),
+        "text": ["a", None, "c"],
+        "speaker_id": [1, 2, None],
+        "tags": [["x"], [], None],
+        "similarity": [0.5, None, None],
+    }
+    pl.DataFrame(columns).write_parquet(tmp_path / "t.parquet")
+    found = table.read(tmp_path / "t.parquet").frame
+    assert found.select(*TIMES).rows() == [("a", "0.1", "1.50"), ("b", None, None), ("c", "nan", None)]
+    assert found["speaker_id"].to_list() == ["1", "2", None]
+    assert found["tags"].to_list() == [["x"], [], None]
+    assert found["source_similarity"].to_list() == [0.5, None, None]
+    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); texts or numbers are wanted"):
+        table.read(tmp_path / "t.parquet", text="tags")
+
+
+def test_json_lines_keep_characters_and_may_differ_in_keys(tmp_path):
+    source = lines(
+        tmp_path / "t.jsonl",
+        '{"name": "a", "start": 1.50, "duration": 1e-3, "text": "\\u010d"}',
+        '{"name": "b", "start": 1, "duration": 2, "text": "d", "meta": {"x": 1.50}, "ok": true}',
+        "[1]",
+        '{"name": 5, "start": "1", "duration": null, "text": "d"}',
+    )
+    found = table.read(source)
+    assert found.frame.select(*TIMES).rows() == [("a", "1.50", "1.501"), ("b", "1", "3"), ("5", "1", "NaN")]
+    assert found.frame.select("text", "meta", "ok").rows()[:2] == [("č", None, None), ("d", '{"x": 1.50}', "true")]
+    assert found.problems["line"].to_list() == [3]
+
+
+def test_lines_of_a_csv_that_are_none(tmp_path):
+    good = b"a,0,1,da\n"
+    bad = {2: b"\xff,0,1,da\n", 3: b"a,0,1\n", 5: b'a,0,1,"da" x\n', 7: b'a,0,1,"da\n'}
+    rows = [bad.get(number, good) for number in range(2, 8)]
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfname,start,end,text\r\n" + b"".join(rows))
+    found = table.read(tmp_path / "t.csv")
+    assert len(found.frame) == 2
+    assert found.problems["line"].to_list() == [2, 3, 5, 7]
+    for reason, said in zip(
+        found.problems["reason"], ("not UTF-8", "3 fields, the header has 4", "expected", "unexpected end"), strict=True
+    ):
+        assert said in reason
+
+
+def test_separators_and_quotes_are_options(tmp_path):
+    source = lines(tmp_path / "t.csv", "name;start;end;text", 'a;0;1;"da;ne"')
+    assert table.read(source, separator=";").frame["text"].to_list() == ["da;ne"]
+    source = lines(tmp_path / "t.tsv", "name\tstart\tend\ttext", 'a\t0\t1\t"da')
+    assert table.read(source).frame["text"].to_list() == ['"da']
+    source = lines(tmp_path / "q.tsv", "name\tstart\tend\ttext", 'a\t0\t1\t"d\ta"')
+    assert table.read(source, quotes="yes").frame["text"].to_list() == ["d\ta"]
+
+
+def test_a_sheet_is_an_option(tmp_path):
+    book = Workbook()
+    book.active.append(["other"])
+    sheet = book.create_sheet("segments")
+    sheet.append(["name", "text"])
+    sheet.append(["a.wav", "da"])
+    book.save(tmp_path / "t.xlsx")
+    assert table.read(tmp_path / "t.xlsx", sheet="segments").frame.select(*TIMES, "text").rows() == [("a.wav", None, None, "da")]
+
+
+def test_whole_recordings_are_checked_against_a_duration(tmp_path):
+    found = table.read(lines(tmp_path / "t.csv", "name,text,duration", "a.wav,da,1.5")).frame
+    assert found.select(*TIMES, "source_duration").rows() == [("a.wav", None, None, "1.5")]
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "said"),
+    [
+        ("name,start,end,words", {}, "which column is text.*by the option text; it has name, start, end, words"),
+        ("file,start,end,text", {}, "which column is name"),
+        ("name,start,end,text", {"text": "txt"}, "option text: there is no column 'txt'; it has name, start"),
+        ("name,start,text,x", {}, "besides the start an end or a duration is wanted"),
+        ("name,end,text,x", {}, "besides the end a start is wanted"),
+        ("name,start,end,name", {}, "several columns are called 'name'"),
+        ("name,start,end,text", {"separator": "::"}, "option separator: one character"),
+        ("name,start,end,text", {"quotes": "maybe"}, "option quotes: yes or no"),
+    ],
+)
+def test_columns_that_are_not_clear_are_one_error(tmp_path, header, options, said):
+    source = lines(tmp_path / "t.csv", header, "a,0,1,da")
+    with pytest.raises(InputError, match=said):
+        table.read(source, **options)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.parquet", "t.xlsx", "t.ods"])
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\xfe PK\x03\x04", b"name,start,end,text\n"])
+def test_what_is_no_table_is_one_error(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=name):
+        table.read(tmp_path / name)
+
+
+# subtitles
+
+CUES = "1\n00:00:00,500 --> 00:00:01,500\nšto\n"
+
+
+@pytest.mark.parametrize(
+    "text", [CUES, CUES.replace("\n", "\r\n"), CUES.replace("\n", "\r"), CUES[2:], f"\ufeff{CUES}", CUES.rstrip()]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_subtitles_in_every_spelling(tmp_path, text, encoding):
+    (tmp_path / "a.SRT").write_bytes(text.encode(encoding))
+    found = subtitles.read(tmp_path)
+    assert found.frame.select(*TIMES, "text", "text_raw").rows() == [("a", "0.500", "1.500", "što", None)]
+    assert found.problems.is_empty()
+    assert found.audio_root == tmp_path
+
+
+def test_subtitles_of_a_language_and_an_encoding(tmp_path):
+    for name, word in (("a.srt", "uvijek"), ("a.hr.srt", "što"), ("a.b.HR.vtt", "šta")):
+        (tmp_path / name).write_bytes(CUES.replace("što", word).encode("cp1250"))
+    found = subtitles.read(tmp_path, language="hr", encoding="cp1250").frame
+    assert found.select("name", "text").rows() == [("a.b", "šta"), ("a", "što")]
+    with pytest.raises(InputError, match="option encoding: 'cp999' is unknown"):
+        subtitles.read(tmp_path, encoding="cp999")
+    with pytest.raises(InputError, match=r"subtitles that end in \.de\.srt"):
+        subtitles.read(tmp_path, language="de")
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("<i>da</i>", "da"),
+        ("<00:00:01.000><c.x>da</c> ne", "da ne"),
+        (r"{\an8}da", "da"),
+        ("{da}", "{da}"),
+        ("1 < 2 > 1", "1 < 2 > 1"),
+        ("<3 da", "<3 da"),
+        ('<font color="#fff">da</font>', "da"),
+        ("a &amp; b", "a &amp; b"),
+    ],
+)
+def test_tags_of_subtitles(tmp_path, written, text):
+    found = subtitles.read(lines(tmp_path / "a.srt", CUES.replace("što", written))).frame
+    assert found.select("text", "text_raw").row(0) == (text, written if written != text else None)
+
+
+# TextGrids
+
+TEXTS = st.text(st.sampled_from('ač" !\n<1 2>=[]'), max_size=6).filter(str.strip)
+TIERS = st.lists(st.lists(st.tuples(st.integers(0, 99).map(lambda n: f"{n / 8}"), TEXTS), max_size=3), min_size=1, max_size=3)
+
+
+def grid(tiers, *, long):
+    """A TextGrid in one of the two text forms, as Praat writes it."""
+    out = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
+
+    def put(depth, name, value):
+        out.append("    " * depth + (f"{name} = {value} " if long else str(value)))
+
+    put(0, "xmin", 0)
+    put(0, "xmax", 100)
+    out.append("tiers? <exists> " if long else "<exists>")
+    put(0, "size", len(tiers))
+    out.extend(["item []: "] if long else [])
+    for number, rows in enumerate(tiers):
+        out.extend([f"    item [{number + 1}]:"] if long else [])
+        for name, value in (("class", '"IntervalTier"'), ("name", f'"{number}"'), ("xmin", 0), ("xmax", 100)):
+            put(2, name, value)
+        put(2, "intervals: size", len(rows))
+        for place, (start, text) in enumerate(rows):
+            out.extend([f"        intervals [{place + 1}]:"] if long else [])
+            put(3, "xmin", start)
+            put(3, "xmax", "100.0")
+            put(3, "text", '"' + text.replace('"', '""') + '"')
+    return "\n".join(out) + "\n"
+
+
+@settings(deadline=None)
+@given(TIERS, st.booleans(), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.sampled_from(["\n", "\r\n"]))
+def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, end):
+    source = tmp_path_factory.mktemp("grid") / "a.TextGrid"
+    source.write_bytes(grid(tiers, long=long).replace("\n", end).encode(encoding))
+    wanted = [("a", start, "100.0", text) for start, text in tiers[0]]
+    if not wanted:
+        with pytest.raises(InputError, match="nothing to take; wanted is TextGrids"):
+            textgrid.read(source, tier="0")
+        return
+    found = textgrid.read(source, tier="0" if len(tiers) > 1 else None)
+    assert found.frame.select(*TIMES, "text").rows() == wanted
+    assert found.problems.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("<exists>", "<absent>"), "no tier of intervals"),
+        (("xmin = 0.5", "xmin = half"), "line 18: .*a number is wanted"),
+        (('"IntervalTier"', '"PitchTier"'), "an IntervalTier or a TextTier is wanted, not 'PitchTier'"),
+        (('"TextGrid"', '"Pitch"'), '"ooTextFile" and "TextGrid" are wanted first'),
+        (("intervals: size = 1", "intervals: size = -1"), "a count is wanted"),
+        (("intervals: size = 1", "intervals: size = 999999999999"), "a number is wanted, not"),
+    ],
+)
+def test_textgrids_that_are_none(tmp_path, change, said):
+    text = grid([[("0.5", "da")]], long=True)
+    assert change[0] in text
+    source = lines(tmp_path / "a.TextGrid", text.replace(*change))
+    with pytest.raises(InputError, match=said):
+        textgrid.read(source)
+
+
+def test_a_tier_must_be_chosen_among_several(tmp_path):
+    source = lines(tmp_path / "a.TextGrid", grid([[("0", "da")], [("0", "ne")]], long=False))
+    with pytest.raises(InputError, match="several tiers of intervals; it has '0', '1': choose one by the option tier"):
+        textgrid.read(source)
