@@ -25,7 +25,7 @@ import nbaudio
 from nbaudio.cli import app
 from nbaudio.errors import InputError
 from nbaudio.ingest import READERS
-from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Windows
+from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Windows, gather
 from nbaudio.ingest.wholes import place
 from nbaudio.tables import check_tables
 from nbaudio.times import to_samples
@@ -156,6 +156,32 @@ def test_what_is_not_the_layout_is_one_clear_error(name, tmp_path):
 def test_an_unknown_option_names_the_known_ones(name, tmp_path):
     with pytest.raises(InputError, match=rf"option 'windwo' is unknown to {name}; known are"):
         nbaudio.ingest(name, tmp_path, out=tmp_path / "W", options={"windwo": "10"})
+
+
+# rows on their way into columns
+
+
+class CountedRow(dict):
+    """A row that knows how many of its kind are alive."""
+
+    alive = most = 0
+
+    def __init__(self, **values):
+        super().__init__(**values)
+        CountedRow.alive += 1
+        CountedRow.most = max(CountedRow.most, CountedRow.alive)
+
+    def __del__(self):
+        CountedRow.alive -= 1
+
+
+def test_few_rows_are_objects_at_once(tmp_path):
+    rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
+    found = gather(tmp_path, rows, further=("segment_id", "source_split"), wanted="rows")
+    assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
+    assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
+    assert found.frame["text"].unique().to_list() == ["č"]
+    assert CountedRow.most <= 10_001
 
 
 # whole recordings and windows

@@ -1,0 +1,14 @@
+"""A tree of many small files: the benchmark meets its aims of rate and memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/librispeech.py"
+
+
+def test_many_small_files_are_ingested_fast_and_in_bounded_memory(tmp_path):
+    command = [sys.executable, str(BENCHMARK), "--files", "30000", "--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ingest of a folder" in done.stdout
