@@ -91,6 +91,7 @@ KINDS = (
     Kind("FLAC in Matroska", ".mka", _av("flac")),
     Kind("ALAC in MP4", ".m4a", _av("alac"), 44100, 2),
     Kind("MP3", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 44100, 2),
+    Kind("MP3, one channel", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 22050, 1),
     Kind("MP3 in Matroska", ".mka", _av("libmp3lame")),
     Kind("Vorbis in Ogg", ".ogg", _sf("OGG", "VORBIS"), 44100, 2),
     Kind("Vorbis in WebM", ".webm", partial(rewrapped, made=_sf("OGG", "VORBIS"), suffix=".ogg"), 44100, 2),

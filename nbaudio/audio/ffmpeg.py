@@ -1,4 +1,4 @@
-"""Recordings read by FFmpeg (PyAV): what libsndfile cannot read (AAC, Matroska, AMR) or does slowly (Opus)."""
+"""Recordings read by FFmpeg (PyAV): what libsndfile cannot read, does slowly or not exactly; see `recordings`."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,15 +21,18 @@ from nbaudio.errors import AudioError
 # Vorbis in a frame or two. AMR predicts from what it decoded long before; measured, on speech and on tones.
 _RUN_UP_S = 0.3
 _LONG_RUN_UP_S = {"amrnb": 3.0, "amrwb": 3.0}
+# An MP3's frame takes up to 511 bytes of those before it (ISO 11172-3, main_data_begin), at rates below 32 kHz 255 bytes: at
+# 8 kbit/s and 22.05 kHz, where a frame holds 5 bytes of its own, that is 51 frames.
+_LOW_MP3_RUN_UP_S = 2.0
 
 # Decoders that a flush does not bring back to their start: AAC keeps the seed of the noise that it fills bands with, AMR its
-# predictors.
-_REMEMBERING = {"aac", "amrnb", "amrwb"}
+# predictors, MP3 what it makes up for a first frame that takes bits from before the file.
+_REMEMBERING = {"aac", "amrnb", "amrwb", "mp3"}
 
 # Formats that hold sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
 _FORMATS = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mp3,mpc,mpc8,"
-    "mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
+    "mp3,mpc,mpc8,mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
 )
 # Bare streams: their length is a guess from the bit rate, and places are found by reading from the start.
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
@@ -69,7 +72,10 @@ class AvRecording:
             self.close()
             raise AudioError(f"{path}: {problem}")
         self._ticks: Fraction = self._stream.time_base * self.sampling_rate
-        self._run_up = int(_LONG_RUN_UP_S.get(self.codec, _RUN_UP_S) * self.sampling_rate)
+        run_up_s = _LONG_RUN_UP_S.get(self.codec, _RUN_UP_S)
+        if self.codec == "mp3" and self.sampling_rate < 32000:
+            run_up_s = _LOW_MP3_RUN_UP_S
+        self._run_up = int(run_up_s * self.sampling_rate)
         bare = self._container.format.name in _BARE
         self._clock_tells = not bare and (self._ticks.numerator == 1 or self._ticks == 2)
         declared = Fraction(0)

@@ -81,8 +81,10 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
             at = stamp(packet)
             if at is not None:
                 stamps.append(at)
-                counts.append(count(memoryview(packet)) if count else 0)
-    clock, held = np.array(stamps, np.int64), np.array(counts, np.int64)
+                if callable(count):
+                    counts.append(count(memoryview(packet)))
+    clock = np.array(stamps, np.int64)
+    held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
     rising = not (np.diff(clock) <= 0).any()
     ends = np.cumsum(held)
     # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
@@ -104,15 +106,15 @@ def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) ->
     return first, size
 
 
-def _counter(context: AudioCodecContext, size: int) -> Count | None:
-    """What tells how many samples a packet holds without decoding it; None where nothing does."""
+def _counter(context: AudioCodecContext, size: int) -> Count | int:
+    """What tells how many samples a packet holds without decoding it, or how many all hold; 0 where nothing does."""
     name = context.name.removeprefix("lib")
     if name == "opus":
         return opus_samples
     extra = context.extradata or b""
     if name == "vorbis" and 0 <= (at := extra.find(b"\x01vorbis")) < len(extra) - 28:
         return _VorbisSamples(short=1 << (extra[at + 28] & 15), long=1 << (extra[at + 28] >> 4))
-    return (lambda _: size) if context.name in _FIXED and size else None
+    return size if context.name in _FIXED else 0
 
 
 def opus_samples(packet: bytes | memoryview) -> int:

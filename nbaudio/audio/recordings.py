@@ -1,7 +1,8 @@
 """Windows of recordings, exact to the sample, without reading the file from its start.
 
 libsndfile (soundfile) reads WAV, FLAC, MP3, AIFF, SPHERE and the like; FFmpeg (PyAV) reads what libsndfile cannot (AAC, Matroska,
-AMR) or does slowly (Opus). The content decides, never the extension. Windows asked for in order are decoded in one pass.
+AMR), does slowly (Opus) or not exactly (some MP3s). The content decides, never the extension. Windows asked for in order are
+decoded in one pass.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from nbaudio.audio.ffmpeg import AvRecording
+from nbaudio.audio.mp3 import length_is_known
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
 
@@ -78,8 +80,7 @@ def _open(path: Path) -> Recording:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:
         return AvRecording(path, file)
-    # libsndfile takes an absurd length for a negative one.
-    if recording.codec == "opus" or recording.declared_samples < 0:
+    if recording.codec == "opus" or not recording.is_exact:
         recording.close(keep_file=True)
         return AvRecording(path, file)
     return recording
@@ -111,17 +112,30 @@ class SoundfileRecording:
         self._dtype = "int16" if subtype in _INT16_SUBTYPES else "float32"
         self._run_up = int(_RUN_UP_S * self.sampling_rate) if self.codec in ("mp3", "vorbis") else 0
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether length and windows can be trusted.
+
+        Of MP3s, those with two channels, 32 kHz or more and a tag: elsewhere libmpg123 adds up in another order after a jump,
+        which shows in the last bit, and guesses the length.
+        """
+        if self.declared_samples < 0:  # what libsndfile makes of an absurd length
+            return False
+        return self.codec != "mp3" or (
+            self.num_channels == 2 and self.sampling_rate >= 32000 and length_is_known(self._descriptor.fileno())
+        )
+
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
         # Run-up and window in one call: python-soundfile seeks after every read, and an MP3 decoder then starts anew.
-        run_up = min(start, self._run_up)
+        first = max(0, start - self._run_up)
         try:
-            if self._file.seek(start - run_up) != start - run_up:
+            if self._file.seek(first) != first:
                 raise AudioError(f"{self.path}: sample {start} is not found where the header says")
-            window: Window = self._file.read(run_up + stop - start, dtype=self._dtype, always_2d=True)
+            window: Window = self._file.read(stop - first, dtype=self._dtype, always_2d=True)
         except sf.LibsndfileError as error:
             raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error
-        return window[run_up:]
+        return window[start - first :]
 
     def close(self, *, keep_file: bool = False) -> None:
         """See `Recording.close`."""
