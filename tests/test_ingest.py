@@ -327,6 +327,17 @@ def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
     assert row["sha256"] == sha256_file(tmp_path / "a.wav")
     assert (row["num_bytes"], row["mtime_ns"]) == ((tmp_path / "a.wav").stat().st_size, (tmp_path / "a.wav").stat().st_mtime_ns)
     assert look_at(tmp_path, ["a.wav"], sha256=False)["sha256"].to_list() == [None]
+    assert "gone.wav" in look_at(tmp_path, ["gone.wav"])["error"].item()
+
+
+def test_many_recordings_are_looked_at_in_order(tmp_path):
+    for number in range(600):
+        (tmp_path / f"{number}.wav").write_bytes(b"text")
+    tone(tmp_path / "599.wav", 1)
+    paths = [f"{number}.wav" for number in range(600)]
+    facts = look_at(tmp_path, paths, jobs=3)
+    assert facts["path"].to_list() == paths
+    assert facts["error"].is_null().arg_true().to_list() == [599]
 
 
 # the step

@@ -106,10 +106,17 @@ def _bundles(root: Path, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], 
     """Paths for one thread to look at, and their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
-        size += (root / path).stat().st_size
+        size += _size(root / path)
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield paths[first:after], size
             first, size = after, 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # gone since it was listed: looking at it says so
 
 
 def _look_at_some(root: Path, paths: Sequence[str], *, sha256: bool) -> pl.DataFrame:
