@@ -135,6 +135,26 @@ def test_an_earlier_export_is_replaced_and_nothing_else_is(format, workspace, tm
         assert (content(full) if full.is_dir() else full.read_bytes()) == before
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_recordings_without_transcripts_are_exported_without(format, workspace, tmp_path):
+    nbaudio.ingest("folder", workspace.audio_root, out=tmp_path / "W", jobs=1)
+    report = nbaudio.export(tmp_path / "W", format, out=tmp_path / "out")
+    assert report.facts["segments"] == 3
+    assert not [path for path in report.facts["files"] if path.endswith("text")]
+    before = Workspace.open(tmp_path / "W").segments
+    nbaudio.ingest(format, tmp_path / "out", audio=workspace.audio_root, out=tmp_path / "V", jobs=1)
+    after = Workspace.open(tmp_path / "V").segments
+    assert sorted(after["end_sample"]) == sorted(before["end_sample"])
+    assert after["text"].null_count() == after["decision"].to_list().count("pending") == 3
+
+
+def test_what_a_killed_export_left_is_removed(workspace, tmp_path):
+    nbaudio.export(workspace, "nemo", out=tmp_path / "out")
+    (tmp_path / "out/.train.jsonl.1.partial").write_text("{")
+    nbaudio.export(workspace, "nemo", out=tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
 def test_a_mark_that_is_not_ours_is_left_alone(workspace, tmp_path):
     (tmp_path / ".nbaudio-export.json").write_text('{"format": "other"}')
     with pytest.raises(ExistsError, match="not as an export leaves it"):

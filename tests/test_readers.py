@@ -118,6 +118,13 @@ def test_lhotse_wants_one_of_each(tmp_path):
         lhotse.read(lines(tmp_path / "c/x.txt").parent)
 
 
+def test_lhotse_says_what_has_no_counterpart(tmp_path):
+    lines(tmp_path / "recordings_dev.jsonl", json.dumps(RECORDING))
+    found = of_lhotse(tmp_path, SUPERVISION)
+    assert len(found.frame) == 1
+    assert found.problems.select("file", "line").rows() == [("recordings_dev.jsonl", None)]
+
+
 # tables
 
 ROWS = [
@@ -213,6 +220,8 @@ def test_lines_of_a_csv_that_are_none(tmp_path):
 def test_separators_and_quotes_are_options(tmp_path):
     source = lines(tmp_path / "t.csv", "name;start;end;text", 'a;0;1;"da;ne"')
     assert table.read(source, separator=";").frame["text"].to_list() == ["da;ne"]
+    source = lines(tmp_path / "tabs.csv", "name\tstart\tend\ttext", "a\t0\t1\tda")
+    assert table.read(source, separator="tab").frame["text"].to_list() == ["da"]
     source = lines(tmp_path / "t.tsv", "name\tstart\tend\ttext", 'a\t0\t1\t"da')
     assert table.read(source).frame["text"].to_list() == ['"da']
     source = lines(tmp_path / "q.tsv", "name\tstart\tend\ttext", 'a\t0\t1\t"d\ta"')
@@ -227,6 +236,8 @@ def test_a_sheet_is_an_option(tmp_path):
     sheet.append(["a.wav", "da"])
     book.save(tmp_path / "t.xlsx")
     assert table.read(tmp_path / "t.xlsx", sheet="segments").frame.select(*TIMES, "text").rows() == [("a.wav", None, None, "da")]
+    with pytest.raises(InputError, match=r"t\.xlsx: cannot be read as a table"):
+        table.read(tmp_path / "t.xlsx", sheet="none")
 
 
 def test_whole_recordings_are_checked_against_a_duration(tmp_path):

@@ -16,7 +16,7 @@ import polars as pl
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.exports import kaldi, lhotse, nemo
 from nbaudio.exports.rows import Writer
-from nbaudio.files import write_json
+from nbaudio.files import remove_partials, write_json
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, with_durations
 from nbaudio.workspace import Workspace
@@ -132,6 +132,7 @@ def _clear(out: Path, format: str) -> set[Path]:
         raise ExistsError(f"{out}: exists and is no export; choose another --out")
     held: set[Path] = set()
     if mark.is_file():
+        remove_partials(out)
         try:
             earlier = json.loads(mark.read_text(encoding="utf8"))["format"]
             held = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}

@@ -38,11 +38,12 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         if speaker != utterance and not prefixed:
             utterance = f"{speaker}-{utterance}"
         tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}"
-        tables["text"][utterance] = " ".join(each.row["text"].split())
+        if each.row["text"] is not None:
+            tables["text"][utterance] = " ".join(each.row["text"].split())
         tables["utt2spk"][utterance] = speaker
         utterances[speaker].append(utterance)
     tables["spk2utt"] = {speaker: " ".join(sorted(its)) for speaker, its in utterances.items()}
-    files = _files(out, split)
+    files = [file for file in _files(out, split) if tables[file.name]]
     for file in files:
         # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]

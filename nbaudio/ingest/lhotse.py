@@ -114,16 +114,18 @@ def _sets(source: Path) -> list[_Set]:
                 raise InputError(f"{source}: {path.name} and {kinds[found[2]][found[1]].name} are the same; keep one of them")
             kinds[found[2]][found[1]] = path
     sets = [_Set(split, *(files.get(kind) for kind in ("recordings", "supervisions", "cuts"))) for split, files in kinds.items()]
-    usable = [each for each in sets if each.cuts or (each.recordings and each.supervisions)]
-    if not usable:
+    if not any(each.cuts or (each.recordings and each.supervisions) for each in sets):
         raise InputError(f"{source}: wanted are recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
-    return usable
+    return sets
 
 
 def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:
     if not (files.recordings and files.supervisions):
         if files.cuts:
             yield from _read(files.cuts, _Cut, partial(_of_cut, split=files.split))
+        for alone in (files.recordings, files.supervisions):
+            if alone and not files.cuts:
+                yield Problem(alone.name, None, "recordings and supervisions of one split are wanted, only one of them is there")
         return
     recordings: dict[str, _Recording] = {}
 

@@ -19,7 +19,8 @@ from nbaudio.tables import RECORDINGS, SEGMENTS
 from nbaudio.times import add_seconds
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_duration", "duration_s"))
-_YES_NO = {"yes": True, "no": False, None: None}
+# YAML takes a bare yes for True.
+_YES_NO = {"yes": True, "no": False, "True": True, "False": False, None: None}
 
 
 def read(
@@ -51,7 +52,7 @@ def read(
         speaker_id: who speaks.
         segment_id: the segments' own ids.
         split: the source's own splits.
-        separator: between the fields of .csv and .tsv; comma and tab unless given.
+        separator: between the fields of .csv and .tsv, such as ``;`` or ``tab``; comma and tab unless given.
         quotes: whether these fields may stand in quotes, ``yes`` or ``no``; yes in .csv and no in .tsv unless given.
         sheet: of an .xlsx; the first unless given.
 
@@ -70,7 +71,7 @@ def read(
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes: yes or no is wanted, not {quotes!r}")
-    cells = read_cells(source, separator=separator, quotes=_YES_NO[quotes], sheet=sheet)
+    cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
     if cells.frame.is_empty():
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
         raise InputError(f"{source}: no rows that can be read{first}")
