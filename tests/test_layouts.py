@@ -443,7 +443,16 @@ def test_what_datasets_writes_is_read(tmp_path):
         nbaudio.ingest("hf", tmp_path / "arrow", out=tmp_path / "V")
 
 
-# the command line
+# options
+
+
+def test_options_as_yaml_reads_them(tmp_path):
+    source = librispeech_archive(tmp_path, mode="w")
+    for unpack, root in ((None, None), (False, None), (True, tmp_path / "W/audio")):
+        nbaudio.ingest("librispeech", source, out=tmp_path / "W", options={"unpack": unpack})
+        assert Workspace.open(tmp_path / "W").audio_root == root
+    with pytest.raises(InputError, match="option unpack='maybe': must be yes or no"):
+        nbaudio.ingest("librispeech", source, out=tmp_path / "W", options={"unpack": "maybe"})
 
 
 def test_options_on_the_command_line(tmp_path):

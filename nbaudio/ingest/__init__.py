@@ -167,12 +167,13 @@ def _audio_folder(audio: str | Path | None) -> Path | None:
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
-    """The options as their reader takes them."""
+    """The options as their reader takes them: text; YAML reads yes and no as truth values, and null leaves an option out."""
     known = [name for name, each in signature(READERS[format]).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
     for name in options:
         if name not in known:
             raise InputError(f"option {name!r} is unknown to {format}; known are {', '.join(known) or 'none'}")
-    return {name: str(value) for name, value in options.items()}
+    texts = {name: ("no", "yes")[value] if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return {name: text for name, text in texts.items() if options[name] is not None}
 
 
 def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
