@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,6 +272,29 @@ def test_what_is_no_table_is_one_error(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=name):
         table.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".xlsx"])
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_a_broken_table_is_one_error_or_has_problems(tmp_path_factory, ending, data):
+    path = as_file(tmp_path_factory.mktemp("broken") / f"t{ending}")
+    whole = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place : place + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=4))
+    path.write_bytes(whole)
+    try:
+        found = table.read(path)
+    except InputError:
+        return
+    assert 0 < len(found.frame) <= len(ROWS) + whole.count(b"\n")
+
+
+def test_a_parquet_whose_text_is_no_utf8_is_one_error(tmp_path):
+    broken = pa.array([b"\xff\xfe", b"b"]).view(pa.string())
+    pq.write_table(pa.table({"name": broken, "text": ["a", "b"]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t\.parquet: cannot be read as a table \(.*[Uu][Tt][Ff]"):
+        table.read(tmp_path / "t.parquet")
 
 
 # subtitles
