@@ -257,7 +257,7 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
         ("name,end,text,x", {}, "besides the end a start is wanted"),
         ("name,start,end,name", {}, "several columns are called 'name'"),
         ("name,start,end,text", {"separator": "::"}, "option separator: one character"),
-        ("name,start,end,text", {"quotes": "maybe"}, "option quotes: yes or no"),
+        ("name,start,end,text", {"quotes": "maybe"}, "option quotes='maybe': must be yes or no"),
     ],
 )
 def test_columns_that_are_not_clear_are_one_error(tmp_path, header, options, said):

@@ -19,8 +19,7 @@ from nbaudio.tables import RECORDINGS, SEGMENTS
 from nbaudio.times import add_seconds
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_duration", "duration_s"))
-# YAML takes a bare yes for True.
-_YES_NO = {"yes": True, "no": False, "True": True, "False": False, None: None}
+_YES_NO = {"yes": True, "no": False, None: None}
 
 
 def read(
@@ -70,7 +69,7 @@ def read(
         [('a.wav', '3207.70', '3227.54', 'Dobar dan.')]
     """
     if quotes not in _YES_NO:
-        raise InputError(f"option quotes: yes or no is wanted, not {quotes!r}")
+        raise InputError(f"option quotes={quotes!r}: must be yes or no")
     cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
     if cells.frame.is_empty():
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
