@@ -105,10 +105,11 @@ def ingest(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts")],
     out: Annotated[str, typer.Option(help="the workspace folder to make")],
-    audio: Annotated[str | None, typer.Option(help="the folder of recordings; may come later")] = None,
+    audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,
     names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
     jobs: Jobs = None,
     sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
+    cache: Annotated[str, typer.Option(help="room for recordings that lie elsewhere, such as 50GB")] = "20GB",
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="of the format, such as window=10 of folder; repeat for more")
     ] = None,
@@ -118,7 +119,17 @@ def ingest(
     from nbaudio import ingest as step
 
     _finish(
-        lambda: step(format_, source, audio=audio, names=names, out=out, jobs=jobs, sha256=sha256, options=_named(option or [])),
+        lambda: step(
+            format_,
+            source,
+            audio=audio,
+            names=names,
+            out=out,
+            jobs=jobs,
+            sha256=sha256,
+            cache=cache,
+            options=_named(option or []),
+        ),
         as_json=as_json,
     )
 

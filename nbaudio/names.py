@@ -65,7 +65,7 @@ def youtube_id(name: str) -> str | None:
 def recording_id(name: str) -> str:
     """What a recording of that name is called: the id that ends it, else the name without extension, blanks collapsed.
 
-    The folder is kept, unless the path is absolute: where a machine mounts its disk is not part of a recording's name.
+    The folder is kept, unless the path is absolute or a URL: where a machine mounts its disk is not part of a recording's name.
 
     Examples:
         >>> recording_id("7. sjednica [HlauTe_NK6U].wav"), recording_id("2018/a  b .WAV")
@@ -277,4 +277,4 @@ def _tidy(text: str) -> str:
 
 def _folders(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
-    return () if path.is_absolute() else tuple(_tidy(part) for part in path.parent.parts if part != "..")
+    return () if path.is_absolute() or "://" in name else tuple(_tidy(part) for part in path.parent.parts if part != "..")

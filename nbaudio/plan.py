@@ -6,12 +6,13 @@ shards. A clip is known by its key, a hash of source, window and format: what ha
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio.keys import hash_column
+from nbaudio.places import Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
 _CLIP_VERSION = 1
@@ -36,20 +37,22 @@ class Source:
 
     Attributes:
         recording_id: its key.
-        path: the file.
+        path: the file, or where it lies.
         num_samples: its true length; nothing behind it is read.
         sha256: of the file's bytes when it was ingested, if taken.
         num_bytes: its size then, if known.
         mtime_ns: its time of change then, if known.
+        version: what its server called it then, if it lies elsewhere.
         windows: (clip key, first sample, one past the last).
     """
 
     recording_id: str
-    path: Path
+    path: Path | Remote
     num_samples: int
     sha256: str | None
     num_bytes: int | None
     mtime_ns: int | None
+    version: str | None
     windows: tuple[tuple[str, int, int], ...]
 
 
@@ -77,18 +80,20 @@ class PackTask:
 def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
     """The key of every segment's clip: hex of a SHA-256 over source, window and format.
 
-    `segments` carries the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`. Where no hash was taken, path, size
-    and time of change stand for the source.
+    `segments` carries the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`, `version`. Where no hash was taken,
+    path, size and time of change or version stand for the source.
     """
     source = pl.coalesce(
-        pl.col("sha256"), pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1))
+        pl.col("sha256"),
+        pl.format("{}|{}|{}", "path", "num_bytes", "version"),
+        pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)),
     )
     what = f"{clip_format.rate}|{clip_format.channel}|{clip_format.encoding}|{_CLIP_VERSION}"
     texts = segments.select(pl.format("{}|{}|{}|{}", source, "start_sample", "end_sample", pl.lit(what)).alias("t"))["t"]
     return pl.Series("clip_key", [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String)
 
 
-def cut_tasks(missing: pl.DataFrame, audio_root: Path, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:
+def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:
     """Cut tasks for the clips that no pack holds, longest first so that the last workers end together.
 
     Args:
@@ -121,15 +126,17 @@ def _bin(seconds: pl.Expr) -> pl.Expr:
     return ((seconds.cum_sum() - seconds) // _TASK_SECONDS).cast(pl.Int64)
 
 
-def _source(windows: pl.DataFrame, audio_root: Path) -> Source:
+def _source(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
     first = windows.row(0, named=True)
+    path = audio_root / first["path"]
     return Source(
         recording_id=first["recording_id"],
-        path=audio_root / first["path"],
+        path=replace(path, sha256=first["sha256"]) if isinstance(path, Remote) else path,
         num_samples=first["num_samples"],
         sha256=first["sha256"],
         num_bytes=first["num_bytes"],
         mtime_ns=first["mtime_ns"],
+        version=first["version"],
         windows=tuple(windows.select("clip_key", "start_sample", "end_sample").iter_rows()),
     )
 

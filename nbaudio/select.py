@@ -17,6 +17,7 @@ import polars as pl
 from nbaudio.budget import MICRO, Budget, make_budget, over_budget
 from nbaudio.errors import InputError
 from nbaudio.keys import hash_column
+from nbaudio.places import Remote
 from nbaudio.report import Report
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import Target, divide, leakage, parse_target, usable_keys
@@ -270,7 +271,7 @@ def _default_size(fit: pl.DataFrame, budget: Budget | None) -> int:
     return min(2000, size // 20)
 
 
-def _clip_size(root: Path | None, recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> ClipSize:
+def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> ClipSize:
     """What a clip takes, measured on a seeded sample of what the filters leave; the upper bound where there is no audio."""
     if root is None or without_audio(recordings):
         return PCM

@@ -15,6 +15,7 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.errors import AudioError, InputError
+from nbaudio.places import Remote
 from nbaudio.times import rescale
 
 RATE = 16000
@@ -63,7 +64,7 @@ PCM = ClipSize(2.0 * RATE, _PER_CLIP)
 """The upper bound: FLAC keeps what it cannot compress as it is."""
 
 
-def measure(clips: pl.DataFrame, root: Path) -> ClipSize | None:
+def measure(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
     """What clips take, measured by encoding some and taken three standard errors above their mean.
 
     Args:

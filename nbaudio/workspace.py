@@ -6,6 +6,7 @@ W/problems.parquet     what could not be read, with file, item and reason
 W/reports/<step>.json  what each step reported
 W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
+W/fetched/             recordings that lie elsewhere, as far as the bound of this cache lets them stay
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.cache import LIMIT, Cache
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.places import Remote, is_address, remote
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 
 
@@ -61,9 +64,11 @@ class Workspace:
         return read_json(self.path / "workspace.json")
 
     @property
-    def audio_root(self) -> Path | None:
+    def audio_root(self) -> Path | Remote | None:
         """The folder that `recordings.path` is relative to; None while there is no audio."""
         audio = self.settings.get("audio")
+        if audio and is_address(audio):
+            return remote(audio, Cache((self.path / "fetched").absolute(), self.settings.get("cache", LIMIT)))
         return Path(audio) if audio else None
 
     @property

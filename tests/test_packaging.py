@@ -148,8 +148,10 @@ def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
 # which module may import what: each library behind one door
 
 DOORS = {
+    "aiohttp": {"places"},
     "anywidget": {"widgets"},
     "av": {"audio"},
+    "fsspec": {"places"},
     "ipywidgets": {"widgets"},
     "joblib": {"engine"},
     "matplotlib": {"plots"},

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio.recordings import Recording, Window, open_recording
 from nbaudio.errors import AudioError, InputError
+from nbaudio.places import Remote
 from nbaudio.times import rescale
 
 CHANNELS = ("mix", "left", "right")
@@ -25,7 +26,7 @@ CONTEXT_S = 0.03
 
 
 def read_clip(
-    path: Path, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
+    path: Path | Remote, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
     """One clip of a recording; see `clip_of`, which serves many windows of an open recording.
 
@@ -36,7 +37,8 @@ def read_clip(
         >>> read_clip(path, 12000, 36000).shape
         (8000,)
     """
-    with open_recording(path) as recording:
+    share = (stop - start) / num_samples if num_samples else 1.0
+    with open_recording(path, windows=1, share=share) as recording:
         return clip_of(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
 
 

@@ -10,6 +10,7 @@ from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.reasons import no_samples
 from nbaudio.audio.recordings import SoundfileRecording, open_recording
 from nbaudio.errors import AudioError
+from nbaudio.places import Remote
 
 # Enough to make a decoder touch the last frames.
 _TAIL_SAMPLES = 4096
@@ -36,7 +37,7 @@ class Probe:
     warning: str | None = None
 
 
-def probe(path: Path) -> Probe:
+def probe(path: Path | Remote) -> Probe:
     """Read a recording's header and make sure that its end is where the header says.
 
     Only a file whose end is not there is decoded whole, to find where it ends. Encoder delay that an MP3's or MP4's header
@@ -52,9 +53,12 @@ def probe(path: Path) -> Probe:
         >>> probe(path)
         Probe(sampling_rate=8000, num_channels=1, num_samples=800, codec='pcm_16', warning=None)
     """
+    if isinstance(path, Remote):
+        with path.fetched() as fetched:
+            return probe(fetched)
     with open_recording(path) as recording:
         if isinstance(recording, SoundfileRecording):
-            num_samples, warning = _check_end(recording)
+            num_samples, warning = _check_end(recording, path)
         elif isinstance(recording, AvRecording):
             num_samples, warning = recording.count_samples(), None
             if recording.declared_samples:
@@ -64,7 +68,7 @@ def probe(path: Path) -> Probe:
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
 
 
-def _check_end(recording: SoundfileRecording) -> tuple[int, str | None]:
+def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | None]:
     declared = recording.declared_samples
     # libsndfile clips a WAV's data chunk to the file and says so in its log only.
     lie = re.search(r"data : (\d+) \(should be (\d+)\)", recording.log)
@@ -74,7 +78,7 @@ def _check_end(recording: SoundfileRecording) -> tuple[int, str | None]:
     except AudioError:
         whole = False
     if not whole:
-        held = _count(recording.path, recording.num_channels)
+        held = _count(path, recording.num_channels)
         return held, _short(declared, held, recording.sampling_rate)
     if lie and int(lie[2]) < int(lie[1]):
         return declared, _short(int(declared * int(lie[1]) / max(1, int(lie[2]))), declared, recording.sampling_rate)

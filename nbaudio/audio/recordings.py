@@ -6,7 +6,7 @@ decoded in one pass.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -18,11 +18,16 @@ from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.mp3 import length_is_known
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
+from nbaudio.places import Remote
+from nbaudio.ranges import RangedFile
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 
 # Subtypes whose samples fit int16 without loss; all others are read as float32.
 _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
+
+# Of these, any window is decoded from the bytes around it.
+_RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
 
 # Decoded and thrown away before a window after a jump, in seconds. An MP3 frame takes bits from up to nine frames before it
 # (ISO 11172-3, main_data_begin).
@@ -50,17 +55,46 @@ class Recording(Protocol):
 
 
 @contextmanager
-def open_recording(path: Path) -> Iterator[Recording]:
+def open_recording(path: Path | Remote, *, windows: int | None = None, share: float = 1.0) -> Iterator[Recording]:
     """Open a recording for reading windows.
+
+    Args:
+        path: the file, or where it lies.
+        windows: how many will be read; with `share` it says whether ranges of a file that lies elsewhere are cheaper than all.
+        share: of the recording that they are.
 
     Raises:
         AudioError: it is not there, may not be read, or no decoder makes sense of it; names the file and why.
     """
-    recording = _open(path)
-    try:
+    with ExitStack() as stack:
+        recording = _open_elsewhere(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
+        stack.callback(recording.close)
         yield recording
-    finally:
-        recording.close()
+
+
+def _open_elsewhere(place: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
+    if ranged := _open_ranges(place, windows, share):
+        return ranged
+    recording = _open(stack.enter_context(place.fetched()))
+    if isinstance(recording, SoundfileRecording):
+        recording.path = place  # what it says is about the place
+    return recording
+
+
+def _open_ranges(place: Remote, windows: int | None, share: float) -> Recording | None:
+    """A recording of which ranges are read; None where the whole file serves better, be it to say what is wrong with it."""
+    file = None if windows is None else place.ranges(windows=windows, share=share)
+    if file is None:
+        return None
+    try:
+        recording = SoundfileRecording(place, file)
+        file.settle()
+    except (AudioError, sf.LibsndfileError):
+        return None
+    if recording.codec in _RANGED_CODECS and recording.is_exact:
+        return recording
+    recording.close()
+    return None
 
 
 def _open(path: Path) -> Recording:
@@ -89,7 +123,7 @@ def _open(path: Path) -> Recording:
 class SoundfileRecording:
     """A recording read by libsndfile: any window equals the same window of a full decode, sample for sample."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path | Remote, file: BinaryIO | RangedFile) -> None:
         """Read an open file, which `close` closes.
 
         Raises:
@@ -99,7 +133,7 @@ class SoundfileRecording:
         self.path = path
         self._descriptor = file
         # Through the descriptor: libsndfile sees no name, so that the content decides.
-        self._file = sf.SoundFile(file.fileno(), closefd=False)
+        self._file = sf.SoundFile(file if isinstance(file, RangedFile) else file.fileno(), closefd=False)
         self.sampling_rate: int = self._file.samplerate
         self.num_channels: int = self._file.channels
         self.declared_samples: int = self._file.frames
@@ -135,6 +169,9 @@ class SoundfileRecording:
             window: Window = self._file.read(stop - first, dtype=self._dtype, always_2d=True)
         except sf.LibsndfileError as error:
             raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error
+        finally:
+            if isinstance(self._descriptor, RangedFile):
+                self._descriptor.settle()
         return window[start - first :]
 
     def close(self, *, keep_file: bool = False) -> None:

@@ -17,6 +17,7 @@ from nbaudio.corpus.shards import INTERNAL, ShardResult, pack, restore_records
 from nbaudio.engine import check_engine, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
+from nbaudio.places import Remote, is_address
 from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest, shard_name
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
@@ -24,7 +25,7 @@ from nbaudio.sizes import parse_size
 from nbaudio.tables import SPLITS
 from nbaudio.workspace import Workspace
 
-_RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns")
+_RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
 _ATTEMPTS = 3
 _LOST = pl.col("reason") == UNREADABLE
@@ -35,7 +36,7 @@ class _Run:
     """What does not change while a corpus is made."""
 
     workspace: Workspace
-    audio_root: Path
+    audio_root: Path | Remote
     layout: Layout
     container: str
     format: ClipFormat
@@ -97,6 +98,8 @@ def materialize(
         raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
+    if is_address(str(out)):
+        raise InputError(f"{out}: a corpus is written to a folder; copy it there with the tool of your object store")
     if workspace.audio_root is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     run = _Run(

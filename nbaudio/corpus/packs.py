@@ -19,6 +19,7 @@ import polars as pl
 from nbaudio.audio import clip_of, encode_clip, open_recording
 from nbaudio.errors import AudioError, NbaudioError
 from nbaudio.files import sha256_file, whole_file
+from nbaudio.places import CHANGED, Remote
 from nbaudio.plan import CutTask, Source
 
 _TRAILER = struct.Struct("<Q32s8s")
@@ -89,7 +90,8 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
     """Every window of a recording as (clip key, (samples, encoded bytes) or what failed)."""
     try:
         _check_unchanged(source)
-        with open_recording(source.path) as recording:
+        share = sum(stop - start for _, start, stop in source.windows) / max(1, source.num_samples)
+        with open_recording(source.path, windows=len(source.windows), share=share) as recording:
             for key, start, stop in source.windows:
                 try:
                     clip = clip_of(
@@ -107,11 +109,25 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
 
 def _check_unchanged(source: Source) -> None:
     """Refuse a file that is not the one that was ingested: its windows would be of something else."""
+    if isinstance(source.path, Remote):
+        _check_unchanged_there(source, source.path)
+        return
     status = source.path.stat()
     if source.num_bytes is None or (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns):
         return
     if status.st_size != source.num_bytes or source.sha256 is None or sha256_file(source.path) != source.sha256:
         raise AudioError(f"{source.path.name}: the file changed since it was ingested; run ingest again")
+
+
+def _check_unchanged_there(source: Source, place: Remote) -> None:
+    found = place.status()
+    if found == (source.num_bytes, source.version):
+        return
+    if found.num_bytes == source.num_bytes and source.sha256 is not None:
+        with place.fetched() as path:
+            if sha256_file(path) == source.sha256:
+                return
+    raise AudioError(f"{place}: {CHANGED}")
 
 
 def read_index(pack: Path) -> pl.DataFrame | None:

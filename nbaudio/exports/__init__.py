@@ -17,6 +17,7 @@ from nbaudio.errors import ExistsError, InputError
 from nbaudio.exports import kaldi, lhotse, nemo
 from nbaudio.exports.rows import Writer
 from nbaudio.files import remove_partials, write_json
+from nbaudio.places import Remote
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, with_durations
 from nbaudio.workspace import Workspace
@@ -116,8 +117,11 @@ def _usable(
         if root is None or row["num_samples"] is None:
             problems.append(f"{name}: there is no audio; {row['segments']:,} segments left out")
             continue
-        path = root.absolute() / row["path"]
-        file = os.path.relpath(path, out) if relative else str(path)
+        if isinstance(root, Remote):
+            file = str(root / row["path"])
+        else:
+            path = root.absolute() / row["path"]
+            file = os.path.relpath(path, out) if relative else str(path)
         if wrong := writer.refuses(file):
             problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
         else:

@@ -11,19 +11,23 @@ from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import polars as pl
 
+from nbaudio.cache import LIMIT, Cache
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
 from nbaudio.ingest import commonvoice, folder, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.ingest.mapping import read_mapping
-from nbaudio.ingest.recordings import FACTS, list_audio, look_at
+from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
 from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
+from nbaudio.places import Remote, is_address, remote
 from nbaudio.report import Report, first_lines
-from nbaudio.sizes import RATE
+from nbaudio.sizes import RATE, parse_size
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
@@ -70,6 +74,7 @@ def ingest(
     out: str | Path,
     jobs: int | None = None,
     sha256: bool = True,
+    cache: str | int = LIMIT,
     options: Mapping[str, object] | None = None,
 ) -> Report:
     """Read transcripts, find their recordings and look at each; write the tables of a workspace.
@@ -80,12 +85,13 @@ def ingest(
     Args:
         format: one of `READERS`.
         source: the transcripts.
-        audio: the folder of the recordings; it may come later, then samples are null until it does. A format that brings its
-            recordings needs none.
+        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.places`); it may come
+            later, then samples are null until it does. A format that brings its recordings needs none.
         names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are looked at at once; one a core unless given.
         sha256: hash every recording, so that a change is noticed.
+        cache: bytes, or a size such as ``"20GB"``, for recordings that lie elsewhere and are kept in the workspace.
         options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
 
     Returns:
@@ -109,11 +115,16 @@ def ingest(
         raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
     chosen = _options(format, options or {})
     source, out = Path(source).absolute(), Path(out)
-    root = _audio_folder(audio)
+    root = _audio_folder(audio, Cache((out / "fetched").absolute(), parse_size(cache)))
     _check_free(out, source)
     mapping = read_mapping(Path(names)) if names is not None else {}
     transcripts = READERS[format](source, **chosen)
-    settings = {"format": format, "source": str(source), "names": names and str(Path(names).absolute()), "options": chosen}
+    settings: dict[str, Any] = {
+        "format": format,
+        "source": str(source),
+        "names": names and str(Path(names).absolute()),
+        "options": chosen,
+    }
     if root is None and transcripts.embedded is not None:
         root = (out / "audio").absolute()
         # Noted before anything is written, so that a killed run can be run again.
@@ -121,8 +132,14 @@ def ingest(
         _write_embedded(transcripts.embedded, root)
     root = root or transcripts.audio_root
 
-    available, refused = list_audio(root) if root else ([], [])
-    audit = resolve(transcripts.frame["name"].unique().to_list(), available, mapping=mapping)
+    named = transcripts.frame["name"].unique().to_list()
+    if isinstance(root, Remote):
+        settings["cache"] = root.cache.limit
+        Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
+        available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
+    else:
+        available, refused = list_audio(root) if root else ([], [])
+    audit = resolve(named, available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort().to_list()
     facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
     recordings = _recordings(audit, facts)
@@ -156,11 +173,13 @@ def ingest(
     return report
 
 
-def _audio_folder(audio: str | Path | None) -> Path | None:
+def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | None:
     if audio is None:
         return None
-    if "://" in str(audio):
-        raise InputError(f"{audio}: recordings are read from a folder; copy or mount them first")
+    if is_address(str(audio)) and not str(audio).startswith("file://"):
+        return remote(str(audio), cache)
+    if str(audio).startswith("file://"):
+        audio = url2pathname(urlsplit(str(audio)).path)
     if not Path(audio).is_dir():
         raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
     return Path(audio).absolute()

@@ -1,7 +1,7 @@
 """The recordings on disk: which there are, and what each of them is."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import probe
-from nbaudio.errors import AudioError
+from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
+from nbaudio.places import Remote, check_address, inside
 from nbaudio.progress import progress
 
 FACTS = pl.Schema(
@@ -70,6 +71,31 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
     return sorted(paths), sorted(refused)
 
 
+def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The same for a folder that lies elsewhere. Where it gives no list, recordings are taken to be called as they are named.
+
+    Args:
+        root: the folder.
+        names: of recordings, as transcripts spell them.
+    """
+    listed = root.listing(is_audio)
+    if listed is not None:
+        return listed
+    paths, refused = [], []
+    for name in sorted({name for name in names if is_audio(name)}):
+        try:
+            if root.root.endswith("://"):
+                if name.startswith(root.root):
+                    paths.append(check_address(name))
+            elif inside(name):
+                paths.append(name)
+            else:
+                refused.append((name, "its name leads out of the audio folder"))
+        except InputError as error:
+            refused.append((name, str(error)))
+    return paths, refused
+
+
 def _is(question: Callable[[], bool]) -> bool:
     """The answer of a directory's entry; a link that goes in circles is nothing."""
     try:
@@ -78,7 +104,7 @@ def _is(question: Callable[[], bool]) -> bool:
         return False
 
 
-def look_at(root: Path, paths: Sequence[str], *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
+def look_at(root: Path | Remote, paths: Sequence[str], *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
     """What each recording is: read, not believed.
 
     Args:
@@ -88,8 +114,11 @@ def look_at(root: Path, paths: Sequence[str], *, jobs: int | None = None, sha256
         sha256: hash them too.
 
     Returns:
-        One row per path, in order, with the columns of `FACTS`; `error` says why all the others are null.
+        One row per path, in order, with the columns of `FACTS`; `error` says why all the others are null. Recordings that lie
+        elsewhere also have a `version`, which is what their server calls them.
     """
+    if isinstance(root, Remote):
+        return _look_at_elsewhere(root, paths, jobs=jobs, sha256=sha256)
     bundles = list(_bundles(root, paths))
     total = sum(size for _, size in bundles)
     with (
@@ -100,6 +129,27 @@ def look_at(root: Path, paths: Sequence[str], *, jobs: int | None = None, sha256
         for look in as_completed(looks):
             advance(looks[look] / 1e9)
     return pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+
+
+def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, sha256: bool) -> pl.DataFrame:
+    def look(path: str) -> dict[str, Any]:
+        place = root / path
+        try:
+            status = place.status()
+            with place.fetched() as fetched:
+                found = _look(fetched, sha256=sha256)
+        except AudioError as error:
+            return {"path": path, "error": str(error)}
+        if "error" in found:
+            return {"path": path, "error": found["error"].replace(str(fetched), str(place))}
+        return {"path": path, **found, "mtime_ns": None, "version": status.version}
+
+    # Whoever waits for a network leaves the processor to others.
+    with ThreadPoolExecutor(jobs or 2 * (os.cpu_count() or 1)) as pool, progress("fetch", len(paths), "recordings") as advance:
+        looks = [pool.submit(look, path) for path in paths]
+        for _ in as_completed(looks):
+            advance(1)
+    return pl.DataFrame([look.result() for look in looks], schema=pl.Schema({**FACTS, "version": pl.String()}))
 
 
 def _bundles(root: Path, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from nbaudio.errors import AudioError, ExistsError
 from nbaudio.files import whole_file
+from nbaudio.places import Remote
 from nbaudio.progress import progress
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def clip_names(segment_ids: Sequence[str]) -> list[str]:
     return [name(segment_id) for segment_id in segment_ids]
 
 
-def write_clips(segments: pl.DataFrame, audio_root: Path, folder: Path) -> dict[str, str]:
+def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path) -> dict[str, str]:
     """Cut each segment into its clip; every recording is opened once and read in order.
 
     Args:

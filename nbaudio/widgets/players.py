@@ -14,6 +14,7 @@ import polars as pl
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.corpus import reading
 from nbaudio.errors import AudioError, InputError
+from nbaudio.places import Remote
 from nbaudio.tables import with_durations
 from nbaudio.widgets.pages import Clip, clips_html
 from nbaudio.workspace import Workspace
@@ -122,7 +123,7 @@ def _rows(workspace: Workspace, segment_ids: Iterable[str], limit: int) -> tuple
     return [rows[key] for key in wanted[:limit]], max(0, len(wanted) - limit)
 
 
-def _sound(root: Path | None, row: dict[str, Any]) -> tuple[bytes | None, str | None]:
+def _sound(root: Path | Remote | None, row: dict[str, Any]) -> tuple[bytes | None, str | None]:
     """A segment's clip, and what is wrong with it."""
     start, end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
     if root is None or row["path"] is None or start is None or end is None:
