@@ -10,8 +10,10 @@ environment and the files that the filesystems read themselves.
 import errno
 import random
 import re
+import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.cache import Cache
-from nbaudio.errors import AudioError, InputError, MissingExtraError
+from nbaudio.errors import AudioError, InputError, MissingExtraError, NbaudioError
 from nbaudio.files import sha256_file
 from nbaudio.ranges import RangedFile
 from nbaudio.version import __version__
@@ -44,6 +46,8 @@ TRIES = 5
 FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+# What another try does not mend.
+_LASTING = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
 _CONNECT_S, _SILENCE_S = 30, 60
 
 # Ranges are read where they are at most this share of the file, each window taken as one jump; smaller files come whole.
@@ -85,7 +89,7 @@ class Remote:
         return Remote(self.root, self.cache, f"{self.path}/{path}" if self.path else path)
 
     def __str__(self) -> str:
-        if not self.path or self._bare:
+        if not self.path or self.is_scheme:
             return self.path or self.root
         inside, chain, outside = self.root.partition("::")
         path = quote(self.path) if urlsplit(self.root).scheme in _WEB else self.path
@@ -177,7 +181,7 @@ class Remote:
         Raises:
             InputError: the folder cannot be listed, or is not there.
         """
-        if self._bare:
+        if self.is_scheme:
             return None
         try:
             found = _patiently(self, self._links if self._place.web else self._names)
@@ -249,12 +253,13 @@ class Remote:
         return data
 
     @property
-    def _bare(self) -> bool:
+    def is_scheme(self) -> bool:
+        """Whether it stands for all addresses of its scheme."""
         return self.root.endswith("://") and "::" not in self.root
 
     @cached_property
     def _place(self) -> "_Place":
-        if self._bare:
+        if self.is_scheme:
             return _place(self.path)
         fs, top, web = _place(self.root)
         if not self.path:
@@ -296,17 +301,23 @@ def is_address(text: str) -> bool:
 
 
 def remote(address: str, cache: Cache) -> Remote:
-    """The folder at an address.
+    """The folder at an address; nothing is asked of it yet.
 
     Raises:
         InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down.
-        MissingExtraError: the package for its scheme is not installed.
     """
-    check_address(address)
-    place = Remote(re.sub(r"(?<![/:])/+$", "", address), cache)
-    if not place._bare:
-        _ = place._place  # what is wrong with it is said now
-    return place
+    return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache)
+
+
+def without_secrets(name: str) -> str:
+    """An address without what may be secret in it; other names as they are.
+
+    Examples:
+        >>> without_secrets("https://me:word@host/a.wav?sig=0"), without_secrets("why? me@home.wav")
+        ('https://...@host/a.wav?...', 'why? me@home.wav')
+    """
+    named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
+    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named)
 
 
 def check_address(address: str) -> str:
@@ -319,10 +330,10 @@ def check_address(address: str) -> str:
         >>> check_address("https://host/a%20b")
         'https://host/a%20b'
     """
+    shown = without_secrets(address)
     parts = address.split("::")
     for part in parts:
         scheme = part.partition("://")[0] if "://" in part else "file"
-        shown = re.sub(r"//[^/]*@|[?#].*", lambda found: "//...@" if found[0][:2] == "//" else "?...", address)
         if scheme not in SCHEMES and not (len(parts) > 1 and scheme == "file" and part != parts[0]):
             raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
         if scheme in _ARCHIVES and part == parts[-1]:
@@ -363,8 +374,6 @@ def _place(address: str) -> _Place:
         if not extra:
             raise InputError(f"{address}: {error}") from error
         raise MissingExtraError.naming(package, extra) from error
-    except Exception as error:  # filesystems raise what their libraries raise
-        raise InputError(f"{address}: cannot be opened ({_plainly(error)})") from error
     place = _Place(fs, path, scheme in _WEB)
     if scheme in _ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
@@ -389,11 +398,12 @@ def _patiently(place: Remote, request: Callable[[], Result]) -> Result:
 
     Raises:
         AudioError: it is not there, not allowed, or did not work in `TRIES` times.
+        MissingExtraError: the package for its scheme is not installed.
     """
     for attempt in range(1, TRIES + 1):
         try:
             return request()
-        except (AudioError, InputError):
+        except NbaudioError:
             raise
         except Exception as error:  # filesystems raise what their libraries raise
             # fsspec takes any failed look at a web file for a missing one.
@@ -405,6 +415,9 @@ def _patiently(place: Remote, request: Callable[[], Result]) -> Result:
                 raise RefusedError(f"{place}: may not be read with the credentials of this environment") from error
             if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
                 raise RefusedError(f"{place}: the server says {status}") from error
+            if isinstance(cause, _LASTING):
+                hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in place.root else ""
+                raise AudioError(f"{place}: cannot be read ({_plainly(cause)}){hint}") from error
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise  # the local disk
             if attempt == TRIES:

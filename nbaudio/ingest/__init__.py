@@ -7,6 +7,7 @@ recording by no more than half a unit of its last decimal means that end and is 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
 from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
-from nbaudio.places import Remote, is_address, remote
+from nbaudio.places import Remote, is_address, remote, without_secrets
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import RATE, parse_size
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
@@ -132,6 +133,10 @@ def ingest(
         _write_embedded(transcripts.embedded, root)
     root = root or transcripts.audio_root
 
+    if isinstance(root, Remote):
+        plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)
+        transcripts = replace(transcripts, frame=transcripts.frame.with_columns(name=plain))
+        mapping = {without_secrets(name): without_secrets(path) for name, path in mapping.items()}
     named = transcripts.frame["name"].unique().to_list()
     if isinstance(root, Remote):
         settings["cache"] = root.cache.limit

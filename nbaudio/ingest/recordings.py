@@ -13,7 +13,7 @@ from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
-from nbaudio.places import Remote, check_address, inside
+from nbaudio.places import Remote, check_address, inside, without_secrets
 from nbaudio.progress import progress
 
 FACTS = pl.Schema(
@@ -82,17 +82,14 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[
     if listed is not None:
         return listed
     paths, refused = [], []
-    for name in sorted({name for name in names if is_audio(name)}):
+    for name in sorted(set(names)):
         try:
-            if root.root.endswith("://"):
-                if name.startswith(root.root):
-                    paths.append(check_address(name))
-            elif inside(name):
+            if root.is_scheme and name.startswith(root.root):
+                paths.append(check_address(name))
+            elif not root.is_scheme and is_audio(name) and inside(name):
                 paths.append(name)
-            else:
-                refused.append((name, "its name leads out of the audio folder"))
         except InputError as error:
-            refused.append((name, str(error)))
+            refused.append((without_secrets(name), str(error)))
     return paths, refused
 
 

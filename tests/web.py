@@ -1,0 +1,113 @@
+"""A web server for tests, with a temper: it fails as real ones do."""
+
+import functools
+import http.server
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+_COUNTED = threading.Lock()
+
+
+class Web:
+    """What the server does, by the last part of a path; and what it was asked.
+
+    Attributes:
+        ranges: whether it serves ranges.
+        lists: whether it lists folders.
+        busy: how often it still says 503.
+        cut: how often it still hangs up in the middle.
+        gone: names that it says 404 to.
+        asked: (method, name) of every request, counted.
+        sent: bytes of every body.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ranges = self.lists = True
+        self.busy: Counter[str] = Counter()
+        self.cut: Counter[str] = Counter()
+        self.gone: set[str] = set()
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.sent = 0
+        self.url = ""
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *args, web: Web) -> None:
+        self.web = web
+        super().__init__(*args, directory=str(web.folder))
+
+    def log_message(self, *args) -> None:
+        pass
+
+    def list_directory(self, path):
+        if self.web.lists:
+            return super().list_directory(path)
+        self.send_error(403)
+        return None
+
+    def _refused(self) -> bool:
+        name = unquote(self.path).rstrip("/").rpartition("/")[2]
+        with _COUNTED:
+            self.web.asked[self.command, name] += 1
+            busy = self.web.busy[name] > 0
+            self.web.busy[name] -= busy
+        if busy or name in self.web.gone:
+            self.send_error(503 if busy else 404)
+            return True
+        return False
+
+    def do_HEAD(self) -> None:
+        if not self._refused():
+            super().do_HEAD()
+
+    def do_GET(self) -> None:
+        path = Path(self.translate_path(self.path))
+        if self._refused():
+            return
+        if not path.is_file():
+            super().do_GET()
+            return
+        data = path.read_bytes()
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if self.web.ranges else None
+        start, stop = (int(found[1]), int(found[2]) + 1) if found else (0, len(data))
+        body = data[start:stop]
+        self.send_response(206 if found else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
+        if found:
+            self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(data)}")
+        self.end_headers()
+        with _COUNTED:
+            cut = self.web.cut[path.name] > 0
+            self.web.cut[path.name] -= cut
+        sent = body[: len(body) // 2] if cut else body
+        self.web.sent += len(sent)
+        self.wfile.write(sent)
+        self.close_connection = True
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *args) -> None:
+        """A client that goes away is no news."""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Web]:
+    """Serve a folder on this machine for as long as the context lasts."""
+    web = Web(folder)
+    server = _Server(("127.0.0.1", 0), functools.partial(_Handler, web=web))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    web.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
