@@ -125,5 +125,18 @@ def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(specime
                 assert np.abs(recording.read(start, start + 4000) - whole[start : start + 4000]).max() <= BOUNDS["Opus in WebM"]
 
 
+def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(specimens: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "a.mka"
+    with av.open(str(specimens["AAC in Matroska"])) as read, av.open(str(path), "w") as write:
+        stream = write.add_stream_from_template(read.streams.audio[0])
+        for packet in read.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream, packet.is_keyframe = stream, False
+                write.mux(packet)
+    assert probe(path) == probe(specimens["AAC in Matroska"])
+    with open_recording(path) as recording, open_recording(specimens["AAC in Matroska"]) as plain:
+        np.testing.assert_array_equal(recording.read(130_000, 140_000), plain.read(130_000, 140_000))
+
+
 def test_opus_packets_of_several_frames_are_counted() -> None:
     assert [opus_samples(bytes(packet)) for packet in ([], [3], [0b01111_0_10, 0], [0b11111_0_11, 6])] == [0, 0, 1920, 5760]

@@ -1,6 +1,7 @@
 """Recordings read by FFmpeg (PyAV): what libsndfile cannot read, does slowly or not exactly; see `recordings`."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -148,12 +149,7 @@ class AvRecording:
             return
         index = self._index
         first = index.first_for(target)
-        if index.rising and len(index.stamps):
-            self._container.seek(int(index.stamps[first]), stream=self._stream, backward=True)
-            number = None
-        else:
-            self._begin()
-            number = 0
+        number = None if self._jump_to(first) else 0
         for packet in self._container.demux(self._stream):
             at = stamp(packet)
             if at is None:
@@ -164,6 +160,17 @@ class AvRecording:
             if first <= number < len(index.ends):
                 yield packet, int(index.ends[number])
             number += 1
+
+    def _jump_to(self, number: int) -> bool:
+        """Seek to a packet of the index, or a little before it; False where only a rewind was possible."""
+        index = self._index
+        if index.rising and len(index.stamps):
+            # Some files mark no packet as one to seek to.
+            with suppress(av.error.FFmpegError):
+                self._container.seek(int(index.stamps[number]), stream=self._stream, backward=True)
+                return True
+        self._begin()
+        return False
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Decoded frames as (position, samples of shape (channels, n)), from a little before `start` on.
