@@ -15,7 +15,7 @@ from nbaudio.keys import hash_column
 from nbaudio.places import Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
-_CLIP_VERSION = 1
+_CLIP_VERSION = 2
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
 _TASK_SECONDS = 1200.0
 # Metadata and headers beside a clip's audio in a shard, for sizing only.
