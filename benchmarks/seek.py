@@ -55,7 +55,8 @@ def make(path: Path, codec: str | None, option: str | None, hours: float) -> Non
             for _ in range(minutes):
                 file.write(minute)
         return
-    short = path.with_name(f"short{'.ogg' if codec == 'vorbis' else path.suffix}")
+    # Matroska's own milliseconds would add up to a clock that goes wrong.
+    short = path.with_name(f"short{'.ogg' if codec == 'vorbis' else {'.mka': '.m4a'}.get(path.suffix, path.suffix)}")
     if codec == "vorbis":  # its packets lean on one another, so all of it is encoded
         with sf.SoundFile(short, "w", RATE, 1, format="OGG", subtype="VORBIS") as file:
             for _ in range(minutes):
