@@ -14,7 +14,7 @@ import pytest
 import soundfile as sf
 from web import serving
 
-from nbaudio import ingest, materialize, places, select
+from nbaudio import ingest, materialize, places, select, verify
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
@@ -299,12 +299,12 @@ def _use_many(folder, number, failures):
 def test_processes_share_a_small_cache(tmp_path):
     context = multiprocessing.get_context("spawn")
     failures = context.Value("i", 0)
-    processes = [context.Process(target=_use_many, args=(str(tmp_path), number, failures)) for number in range(3)]
+    processes = [context.Process(target=_use_many, args=(str(tmp_path), number, failures)) for number in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     assert failures.value == 0
 
 
@@ -380,5 +380,9 @@ def test_corpora_are_written_to_folders(archive, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=archive / "audio", out=tmp_path / "w")
     with pytest.raises(InputError, match="written to a folder"):
         materialize(tmp_path / "w", out="s3://bucket/corpus")
+    with pytest.raises(InputError, match="verified in a folder"):
+        verify("s3://bucket/corpus")
+    with pytest.raises(InputError, match="a folder on this machine"):
+        ingest("parlaspeech", archive / "asr.json", out="s3://bucket/w")
     with pytest.raises(InputError, match="there is no such file"):
         ingest("parlaspeech", archive / "asr.json", audio="memory://nowhere", out=tmp_path / "v")

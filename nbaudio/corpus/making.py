@@ -99,7 +99,7 @@ def materialize(
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     if is_address(str(out)):
-        raise InputError(f"{out}: a corpus is written to a folder; copy it there with the tool of your object store")
+        raise InputError(f"{out}: a corpus is written to a folder; copy it from there with the tool of your object store")
     if workspace.audio_root is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     run = _Run(

@@ -13,6 +13,7 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.engine import run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, sha256_file
+from nbaudio.places import is_address
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.splits import leakage
@@ -47,6 +48,8 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     Raises:
         InputError: there is no corpus.json.
     """
+    if is_address(str(corpus)):
+        raise InputError(f"{corpus}: a corpus is verified in a folder; copy it to one with the tool of your object store")
     layout = Layout(Path(corpus))
     if not layout.manifest.is_file():
         hint = "an unfinished run: call materialize again" if layout.work.is_dir() else "not a corpus"

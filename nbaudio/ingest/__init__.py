@@ -114,6 +114,8 @@ def ingest(
     """
     if format not in READERS:
         raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
+    if is_address(str(out)):
+        raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
     source, out = Path(source).absolute(), Path(out)
     root = _audio_folder(audio, Cache((out / "fetched").absolute(), parse_size(cache)))
