@@ -549,8 +549,8 @@ def test_unusable_input_is_one_clear_error(archive, tmp_path):
         ingest("parlaspeech", archive, audio=tmp_path / "none", out=out)
     with pytest.raises(InputError, match="no such audio folder"):
         ingest("parlaspeech", archive, audio=archive, out=out)
-    with pytest.raises(InputError, match="read from a folder"):
-        ingest("parlaspeech", archive, audio="s3://bucket/audio", out=out)
+    with pytest.raises(InputError, match="is unknown; known are"):
+        ingest("parlaspeech", archive, audio="ftp://host/audio", out=out)
     with pytest.raises(InputError, match="list of names"):
         ingest("parlaspeech", archive, names=tmp_path / "none.scp", out=out)
     assert not out.exists()
