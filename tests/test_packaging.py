@@ -105,7 +105,7 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
     text = {".css", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".typed", ".yaml", ".yml"}
-    known = text | {".flac", ".m4a", ".mp3", ".png", ".wav", ".xlsx"}
+    known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
     bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
     with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
         names = [PurePosixPath(name) for name in (*one.namelist(), *other.getnames())]
