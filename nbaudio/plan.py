@@ -5,7 +5,7 @@ shards. A clip is known by its key, a hash of source, window and format: what ha
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,12 +68,23 @@ class CutTask:
 
 @dataclass(frozen=True)
 class PackTask:
-    """One shard to write: `clips` has a row per clip, with its metadata and `pack`, `offset`, `length`, `clip_sha256`."""
+    """One shard to write.
+
+    Attributes:
+        target: the shard.
+        container: a key of `containers.CONTAINERS`.
+        format: of the clips.
+        clips: one row per clip in the order of the shard: `segment_id`, `split`, what the clip is (`num_samples`,
+            `sampling_rate`, `duration_s`) and where it lies (`pack`, `offset`, `length`, `clip_sha256`).
+        table: the segments table with all further metadata; too large to be sent to every worker.
+        record: where to note what the shard holds.
+    """
 
     target: Path
     container: str
     format: ClipFormat
     clips: pl.DataFrame
+    table: Path
     record: Path
 
 
@@ -171,14 +182,17 @@ def shard_name(split: str, index: int, count: int, extension: str) -> str:
     return f"{split}/{split}-{index:05d}-of-{count:05d}.{extension}"
 
 
-def digest(frame: pl.DataFrame) -> str:
-    """A hash of all cells, columns and rows in order: hex SHA-256 over the rows as JSON lines.
+def digest(parts: Iterable[pl.DataFrame]) -> str:
+    """A hash of all cells, columns and rows in order, of a table that comes in parts: hex SHA-256 over the rows as JSON lines.
 
     Examples:
-        >>> digest(pl.DataFrame({"a": [1]})) == digest(pl.DataFrame({"a": [2]}))
-        False
+        >>> whole, parts = pl.DataFrame({"a": [1, 2]}), [pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})]
+        >>> digest([whole]) == digest(parts)
+        True
     """
-    state = hashlib.sha256(",".join(frame.columns).encode())
-    for part in frame.iter_slices(20_000):
+    state = hashlib.sha256()
+    for number, part in enumerate(parts):
+        if number == 0:
+            state.update(",".join(part.columns).encode())
         state.update(part.write_ndjson().encode())
     return state.hexdigest()

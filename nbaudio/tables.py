@@ -5,12 +5,18 @@ recording's own rate, half open; seconds appear only as the source's own decimal
 they are.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import polars as pl
 
 from nbaudio.errors import InputError
 
 SPLITS = ("train", "dev", "test")
 DECISIONS = ("pending", "accept", "reject")
+
+# Rows that are read or written at once where a table is too large to be held whole.
+ROWS_A_GROUP = 16_384
 
 RECORDINGS = pl.Schema(
     {
@@ -73,6 +79,14 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
             except pl.exceptions.PolarsError as error:
                 raise InputError(f"{name}: column {column} is {frame.schema[column]} and cannot be read as {dtype}") from error
     return frame.select(*columns, *(c for c in frame.columns if c not in schema))
+
+
+def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
+    """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order."""
+    table = pl.scan_parquet(path)
+    rows = table.select(pl.len()).collect().item()
+    for start in range(0, rows, ROWS_A_GROUP):
+        yield table.slice(start, ROWS_A_GROUP).collect()
 
 
 def seconds_column() -> pl.Expr:

@@ -19,7 +19,7 @@ from nbaudio.cache import LIMIT, Cache
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.places import Remote, is_address, remote
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,23 @@ class Workspace:
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
+    def segment_columns(self, *names: str) -> pl.DataFrame:
+        """Some columns of the segments table, the others not read: transcripts and word times are most of it."""
+        path = self.path / "segments.parquet"
+        try:
+            held = [name for name in names if name in pl.read_parquet_schema(path)]
+            frame = pl.read_parquet(path, columns=held)
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: missing; run the step that makes it again") from error
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        return conform(frame, SEGMENTS, "segments").select(names)
+
     def save(self, **tables: pl.DataFrame) -> None:
         """Write tables by name, each whole or not at all."""
         for name, frame in tables.items():
             with whole_file(self.path / f"{name}.parquet") as partial:
-                frame.write_parquet(partial)
+                frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def report(self, step: str) -> dict[str, Any]:
         """What a step reported last; empty when it has not run."""

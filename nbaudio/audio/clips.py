@@ -65,10 +65,12 @@ def clip_of(
         int16 of shape (rescale(stop) - rescale(start),): each bound is moved to the new rate on its own, half up.
 
     Raises:
-        AudioError: the window cannot be decoded, or the channel is not there.
+        AudioError: the window cannot be decoded or holds not one sample at `rate`, or the channel is not there.
         InputError: an unknown channel.
     """
     own = recording.sampling_rate
+    if rescale(start, own, rate or own) >= rescale(stop, own, rate or own):
+        raise AudioError(f"samples {start} to {stop} are less than one sample at {rate or own:,} Hz")
     if rate is None or rate == own:
         window = recording.read(start, stop)
         _check_length(start + len(window), start, stop)

@@ -1,8 +1,10 @@
 """From a selected workspace to a corpus: cut, pack, publish."""
 
+import os
+import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import polars as pl
 from nbaudio.audio import CHANNELS, encoder, versions
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import UNREADABLE, Failure, cut, index_of
-from nbaudio.corpus.publishing import corpus_tables, publish
-from nbaudio.corpus.shards import INTERNAL, ShardResult, pack, restore_records
+from nbaudio.corpus.packs import Failure, cut, index_of
+from nbaudio.corpus.publishing import publish
+from nbaudio.corpus.shards import ShardResult, pack, restore_records
 from nbaudio.engine import check_engine, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
@@ -22,13 +24,12 @@ from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tas
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import parse_size
-from nbaudio.tables import SPLITS
+from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.workspace import Workspace
 
 _RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
 _ATTEMPTS = 3
-_LOST = pl.col("reason") == UNREADABLE
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class _Run:
     engine: str | None
     show: bool
     began: float
+    table: Path
 
     @property
     def packs(self) -> Path:
@@ -113,20 +115,22 @@ def materialize(
         engine,
         show_progress,
         began,
+        workspace.path / "segments.parquet",
     )
-    recordings, segments = workspace.recordings, workspace.segments
-    accepted = _accepted(run, recordings, segments)
+    recordings = workspace.recordings
+    accepted = _accepted(run, recordings)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, "shard_size": run.shard_size}
-    selection = digest(segments.select("segment_id", "decision", "split", "text", "reason"))
-    identity = {**parameters, "selection": selection}
+    identity = {**parameters, "selection": _selection(run.table)}
     if run.layout.claim(identity):
         restore_records(run.layout)
     run.packs.mkdir(exist_ok=True)
     remove_partials(run.packs, run.layout.root)
+    # The table as it is now: a selection that is made meanwhile is a file of its own.
+    run = replace(run, table=_same_file(run.table, run.layout.work / "segments.parquet"))
 
     clips, failures, num_cut = _cut_missing(run, accepted)
     for attempt in range(_ATTEMPTS):
-        metadata, results = _write_shards(run, clips)
+        results = _write_shards(run, clips)
         damaged = {result.damaged for result in results if result.damaged}
         if not damaged:
             break
@@ -138,22 +142,51 @@ def materialize(
         failures |= more
         num_cut += again
 
-    tables = corpus_tables(metadata, results, segments, accepted.select("segment_id", "clip_key"), failures)
-    manifest = publish(run.layout, tables, results, recordings, workspace.report("select"))
+    details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
+    lost = accepted.select("segment_id", "clip_key").join(
+        pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
+    )
+    manifest = publish(
+        run.layout,
+        results,
+        inside=clips.select("segment_id", "recording_id", "speaker_id", "split", "duration_s"),
+        lost=lost.drop("clip_key"),
+        table=run.table,
+        recordings=recordings,
+        selection=workspace.report("select"),
+    )
     run.layout.finish({"identity": identity, "parameters": parameters, "versions": versions(), **manifest})
-    lost = [f"{row[0]}: {row[1]}" for row in tables.rejected.filter(_LOST).select("segment_id", "detail").iter_rows()]
-    report = _report(run, manifest, results, lost, num_cut)
+    problems = [f"{segment_id}: {detail}" for segment_id, _, detail in lost.iter_rows()]
+    report = _report(run, manifest, results, problems, num_cut)
     workspace.save_report("materialize", report.to_dict())
     return report
 
 
-def _accepted(run: _Run, recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """Accepted segments with the facts of their recordings and the key of their clip."""
+def _selection(table: Path) -> str:
+    """A hash of what was decided about every segment."""
+    decided = ("segment_id", "decision", "split", "text", "reason")
+    return digest(conform(part, SEGMENTS, "segments").select(decided) for part in parquet_slices(table))
+
+
+def _same_file(source: Path, target: Path) -> Path:
+    """Another name for a file, or a copy where the disk knows no second names."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+    return target
+
+
+def _accepted(run: _Run, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Accepted segments (keys, windows, split, speaker) with the facts of their recordings and the key of their clip."""
     where = run.workspace.path
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "speaker_id", "split", "decision")
+    segments = run.workspace.segment_columns(*columns)
     pending = segments.filter(pl.col("decision") == "pending").height
     if pending:
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
-    accepted = segments.filter(pl.col("decision") == "accept").drop("decision", "reason")
+    accepted = segments.filter(pl.col("decision") == "accept").drop("decision")
     if accepted.is_empty():
         raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
     uncut = accepted.filter(pl.col("start_sample").is_null() | pl.col("end_sample").is_null())
@@ -196,40 +229,38 @@ def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[
                 failures |= {failure.clip_key: failure for failure in result.failures}
                 advance(result.seconds / 3600)
         have = index_of(run.packs)
-    clips = accepted.join(have, on="clip_key", how="inner", maintain_order="left")
+    rate = pl.col("recording_sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
+    clips = (
+        accepted.join(have, on="clip_key", how="inner", maintain_order="left")
+        .with_columns(
+            num_samples=pl.col("clip_samples"), sampling_rate=rate.cast(pl.Int32), duration_s=pl.col("clip_samples") / rate
+        )
+        .drop("clip_samples", "start_sample", "end_sample", *(f"recording_{name}" for name in _RECORDING_FACTS))
+    )
     lost = accepted.join(have, on="clip_key", how="anti").filter(~pl.col("clip_key").is_in(list(failures)))
     if not lost.is_empty():
         raise NbaudioError(f"{run.packs}: {lost.height} clips were cut and are not there, {lost['segment_id'][0]} the first")
     return clips, failures, missing.height - len(failures)
 
 
-def _write_shards(run: _Run, clips: pl.DataFrame) -> tuple[pl.DataFrame, list[ShardResult]]:
-    """Write all shards, or keep those that are there and whole.
-
-    Returns:
-        Metadata of all clips in the order of the shards, with `audio_sha256`; and the shards in the order of their names.
-    """
-    rate = pl.col("recording_sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
-    described = clips.with_columns(
-        num_samples=pl.col("clip_samples"), sampling_rate=rate.cast(pl.Int32), duration_s=pl.col("clip_samples") / rate
-    ).drop("clip_samples", *(f"recording_{name}" for name in _RECORDING_FACTS))
-    dealt = assign_shards(described, run.shard_size)
+def _write_shards(run: _Run, clips: pl.DataFrame) -> list[ShardResult]:
+    """Write all shards, or keep those that are there and whole; in the order of their names."""
+    dealt = assign_shards(clips.drop("recording_id", "speaker_id", "clip_key"), run.shard_size)
     extension = container_named(run.container).extension
     shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
 
     def tasks() -> Iterator[PackTask]:
         for split, index, count in shards:
             name = shard_name(split, index, count, extension)
-            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index))
-            yield PackTask(run.layout.root / name, run.container, run.format, part, run.layout.record(name))
+            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
+            yield PackTask(run.layout.root / name, run.container, run.format, part, run.table, run.layout.record(name))
 
     results = []
     with progress("pack", len(shards), "shards", show=run.show) as advance:
         for result in run_tasks(pack, tasks(), jobs=run.jobs, engine=run.engine):
             results.append(result)
             advance(1)
-    metadata = dealt.with_columns(pl.col("clip_sha256").alias("audio_sha256")).drop(INTERNAL)
-    return metadata, sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
+    return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
 
 
 def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], lost: list[str], num_cut: int) -> Report:

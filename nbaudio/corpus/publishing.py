@@ -1,93 +1,77 @@
-"""The tables beside the shards, and the manifest: what is in, what is out and why."""
+"""The tables beside the shards, and the manifest: what is in, what is out and why. No table is ever held whole."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import UNREADABLE, Failure
-from nbaudio.corpus.shards import ShardResult
+from nbaudio.corpus.packs import UNREADABLE
+from nbaudio.corpus.shards import ShardResult, rows_of
 from nbaudio.files import sha256_file, whole_file, write_json
-from nbaudio.tables import SPLITS
+from nbaudio.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.text import vocabulary
 from nbaudio.version import __version__
 
 
-@dataclass(frozen=True)
-class CorpusTables:
-    """What becomes segments.parquet and rejected.parquet: together every segment of the workspace, once."""
-
-    segments: pl.DataFrame
-    rejected: pl.DataFrame
-
-
-def corpus_tables(
-    metadata: pl.DataFrame,
+def publish(
+    layout: Layout,
     shards: list[ShardResult],
-    segments: pl.DataFrame,
-    keys: pl.DataFrame,
-    failures: dict[str, Failure],
-) -> CorpusTables:
-    """The tables of a corpus.
+    *,
+    inside: pl.DataFrame,
+    lost: pl.DataFrame,
+    table: Path,
+    recordings: pl.DataFrame,
+    selection: dict[str, Any],
+) -> dict[str, Any]:
+    """Write the tables of the corpus and give its manifest, all but the parameters.
 
     Args:
-        metadata: of all clips that are in.
-        shards: where each of them is.
-        segments: the workspace's segments.
-        keys: `segment_id` and `clip_key` of all that were accepted.
-        failures: what could not be cut, by clip key.
+        layout: of the corpus.
+        shards: all of them, in order.
+        inside: of all clips that are in: `segment_id`, `recording_id`, `speaker_id`, `split`, `duration_s`.
+        lost: `segment_id` and `detail` of what was accepted and could not be cut.
+        table: the segments table of the workspace.
+        recordings: the recordings table.
+        selection: the report of the selection.
     """
-    places = pl.DataFrame(
-        [
-            (segment_id, shard.name, offset, length)
-            for shard in shards
-            for segment_id, (offset, length) in zip(shard.segment_ids, shard.places, strict=True)
-        ],
-        schema={"segment_id": pl.String, "shard": pl.String, "offset": pl.Int64, "length": pl.Int64},
-        orient="row",
-    )
-    inside = places.join(metadata, on="segment_id", how="left", maintain_order="left")
-    inside = inside.select(*metadata.columns, "shard", "offset", "length")
-    details = pl.DataFrame(
-        [(key, failure.detail) for key, failure in failures.items()],
-        schema={"clip_key": pl.String, "detail": pl.String},
-        orient="row",
-    )
-    lost = keys.join(details, on="clip_key", how="inner").select("segment_id", "detail")
-    outside = segments.join(places, on="segment_id", how="anti", maintain_order="left")
-    outside = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
-        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE)).otherwise("reason"),
-        decision=pl.lit("reject").cast(segments.schema["decision"]),
-        split=pl.lit(None).cast(segments.schema["split"]),
-    )
-    return CorpusTables(inside, outside)
-
-
-def publish(
-    layout: Layout, tables: CorpusTables, shards: list[ShardResult], recordings: pl.DataFrame, selection: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the tables of the corpus and give its manifest, all but the parameters."""
     layout.keep_only({shard.name for shard in shards})
-    for name, frame in (("segments", tables.segments), ("rejected", tables.rejected)):
-        with whole_file(layout.root / f"{name}.parquet") as partial:
-            frame.write_parquet(partial)
-    write_json(layout.root / "vocab.json", vocabulary(tables.segments["text"]).to_json())
-    used = recordings.filter(pl.col("recording_id").is_in(tables.segments["recording_id"].implode())).sort("recording_id")
+    rows = [rows_of(layout.record(shard.name)) for shard in shards]
+    characters: set[str] = set()
+    reasons: Counter[str] = Counter()
+
+    def kept() -> Iterator[pl.DataFrame]:
+        for path in rows:
+            part = pl.read_parquet(path)
+            characters.update(vocabulary(part["text"]).counts)
+            yield part
+
+    def rejected() -> Iterator[pl.DataFrame]:
+        for part in parquet_slices(table):
+            out = _rejected(conform(part, SEGMENTS, "segments"), inside, lost)
+            reasons.update(out["reason"].fill_null("").to_list())
+            yield out
+
+    _write_table(layout.root / "segments.parquet", kept())
+    _write_table(layout.root / "rejected.parquet", rejected())
+    write_json(layout.root / "vocab.json", vocabulary(sorted(characters)).to_json())
+    used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
-    reasons = tables.rejected.group_by("reason").len().sort("reason")
     return {
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection.get("facts", {}),
-        "splits": {split: _split_facts(tables.segments.filter(pl.col("split") == split)) for split in SPLITS},
-        "rejected": dict(reasons.iter_rows()),
+        "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
+        "rejected": dict(sorted(reasons.items())),
         "sources": used.select(facts).to_dicts(),
         "shards": [
             {
                 "name": shard.name,
                 "split": shard.split,
-                "segments": len(shard.segment_ids),
+                "segments": shard.segments,
                 "bytes": shard.num_bytes,
                 "sha256": shard.sha256,
                 "plan": shard.plan,
@@ -96,6 +80,31 @@ def publish(
         ],
         "tables": {name: sha256_file(layout.root / name) for name in ("segments.parquet", "rejected.parquet", "vocab.json")},
     }
+
+
+def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
+    """Those of some segments that are not in, each with the rule that put it out and, where it failed, what happened."""
+    outside = segments.join(inside.select("segment_id"), on="segment_id", how="anti", maintain_order="left")
+    return outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
+        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE)).otherwise("reason"),
+        decision=pl.lit("reject"),
+        split=pl.lit(None, dtype=pl.String),
+    )
+
+
+def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
+    """Write a table that comes in parts of the same columns, each a row group; empty ones only tell the columns."""
+    with whole_file(target) as partial:
+        writer: pq.ParquetWriter | None = None
+        try:
+            for part in parts:
+                arrow = part.to_arrow(compat_level=pl.CompatLevel.oldest())
+                writer = writer or pq.ParquetWriter(partial, arrow.schema, compression="ZSTD")
+                if len(part):
+                    writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
+        finally:
+            if writer:
+                writer.close()
 
 
 def _split_facts(segments: pl.DataFrame) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.files import read_json, sha256_file, whole_file, write_json
 from nbaudio.plan import PackTask, digest
+from nbaudio.tables import SEGMENTS, conform
 
-# What the frame of a pack task carries beside metadata.
-INTERNAL = ("pack", "offset", "length", "clip_key", "clip_sha256", "shard", "shards")
+# What a clip is, beside the metadata of its segment.
+_CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s")
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class ShardResult:
     Attributes:
         name: the shard's path inside the corpus.
         split: which it belongs to.
-        segment_ids: in the order of the shard.
-        places: offset and length in bytes of each clip's audio.
+        segments: how many clips it holds.
         num_bytes: size of the file.
         sha256: of the file.
         plan: a hash of everything that the shard was to hold.
@@ -36,8 +36,7 @@ class ShardResult:
 
     name: str
     split: str
-    segment_ids: list[str]
-    places: list[tuple[int, int]]
+    segments: int
     num_bytes: int
     sha256: str
     plan: str
@@ -46,36 +45,50 @@ class ShardResult:
 
 
 def pack(task: PackTask) -> ShardResult:
-    """Write a shard, or keep the one that is there when its bytes are the right ones; runs in a worker.
+    """Write a shard and, beside its record, the rows of its clips; or keep a shard whose bytes are the right ones.
+
+    Runs in a worker.
 
     Raises:
         DiskFullError: there is no space for it.
     """
-    ids = task.clips["segment_id"].to_list()
     split = task.clips["split"][0]
     name = f"{split}/{task.target.name}"
+    metadata = _metadata(task)
     # Where a clip lies among the packs may change between runs, its bytes not.
-    wanted = digest(task.clips.drop("pack", "offset"))
+    wanted = digest([metadata.with_columns(task.clips["clip_sha256"])])
     record = _read_record(task.record)
-    if record.get("plan") == wanted and task.target.is_file() and sha256_file(task.target) == record["sha256"]:
-        places = [(offset, length) for offset, length in record["places"]]
-        return ShardResult(name, split, ids, places, task.target.stat().st_size, record["sha256"], wanted, kept=True)
+    rows = rows_of(task.record)
+    if record.get("plan") == wanted and rows.is_file() and task.target.is_file() and sha256_file(task.target) == record["sha256"]:
+        return ShardResult(name, split, len(metadata), task.target.stat().st_size, record["sha256"], wanted, kept=True)
     container = container_named(task.container)
     try:
         with whole_file(task.target) as partial:
             places = container.write(
                 partial,
-                task.clips.drop(INTERNAL),
+                metadata,
                 read_clips(task.clips),
                 extension=encoder(task.format.encoding).extension,
                 rate=task.format.rate,
             )
             sha256, num_bytes = sha256_file(partial), partial.stat().st_size
+            offsets, lengths = zip(*places, strict=True)
+            described = metadata.with_columns(
+                task.clips["clip_sha256"].alias("audio_sha256"),
+                pl.lit(name).alias("shard"),
+                pl.Series("offset", offsets, dtype=pl.Int64),
+                pl.Series("length", lengths, dtype=pl.Int64),
+            )
             # The record before the final name: a shard that has its name is always known to be whole.
-            write_json(task.record, {"plan": wanted, "sha256": sha256, "places": places})
+            _write_record(task.record, described, {"plan": wanted, "sha256": sha256})
     except PackDamagedError as error:
-        return ShardResult(name, split, ids, [], 0, "", wanted, kept=False, damaged=str(error))
-    return ShardResult(name, split, ids, places, num_bytes, sha256, wanted, kept=False)
+        return ShardResult(name, split, len(metadata), 0, "", wanted, kept=False, damaged=str(error))
+    return ShardResult(name, split, len(metadata), num_bytes, sha256, wanted, kept=False)
+
+
+def rows_of(record: Path) -> Path:
+    """Where the rows of a shard's clips lie while the corpus is made."""
+    return record.with_suffix(".parquet")
 
 
 def restore_records(layout: Layout) -> None:
@@ -84,10 +97,24 @@ def restore_records(layout: Layout) -> None:
     table = layout.root / "segments.parquet"
     if not table.is_file() or sha256_file(table) != manifest["tables"]["segments.parquet"]:
         return
-    places = pl.read_parquet(table, columns=["shard", "offset", "length"]).partition_by("shard", as_dict=True, include_key=False)
     for shard in manifest["shards"]:
-        record = {"plan": shard["plan"], "sha256": shard["sha256"], "places": places[(shard["name"],)].rows()}
-        write_json(layout.record(shard["name"]), record)
+        described = pl.scan_parquet(table).filter(pl.col("shard") == shard["name"]).collect()
+        _write_record(layout.record(shard["name"]), described, {"plan": shard["plan"], "sha256": shard["sha256"]})
+
+
+def _metadata(task: PackTask) -> pl.DataFrame:
+    """The rows of the segments table that the shard holds, in its order, with the facts of their clips."""
+    wanted = pl.col("segment_id").is_in(task.clips["segment_id"].implode())
+    rows = pl.scan_parquet(task.table).filter(wanted).collect(engine="streaming")
+    segments = conform(rows, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, strict=False)
+    ordered = task.clips.select("segment_id", *_CLIP_FACTS).join(segments, on="segment_id", how="left", maintain_order="left")
+    return ordered.select(*segments.columns, *_CLIP_FACTS).with_columns(pl.col(pl.Enum).cast(pl.String))
+
+
+def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:
+    with whole_file(rows_of(path), sync=False) as partial:
+        described.write_parquet(partial)
+    write_json(path, record)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
