@@ -64,7 +64,7 @@ class Cache:
 
     def _fetched(self, path: Path, num_bytes: int, fetch: Callable[[Path], None]) -> BinaryIO:
         """Fetch a file; open, and locked from before its first byte on."""
-        with whole_file(path, sync=False) as partial:
+        with whole_file(path) as partial:
             with self._alone("total.lock") as counted:
                 self._make_room(num_bytes, counted)
                 file = partial.open("w+b")

@@ -118,36 +118,39 @@ class Remote:
         return Status(int(info["size"]), None if version is None else str(version))
 
     @contextmanager
-    def fetched(self) -> Iterator[Path]:
+    def fetched(self, status: Status | None = None) -> Iterator[Path]:
         """The whole file on the disk, held in the cache for as long as the context lasts.
+
+        Args:
+            status: what was told of it just now, if so.
 
         Raises:
             AudioError: it cannot be had; an error inside the context that names the local file is made to name the address.
         """
-        status = self.status()
+        found = status or self.status()
 
         def fetch(partial: Path) -> None:
-            _patiently(self, lambda: self._download(partial, status.num_bytes))
+            _patiently(self, lambda: self._download(partial, found.num_bytes))
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
                 raise AudioError(f"{self}: {CHANGED}")
 
-        with self.cache.held(self._identity(status), status.num_bytes, fetch) as path:
+        with self.cache.held(self._identity(found), found.num_bytes, fetch) as path:
             try:
                 yield path
             except AudioError as error:
                 raise AudioError(str(error).replace(str(path), str(self))) from error
 
-    def ranges(self, *, windows: int, share: float) -> RangedFile | None:
+    def ranges(self, status: Status, *, windows: int, share: float) -> RangedFile | None:
         """A file that reads ranges where that is cheaper than the whole file, else None.
 
         It is cheaper from 8 MB on, where `share` of the file and 1 MB for each window make no more than a quarter of it; unless
         the file is in the cache already. The server must serve ranges and tell versions, and the file must be WAV or FLAC.
 
         Args:
+            status: what was told of it just now.
             windows: how many will be read.
             share: of the recording that they are.
         """
-        status = self.status()
         cost = share * status.num_bytes + windows * _JUMP_BYTES
         if status.num_bytes < _LEAST_BYTES or cost > _MOST_SHARE * status.num_bytes:
             return None

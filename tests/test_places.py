@@ -4,6 +4,8 @@ import json
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -14,12 +16,13 @@ import pytest
 import soundfile as sf
 from web import serving
 
-from nbaudio import ingest, materialize, places, select, verify
+from nbaudio import ingest, materialize, places, review, select, verify
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
 from nbaudio.places import check_address, remote
 from nbaudio.ranges import RangedFile
+from nbaudio.widgets import player
 from nbaudio.workspace import Workspace
 
 NAMES = ("7. sjednica  [HlauTe_NK6U].wav", "č & 100%.flac", "x#y?.mp3")
@@ -186,6 +189,28 @@ def test_server_that_cannot_be_reached_is_said_in_one_line(archive, tmp_path):
         ingest("parlaspeech", archive / "asr.json", audio="http://127.0.0.1:9/audio", out=tmp_path / "w")
 
 
+def test_segments_are_heard_and_reviewed_from_there(archive, web, tmp_path):
+    ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
+    ids = Workspace.open(tmp_path / "w").segments["segment_id"].to_list()
+    assert all(clip.audio for clip in player(tmp_path / "w", ids).clips)
+    review.export(tmp_path / "w", out=tmp_path / "sheet.xlsx", n=4)
+    assert len(list(tmp_path.glob("**/*.wav"))) == 4 + 1  # the one of the server
+    web.gone.update(NAMES)
+    silent = player(tmp_path / "w", ids[:1]).clips[0]
+    assert (silent.audio, "there is no such file" in silent.note) == (None, True)
+
+
+def test_a_local_folder_has_no_part_in_it(archive, tmp_path):
+    code = (
+        "import sys, nbaudio; from nbaudio import *\n"
+        f"ingest('parlaspeech', {str(archive / 'asr.json')!r}, audio={str(archive / 'audio')!r}, out='w')\n"
+        "select('w', dev=0, test=0, group_by=()); materialize('w', out='c', jobs=1)\n"
+        "print({'fsspec', 'aiohttp'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert run.stdout.splitlines()[-1] == "set()"
+
+
 # ranges
 
 
@@ -348,7 +373,7 @@ def test_addresses_with_names_that_are_no_secrets(address):
 @pytest.mark.parametrize(("address", "extra"), [("s3://b/a", "s3"), ("gs://b/a", "gs"), ("abfs://c@h/a", "azure")])
 def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
     for package in ("s3fs", "gcsfs", "adlfs"):
-        monkeypatch.setitem(__import__("sys").modules, package, None)
+        monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"nbaudio\[{extra}\]"):
         remote(address, Cache(tmp_path)).listing(lambda _: True)
 

@@ -73,19 +73,18 @@ def open_recording(path: Path | Remote, *, windows: int | None = None, share: fl
 
 
 def _open_elsewhere(place: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
-    if ranged := _open_ranges(place, windows, share):
+    status = place.status()
+    file = None if windows is None else place.ranges(status, windows=windows, share=share)
+    if file is not None and (ranged := _open_ranges(place, file)):
         return ranged
-    recording = _open(stack.enter_context(place.fetched()))
+    recording = _open(stack.enter_context(place.fetched(status)))
     if isinstance(recording, SoundfileRecording):
         recording.path = place  # what it says is about the place
     return recording
 
 
-def _open_ranges(place: Remote, windows: int | None, share: float) -> Recording | None:
+def _open_ranges(place: Remote, file: RangedFile) -> Recording | None:
     """A recording of which ranges are read; None where the whole file serves better, be it to say what is wrong with it."""
-    file = None if windows is None else place.ranges(windows=windows, share=share)
-    if file is None:
-        return None
     try:
         recording = SoundfileRecording(place, file)
         file.settle()

@@ -133,7 +133,7 @@ def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, 
         place = root / path
         try:
             status = place.status()
-            with place.fetched() as fetched:
+            with place.fetched(status) as fetched:
                 found = _look(fetched, sha256=sha256)
         except AudioError as error:
             return {"path": path, "error": str(error)}
