@@ -2,9 +2,6 @@
 
 A local folder has no part in this. What is elsewhere is fetched whole into a bounded cache on the disk and read there, so that
 its samples are those of a local file; a large one of which little is wanted is read in ranges (`Remote.ranges`).
-Conventions: an address is that of a folder: https://host/folder, s3://bucket/folder, zip://folder::https://host/a.zip. With
-nothing behind the scheme (``s3://``) it stands for all addresses of that scheme. It never holds credentials: those come from the
-environment and the files that the filesystems read themselves.
 """
 
 import errno
@@ -24,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
+from nbaudio.addresses import ARCHIVES, WEB, check_address, inside
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError, NbaudioError
 from nbaudio.files import sha256_file
@@ -32,12 +30,9 @@ from nbaudio.version import __version__
 
 Result = TypeVar("Result")
 
-#: Schemes that are known.
-SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
 # Package and extra of those that need more than the core.
 _PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
-_WEB = ("http", "https")
-_ARCHIVES = ("zip", "tar")
+
 
 CHANGED = "the file changed since it was ingested; run ingest again"
 
@@ -92,7 +87,7 @@ class Remote:
         if not self.path or self.is_scheme:
             return self.path or self.root
         inside, chain, outside = self.root.partition("::")
-        path = quote(self.path) if urlsplit(self.root).scheme in _WEB else self.path
+        path = quote(self.path) if urlsplit(self.root).scheme in WEB else self.path
         return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
 
     def __getstate__(self) -> dict[str, Any]:  # what is cached stays in its process
@@ -283,26 +278,6 @@ class _Place(NamedTuple):
     web: bool
 
 
-def inside(name: str) -> bool:
-    """Whether a relative path stays in its folder.
-
-    Examples:
-        >>> inside("./a/b.wav"), inside("a/../../b.wav"), inside("/b.wav")
-        (True, False, False)
-    """
-    return "\0" not in name and not {"", ".", ".."} & set(name.removeprefix("./").split("/"))
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is the address of something, not the path of a local file.
-
-    Examples:
-        >>> is_address("s3://bucket/a"), is_address("zip://::a.zip"), is_address("a/b c.wav")
-        (True, True, False)
-    """
-    return "://" in text
-
-
 def remote(address: str, cache: Cache) -> Remote:
     """The folder at an address; nothing is asked of it yet.
 
@@ -312,45 +287,6 @@ def remote(address: str, cache: Cache) -> Remote:
     return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache)
 
 
-def without_secrets(name: str) -> str:
-    """An address without what may be secret in it; other names as they are.
-
-    Examples:
-        >>> without_secrets("https://me:word@host/a.wav?sig=0"), without_secrets("why? me@home.wav")
-        ('https://...@host/a.wav?...', 'why? me@home.wav')
-    """
-    named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
-    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named)
-
-
-def check_address(address: str) -> str:
-    """The address, if nothing is wrong with it.
-
-    Raises:
-        InputError: as of `remote`; the message leaves out what may be secret.
-
-    Examples:
-        >>> check_address("https://host/a%20b")
-        'https://host/a%20b'
-    """
-    shown = without_secrets(address)
-    parts = address.split("::")
-    for part in parts:
-        scheme = part.partition("://")[0] if "://" in part else "file"
-        if scheme not in SCHEMES and not (len(parts) > 1 and scheme == "file" and part != parts[0]):
-            raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
-        if scheme in _ARCHIVES and part == parts[-1]:
-            raise InputError(
-                f"{shown}: wanted is {scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
-            )
-        user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
-        if ":" in user or (user and scheme in _WEB):
-            raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
-        if scheme in _WEB and ("?" in part or "#" in part):
-            raise InputError(f"{shown}: queries are not taken: they hold secrets, and addresses are written down")
-    return address
-
-
 # Archives are read by one thread each, and their index is read once.
 _ARCHIVE = threading.local()
 
@@ -358,27 +294,27 @@ _ARCHIVE = threading.local()
 def _place(address: str) -> _Place:
     """The filesystem that an address names, and the path in it."""
     scheme = urlsplit(address).scheme
-    if scheme in _ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
+    if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(_Place, _ARCHIVE.place)
     try:
         from fsspec.core import url_to_fs
 
         options: dict[str, Any]
         if "::" in address:
-            options = {web: _web_options(web) for web in _WEB if f"{web}://" in address}
-        elif scheme in _WEB:
+            options = {web: _web_options(web) for web in WEB if f"{web}://" in address}
+        elif scheme in WEB:
             options = _web_options(scheme)
         else:
             # Without its lists of before: what is asked for is how things are now.
             options = {} if scheme == "memory" else {"use_listings_cache": False}
-        fs, path = url_to_fs(quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in _WEB else address, **options)
+        fs, path = url_to_fs(quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address, **options)
     except ImportError as error:
         package, extra = _PACKAGES.get(scheme, ("", ""))
         if not extra:
             raise InputError(f"{address}: {error}") from error
         raise MissingExtraError.naming(package, extra) from error
-    place = _Place(fs, path, scheme in _WEB)
-    if scheme in _ARCHIVES:
+    place = _Place(fs, path, scheme in WEB)
+    if scheme in ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
     return place
 

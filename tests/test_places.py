@@ -17,10 +17,11 @@ import soundfile as sf
 from web import serving
 
 from nbaudio import ingest, materialize, places, review, select, verify
+from nbaudio.addresses import check_address
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
-from nbaudio.places import check_address, remote
+from nbaudio.places import remote
 from nbaudio.ranges import RangedFile
 from nbaudio.widgets import player
 from nbaudio.workspace import Workspace
@@ -187,6 +188,7 @@ def test_without_a_hash_a_new_version_is_refused(archive, web, tmp_path):
 def test_server_that_cannot_be_reached_is_said_in_one_line(archive, tmp_path):
     with pytest.raises(InputError, match="could not be read in 5 tries"):
         ingest("parlaspeech", archive / "asr.json", audio="http://127.0.0.1:9/audio", out=tmp_path / "w")
+    assert not (tmp_path / "w").exists()
 
 
 def test_segments_are_heard_and_reviewed_from_there(archive, web, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.audio import CHANNELS, encoder, versions
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import Layout
@@ -19,7 +20,7 @@ from nbaudio.corpus.shards import ShardResult, pack, restore_records
 from nbaudio.engine import check_engine, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
-from nbaudio.places import Remote, is_address
+from nbaudio.places import Remote
 from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest, shard_name
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines

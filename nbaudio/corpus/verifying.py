@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.layout import Layout
 from nbaudio.engine import run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, sha256_file
-from nbaudio.places import is_address
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.splits import leakage

@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 
 import polars as pl
 
+from nbaudio.addresses import is_address, without_secrets
 from nbaudio.cache import LIMIT, Cache
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
@@ -26,7 +27,7 @@ from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
 from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
-from nbaudio.places import Remote, is_address, remote, without_secrets
+from nbaudio.places import Remote, remote
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import RATE, parse_size
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
@@ -86,7 +87,7 @@ def ingest(
     Args:
         format: one of `READERS`.
         source: the transcripts.
-        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.places`); it may come
+        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.addresses`); it may come
             later, then samples are null until it does. A format that brings its recordings needs none.
         names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
         out: the workspace folder.
@@ -142,8 +143,8 @@ def ingest(
     named = transcripts.frame["name"].unique().to_list()
     if isinstance(root, Remote):
         settings["cache"] = root.cache.limit
-        Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
         available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
+        Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
     else:
         available, refused = list_audio(root) if root else ([], [])
     audit = resolve(named, available, mapping=mapping)

@@ -8,12 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import check_address, inside, without_secrets
 from nbaudio.audio import probe
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
-from nbaudio.places import Remote, check_address, inside, without_secrets
+from nbaudio.places import Remote
 from nbaudio.progress import progress
 
 FACTS = pl.Schema(

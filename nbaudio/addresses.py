@@ -1,0 +1,75 @@
+"""Addresses of what lies elsewhere: which are taken, and what of them is never written down.
+
+Conventions: an address is that of a folder: https://host/folder, s3://bucket/folder, zip://folder::https://host/a.zip. With
+nothing behind the scheme (``s3://``) it stands for all addresses of that scheme. It never holds credentials: those come from the
+environment and the files that the filesystems read themselves.
+"""
+
+import re
+
+from nbaudio.errors import InputError
+
+#: Schemes that are known.
+SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
+WEB = ("http", "https")
+ARCHIVES = ("zip", "tar")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of something, not the path of a local file.
+
+    Examples:
+        >>> is_address("s3://bucket/a"), is_address("zip://::a.zip"), is_address("a/b c.wav")
+        (True, True, False)
+    """
+    return "://" in text
+
+
+def check_address(address: str) -> str:
+    """The address, if nothing is wrong with it.
+
+    Raises:
+        InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down; the
+            message leaves them out.
+
+    Examples:
+        >>> check_address("https://host/a%20b")
+        'https://host/a%20b'
+    """
+    shown = without_secrets(address)
+    parts = address.split("::")
+    for part in parts:
+        scheme = part.partition("://")[0] if "://" in part else "file"
+        if scheme not in SCHEMES and not (len(parts) > 1 and scheme == "file" and part != parts[0]):
+            raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
+        if scheme in ARCHIVES and part == parts[-1]:
+            raise InputError(
+                f"{shown}: wanted is {scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
+            )
+        user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        if ":" in user or (user and scheme in WEB):
+            raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
+        if scheme in WEB and ("?" in part or "#" in part):
+            raise InputError(f"{shown}: queries are not taken: they hold secrets, and addresses are written down")
+    return address
+
+
+def without_secrets(name: str) -> str:
+    """An address without what may be secret in it; other names as they are.
+
+    Examples:
+        >>> without_secrets("https://me:word@host/a.wav?sig=0"), without_secrets("why? me@home.wav")
+        ('https://...@host/a.wav?...', 'why? me@home.wav')
+    """
+    named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
+    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named)
+
+
+def inside(name: str) -> bool:
+    """Whether a relative path stays in its folder.
+
+    Examples:
+        >>> inside("./a/b.wav"), inside("a/../../b.wav"), inside("/b.wav")
+        (True, False, False)
+    """
+    return "\0" not in name and not {"", ".", ".."} & set(name.removeprefix("./").split("/"))
