@@ -110,13 +110,15 @@ def test_workers_of_their_own_fetch_too(archive, web, local, tmp_path):
 def test_addresses_of_transcripts_are_taken_with_a_bare_scheme(archive, web, tmp_path):
     line = {"file": f"{web.url}/audio/sub dir/{NAMES[0]}", "start": 1, "end": 3, "words": ["a"], "asr": ["a"]}
     secret = line | {"file": f"{web.url}/audio/x.wav?token=geheim"}
-    (tmp_path / "asr.json").write_text(f"{json.dumps(line)}\n{json.dumps(secret)}")
+    chained = line | {"file": "http://x::file:///etc/hostname.wav"}
+    (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, (line, secret, chained))))
     report = ingest("parlaspeech", tmp_path / "asr.json", audio="http://", out=tmp_path / "w")
     recordings = Workspace.open(tmp_path / "w").recordings
     assert recordings.filter(pl.col("num_samples").is_not_null()).select("recording_id", "path").rows() == [
         ("HlauTe_NK6U", line["file"])
     ]
     assert any("queries" in problem for problem in report.problems)
+    assert any("an address inside another" in problem for problem in report.problems)
     for path in (tmp_path / "w").rglob("*"):
         held = pl.read_parquet(path).write_json() if path.suffix == ".parquet" else path.read_bytes() if path.is_file() else ""
         assert "geheim" not in str(held), path

@@ -85,7 +85,9 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[
     paths, refused = [], []
     for name in sorted(set(names)):
         try:
-            if root.is_scheme and name.startswith(root.root):
+            if root.is_scheme and name.startswith(root.root) and "::" in name:
+                refused.append((name, "an address inside another is not taken from transcripts"))
+            elif root.is_scheme and name.startswith(root.root):
                 paths.append(check_address(name))
             elif not root.is_scheme and is_audio(name) and inside(name):
                 paths.append(name)
