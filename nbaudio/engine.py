@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import joblib
+from joblib.externals.loky import get_reusable_executor
 
 from nbaudio.errors import InputError
 
@@ -53,3 +54,9 @@ def run_tasks(
             n_jobs=count, backend=ENGINES[engine], return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs"
         )
     yield from parallel(joblib.delayed(function)(task) for task in tasks)
+
+
+def release_workers(engine: str | None) -> None:
+    """End the processes that loky keeps for the next call: their memory is wanted, or the program is about to end."""
+    if engine == "loky":
+        get_reusable_executor().shutdown(wait=True)

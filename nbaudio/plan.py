@@ -100,8 +100,14 @@ def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
         pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)),
     )
     what = f"{clip_format.rate}|{clip_format.channel}|{clip_format.encoding}|{_CLIP_VERSION}"
-    texts = segments.select(pl.format("{}|{}|{}|{}", source, "start_sample", "end_sample", pl.lit(what)).alias("t"))["t"]
-    return pl.Series("clip_key", [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String)
+    described = pl.format("{}|{}|{}|{}", source, "start_sample", "end_sample", pl.lit(what))
+    # In slices: as Python strings, all keys at once would be most of a driver's memory.
+    keys = [_short_hashes(part.select(described).to_series()) for part in segments.iter_slices(20_000)]
+    return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")
+
+
+def _short_hashes(texts: pl.Series) -> pl.Series:
+    return pl.Series([hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String)
 
 
 def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:

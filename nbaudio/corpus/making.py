@@ -17,7 +17,7 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, pack, restore_records
-from nbaudio.engine import check_engine, run_tasks
+from nbaudio.engine import check_engine, release_workers, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
 from nbaudio.places import Remote
@@ -143,6 +143,7 @@ def materialize(
         failures |= more
         num_cut += again
 
+    release_workers(run.engine)
     details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
     lost = accepted.select("segment_id", "clip_key").join(
         pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"

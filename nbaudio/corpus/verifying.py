@@ -11,7 +11,7 @@ import polars as pl
 from nbaudio.addresses import is_address
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.layout import Layout
-from nbaudio.engine import run_tasks
+from nbaudio.engine import release_workers, run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, sha256_file
 from nbaudio.progress import progress
@@ -20,6 +20,8 @@ from nbaudio.splits import leakage
 from nbaudio.tables import SPLITS
 
 _TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
+_PLACES = ["segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
+_COLUMNS = [*_PLACES, "recording_id", "speaker_id", "split", "text", "duration_s", "shard"]
 _GROUPS = ("speaker_id", "recording_id")
 
 
@@ -59,8 +61,8 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
         shards = manifest["shards"]
         encoding = manifest["parameters"]["encoding"]
         problems = _check_tables(layout, manifest)
-        segments = pl.read_parquet(layout.root / "segments.parquet")
-        rejected = pl.read_parquet(layout.root / "rejected.parquet")
+        segments = pl.read_parquet(layout.root / "segments.parquet", columns=_COLUMNS)
+        rejected = pl.read_parquet(layout.root / "rejected.parquet", columns=["segment_id", "reason"])
     except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{corpus}: the corpus cannot be read ({type(error).__name__}: {error})") from error
     problems += _check_numbers(manifest, segments, rejected)
@@ -74,14 +76,16 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     def tasks() -> Iterator[_ShardTask]:
         for shard in shards:
             clips = segments.filter(pl.col("shard") == shard["name"])
-            columns = clips.select("segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256")
-            yield _ShardTask(layout.root / shard["name"], shard["name"], shard["sha256"], shard["bytes"], encoding, columns)
+            yield _ShardTask(
+                layout.root / shard["name"], shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES)
+            )
 
     with progress("verify", len(shards), "shards", show=show_progress) as advance:
         found: list[str] = []
         for bad in run_tasks(_check_shard, tasks(), jobs=jobs, engine=engine):
             found += bad
             advance(1)
+    release_workers(engine)
     problems += sorted(found)
     leaks = dict(leakage(segments, keys=_GROUPS).select("key", "shared").iter_rows())
     grouped = manifest.get("selection", {}).get("parameters", {}).get("group_by", [])
