@@ -164,7 +164,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         first = 1
         while text := file.read(_BLOCK_BYTES) + file.readline():
             rows = _take_apart(text, first, line)
-            first += text.count(b"\n")
+            first += rows.lines
             values = pool.submit(_fast_values(rows, kinds).collect)
             if ahead:
                 yield _block(*ahead, kinds)
@@ -181,20 +181,27 @@ class _Rows:
     numbers: list[int]
     bad: dict[int, str]
     composed: bool
+    lines: int
 
 
 def _take_apart(text: bytes, first: int, shape: type[msgspec.Struct]) -> _Rows:
-    decode = msgspec.json.Decoder(shape).decode
-    rows = _Rows([], [], {}, _is_composed(text))
-    utf8 = _is_utf8(text)
-    # Views of the lines: msgspec's raw values are views in turn, so that nothing is copied until a column is made of them.
-    view = memoryview(text)
+    decoder = msgspec.json.Decoder(shape)
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED).tolist()
+    composed, utf8 = _is_composed(text), _is_utf8(text)
+    # Raw values are views of the text: nothing is copied until a column is made of them.
+    view = memoryview(text)
+    if utf8:  # msgspec does not look into the values that it leaves raw
+        try:
+            raw = decoder.decode_lines(view)
+        except (msgspec.MsgspecError, RecursionError):
+            raw = []
+        if len(raw) == len(ends) + (not text.endswith(b"\n")):  # no blank line was passed over
+            return _Rows(raw, list(range(first, first + len(raw))), {}, composed, len(ends))
+    rows = _Rows([], [], {}, composed, len(ends))
     for number, (start, end) in enumerate(zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True), first):
         line = view[start:end]
         try:
-            # msgspec does not look into the values that it leaves raw.
-            row = decode(line if utf8 else str(line, "utf8"))
+            row = decoder.decode(line if utf8 else str(line, "utf8"))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if not bytes(line).strip():
                 continue

@@ -48,7 +48,7 @@ _NEEDED = {
 _HOPELESS_LINES = 1000
 
 
-def read(source: Path) -> Transcripts:
+def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     """Read ParlaSpeech JSON lines.
 
     `text` are the normalised words where the source has them, else the words; `text_raw` is given where it differs. Word times
@@ -57,12 +57,13 @@ def read(source: Path) -> Transcripts:
 
     Args:
         source: the file; memory is bounded by its transcripts, not by the JSON around them.
+        word_times: ``no`` passes over the times of words, half of such a file: that takes less time and less memory.
 
     Returns:
         The transcripts; a line that cannot be read is a row of their `problems` and stops nothing.
 
     Raises:
-        InputError: it is no file, or none of its lines can be read, or none of the first thousand; says why.
+        InputError: it is no file, the option is none, or no line can be read, or none of the first thousand; says why.
 
     Examples:
         >>> import tempfile
@@ -75,9 +76,12 @@ def read(source: Path) -> Transcripts:
         raise InputError(
             f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
         )
+    if word_times not in ("yes", "no"):
+        raise InputError(f"option word_times={word_times!r}: must be yes or no")
+    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
-    for block in read_blocks(source, _KINDS):
+    for block in read_blocks(source, kinds):
         incomplete = [
             (line, f"{name} is missing")
             for name, value in _NEEDED.items()
@@ -118,26 +122,21 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
     """One block's values as transcripts; `composed` says that all its text is in NFC already."""
-    normal = pl.col("norm_words").is_not_null()
     has_normal = values["norm_words"].null_count() < len(values)
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
         texts = texts.select(pl.all().str.normalize("NFC"))
-    start, end = (
-        values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
-        if has_normal
-        else values[f"word_{edge}_times"]
-        for edge in ("start", "end")
-    )
     frame = values.select(
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
         texts["text"],
-        pl.when(pl.col("words") != texts["text"]).then("words").alias("text_raw"),
+        (
+            pl.when(pl.col("words") != texts["text"]).then("words") if has_normal or not composed else pl.lit(None, pl.String)
+        ).alias("text_raw"),
         texts["asr_text"],
         pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
-        _word_times(start, end),
+        _word_times(values, has_normal=has_normal),
         pl.col("path").alias("source_path"),
         pl.when(pl.col("split") != "null").then("split").alias("source_split"),
         "utterance_id_start",
@@ -153,8 +152,17 @@ def _compact(column: pl.Series) -> pl.Series:
     return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
-def _word_times(start: pl.Series, end: pl.Series) -> pl.Series:
+def _word_times(values: pl.DataFrame, *, has_normal: bool) -> pl.Series:
     """Lists of starts and lists of ends, zipped; null where there are no starts or where the two differ in length."""
+    if "word_start_times" not in values.columns:
+        return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
+    normal = pl.col("norm_words").is_not_null()
+    start, end = (
+        values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
+        if has_normal
+        else values[f"word_{edge}_times"]
+        for edge in ("start", "end")
+    )
     if (end.is_null() & start.is_not_null()).any():
         unknown = start.list.eval(pl.when(pl.element().is_null()).then(pl.element()))
         end = pl.select(pl.coalesce(end, unknown)).to_series()
