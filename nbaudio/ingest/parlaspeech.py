@@ -6,6 +6,7 @@
 Conventions: times are seconds and stay the source's own characters; word times are seconds from the start of the segment.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,25 +73,12 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
         >>> read(source).frame.select("name", "source_start", "text", "asr_text").rows()
         [('a.wav', '3207.70', 'dobar dan', None)]
     """
-    if not source.is_file():
-        raise InputError(
-            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
-        )
-    if word_times not in ("yes", "no"):
-        raise InputError(f"option word_times={word_times!r}: must be yes or no")
-    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
-    for block in read_blocks(source, kinds):
-        incomplete = [
-            (line, f"{name} is missing")
-            for name, value in _NEEDED.items()
-            for line in block.values.filter(value.is_null())["line"]
-        ]
-        problems += sorted({*block.problems, *incomplete})
-        complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
-        if len(complete):
-            frames.append(_transcripts(complete, composed=block.composed))
+    for frame, unread in blocks(source, word_times=word_times):
+        problems += unread
+        if len(frame):
+            frames.append(frame)
         elif len(problems) > _HOPELESS_LINES and not frames:
             break
     if not frames:
@@ -98,6 +86,36 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
         raise InputError(f"{source}: no ParlaSpeech transcripts (wanted is one JSON object a line); {reason}")
     found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
     return Transcripts(_joined(frames), found)
+
+
+def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+    """The transcripts of `read` as they are read, some thousand lines at a time: to look at or score them meanwhile.
+
+    Args:
+        source: the file.
+        word_times: as for `read`.
+
+    Yields:
+        Transcripts, and number and reason of each line that could not be read.
+
+    Raises:
+        InputError: it is no file, or the option is none.
+    """
+    if not source.is_file():
+        raise InputError(
+            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
+        )
+    if word_times not in ("yes", "no"):
+        raise InputError(f"option word_times={word_times!r}: must be yes or no")
+    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
+    for block in read_blocks(source, kinds):
+        incomplete = [
+            (line, f"{name} is missing")
+            for name, value in _NEEDED.items()
+            for line in block.values.filter(value.is_null())["line"]
+        ]
+        complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
+        yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
 
 
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
