@@ -186,7 +186,7 @@ class _Rows:
 
 def _take_apart(text: bytes, first: int, shape: type[msgspec.Struct]) -> _Rows:
     decoder = msgspec.json.Decoder(shape)
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED).tolist()
+    lines = text.count(b"\n")
     composed, utf8 = _is_composed(text), _is_utf8(text)
     # Raw values are views of the text: nothing is copied until a column is made of them.
     view = memoryview(text)
@@ -195,9 +195,10 @@ def _take_apart(text: bytes, first: int, shape: type[msgspec.Struct]) -> _Rows:
             raw = decoder.decode_lines(view)
         except (msgspec.MsgspecError, RecursionError):
             raw = []
-        if len(raw) == len(ends) + (not text.endswith(b"\n")):  # no blank line was passed over
-            return _Rows(raw, list(range(first, first + len(raw))), {}, composed, len(ends))
-    rows = _Rows([], [], {}, composed, len(ends))
+        if len(raw) == lines + (not text.endswith(b"\n")):  # no blank line was passed over
+            return _Rows(raw, list(range(first, first + len(raw))), {}, composed, lines)
+    rows = _Rows([], [], {}, composed, lines)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED).tolist()
     for number, (start, end) in enumerate(zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True), first):
         line = view[start:end]
         try:
