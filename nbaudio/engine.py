@@ -7,7 +7,7 @@ from typing import TypeVar
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, look_up
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -22,8 +22,8 @@ def check_engine(engine: str | None) -> None:
     Raises:
         InputError: names the known engines.
     """
-    if engine is not None and engine not in ENGINES:
-        raise InputError(f"engine {engine!r} is unknown; known are {', '.join(ENGINES)}")
+    if engine is not None:
+        look_up(ENGINES, engine, "engine")
 
 
 def run_tasks(

@@ -1,5 +1,10 @@
 """The errors that nbaudio raises: each names the file or item, what is wrong with it, and what is allowed."""
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class NbaudioError(Exception):
     """Root of all errors that a user can mend; the command line shows its message as one line and exits with 2."""
@@ -33,3 +38,18 @@ class MissingExtraError(NbaudioError):
             "ray is not installed: pip install 'nbaudio[ray]'"
         """
         return cls(f"{package} is not installed: pip install 'nbaudio[{extra}]'")
+
+
+def look_up(registry: Mapping[str, T], name: str, what: str) -> T:
+    """The entry of that name.
+
+    Raises:
+        InputError: there is none; names those that are.
+
+    Examples:
+        >>> look_up({"flac": 1}, "flac", "encoding")
+        1
+    """
+    if name not in registry:
+        raise InputError(f"{what} {name!r} is unknown; known are {', '.join(registry)}")
+    return registry[name]

@@ -88,16 +88,6 @@ def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
     return samples.alias("samples")
 
 
-def seconds(samples: int, rate: int) -> float:
-    """Seconds of a sample count, to show and never to compute with.
-
-    Examples:
-        >>> seconds(8000, 16000)
-        0.5
-    """
-    return samples / rate
-
-
 def decimal_seconds(samples: int, rate: int) -> Decimal:
     """Seconds of a sample index to write down, such that `to_samples` finds the sample again.
 

@@ -17,7 +17,7 @@ import soxr
 from numpy.typing import NDArray
 
 from nbaudio.audio.quantising import LAWS, quantise, restore
-from nbaudio.errors import AudioError, InputError
+from nbaudio.errors import AudioError, look_up
 
 
 class Encoding(NamedTuple):
@@ -74,9 +74,7 @@ def encoder(name: str) -> Encoding:
     Raises:
         InputError: there is none; names those that are.
     """
-    if name not in ENCODERS:
-        raise InputError(f"encoding {name!r} is unknown; known are {', '.join(ENCODERS)}")
-    return ENCODERS[name]
+    return look_up(ENCODERS, name, "encoding")
 
 
 def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 from nbaudio.corpus import parquet, webdataset
-from nbaudio.errors import InputError
+from nbaudio.errors import look_up
 
 
 class WriteShard(Protocol):
@@ -57,6 +57,4 @@ def container_named(name: str) -> Container:
     Raises:
         InputError: there is none; names those that are.
     """
-    if name not in CONTAINERS:
-        raise InputError(f"container {name!r} is unknown; known are {', '.join(CONTAINERS)}")
-    return CONTAINERS[name]
+    return look_up(CONTAINERS, name, "container")
