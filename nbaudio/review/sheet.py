@@ -8,7 +8,6 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -16,19 +15,7 @@ import polars as pl
 from nbaudio.errors import InputError
 from nbaudio.review.cells import Fragment, cell_text, marked
 from nbaudio.review.record import ReviewRecord
-
-#: What a reviewer can say of a clip, and what is meant by it.
-VERDICTS: Mapping[str, str] = MappingProxyType(
-    {
-        "ok": "the clip holds the words of the transcript, all of them and nothing else",
-        "wrong words": "other words are spoken than the transcript says, or it lacks some",
-        "cut off": "a word at the start or the end is cut",
-        "extra speech": "before or after, there is speech that the transcript does not have",
-        "other speaker": "more than one person speaks, or not the one named",
-        "noise": "too noisy, distorted or silent to be of use",
-        "unsure": "cannot be told",
-    }
-)
+from nbaudio.review.verdicts import VERDICTS
 
 #: Rows that a sheet holds beside its header, and links that it holds.
 MAX_ROWS = 1_048_575

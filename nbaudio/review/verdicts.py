@@ -1,0 +1,124 @@
+"""What reviewers said, kept in the workspace as ``W/reviews/verdicts.jsonl``, one JSON object a line.
+
+The log only grows: whoever changes their mind adds a line. What holds is the last line of each reviewer on each segment; a line
+without a verdict withdraws the one before it.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+import polars as pl
+
+from nbaudio.errors import InputError
+from nbaudio.workspace import Workspace
+
+#: What a reviewer can say of a clip, and what is meant by it.
+VERDICTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ok": "the clip holds the words of the transcript, all of them and nothing else",
+        "wrong words": "other words are spoken than the transcript says, or it lacks some",
+        "cut off": "a word at the start or the end is cut",
+        "extra speech": "before or after, there is speech that the transcript does not have",
+        "other speaker": "more than one person speaks, or not the one named",
+        "noise": "too noisy, distorted or silent to be of use",
+        "unsure": "cannot be told",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one reviewer said of one segment.
+
+    Attributes:
+        segment_id: the segment.
+        content: the hash of what was judged, as `record.content_hashes` makes it.
+        verdict: a word of the review's list; None withdraws what the reviewer said before.
+        comment: a remark; empty for none.
+        corrected_text: the right words; None where the transcript was not corrected.
+        reviewer: who says it.
+        time: when, ISO 8601 in UTC, such as ``2026-11-21T03:00:00Z``.
+        review: the name of the sheet, or ``panel``.
+    """
+
+    segment_id: str
+    content: str
+    verdict: str | None
+    comment: str
+    corrected_text: str | None
+    reviewer: str
+    time: str
+    review: str
+
+
+_SCHEMA = pl.Schema(dict.fromkeys(Verdict.__annotations__, pl.String))
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Verdict).decode
+
+
+def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
+    """Add verdicts to the log, in order; they are on the disk when this returns, and several programs may do it at once.
+
+    Args:
+        workspace: the workspace or its folder.
+        rows: what was said.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> append_verdicts(workspace, [Verdict("s", "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
+        >>> verdicts(workspace)["verdict"].to_list()
+        ['ok']
+    """
+    path = _path(Workspace.open(workspace))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = b"".join(_encode(row) + b"\n" for row in rows)
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(max(file.tell() - 1, 0))
+        if file.read() not in (b"", b"\n"):
+            # A program that was killed while it wrote has left half a line, of which nobody was told that it is kept.
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def verdict_log(workspace: Workspace | str | Path) -> pl.DataFrame:
+    """All that was ever said, in order: the attributes of `Verdict` as columns of strings.
+
+    Raises:
+        InputError: a line of the log is none of ours.
+    """
+    path = _path(Workspace.open(workspace))
+    data = path.read_bytes() if path.exists() else b""
+    said = []
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            said.append(_decode(line))
+        except msgspec.MsgspecError as error:
+            raise InputError(f"{path}: line {number}: not a verdict ({error})") from error
+    return pl.DataFrame({name: [getattr(one, name) for one in said] for name in _SCHEMA}, schema=_SCHEMA)
+
+
+def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
+    """What holds now: the last verdict of each reviewer on each segment, in the order in which they were given.
+
+    Returns:
+        The attributes of `Verdict` as columns of strings; none of `verdict` is null.
+
+    Raises:
+        InputError: a line of the log is none of ours.
+    """
+    said = verdict_log(workspace)
+    return said.unique(["reviewer", "segment_id"], keep="last", maintain_order=True).filter(pl.col("verdict").is_not_null())
+
+
+def _path(workspace: Workspace) -> Path:
+    return workspace.path / "reviews" / "verdicts.jsonl"

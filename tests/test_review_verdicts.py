@@ -1,0 +1,76 @@
+"""The log of verdicts: nothing that was said is lost, and what holds is what was said last."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbaudio import review
+from nbaudio.errors import InputError
+from nbaudio.review import Verdict
+from nbaudio.workspace import Workspace
+
+OK = Verdict("s1", "c1", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+said = st.builds(
+    Verdict,
+    st.sampled_from("ab"),
+    texts,
+    st.sampled_from(["ok", "noise", None]),
+    texts,
+    st.none() | texts,
+    st.sampled_from("xy"),
+    texts,
+    texts,
+)
+
+
+def rows_of(frame):
+    return [Verdict(**row) for row in frame.iter_rows(named=True)]
+
+
+@given(st.lists(st.lists(said, max_size=4), max_size=4))
+def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_holds(tmp_path_factory, batches):
+    workspace = Workspace.create(tmp_path_factory.mktemp("w"))
+    for batch in batches:
+        review.append_verdicts(workspace, batch)
+    everything = [row for batch in batches for row in batch]
+    assert rows_of(review.verdict_log(workspace)) == everything
+    last = {(row.segment_id, row.reviewer): row for row in everything}
+    held = rows_of(review.verdicts(workspace.path))
+    assert {(row.segment_id, row.reviewer): row for row in held} == {key: row for key, row in last.items() if row.verdict}
+    assert len(held) == len({(row.segment_id, row.reviewer) for row in held})
+
+
+def test_half_a_line_of_a_killed_program_is_left_out_and_mended(tmp_path):
+    workspace = Workspace.create(tmp_path)
+    review.append_verdicts(workspace, [OK, replace(OK, segment_id="s2")])
+    log = tmp_path / "reviews/verdicts.jsonl"
+    log.write_bytes(log.read_bytes()[:-3])
+    assert rows_of(review.verdicts(workspace)) == [OK]
+    review.append_verdicts(workspace, [replace(OK, segment_id="s3")])
+    assert [json.loads(line)["segment_id"] for line in log.read_text("utf8").splitlines()] == ["s1", "s3"]
+
+
+def test_several_writers_do_not_mix_their_lines(tmp_path):
+    workspace = Workspace.create(tmp_path)
+    rows = [replace(OK, segment_id=f"s{number}", comment="č" * 5000) for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda row: review.append_verdicts(workspace, [row]), rows))
+    assert sorted(rows_of(review.verdict_log(workspace)), key=str) == sorted(rows, key=str)
+
+
+def test_a_line_that_is_no_verdict_is_named(tmp_path):
+    workspace = Workspace.create(tmp_path)
+    review.append_verdicts(workspace, [OK])
+    with (tmp_path / "reviews/verdicts.jsonl").open("a") as file:
+        file.write('{"segment_id": 3}\n')
+    with pytest.raises(InputError, match=r"verdicts\.jsonl: line 2: not a verdict"):
+        review.verdicts(workspace)
+
+
+def test_a_workspace_without_verdicts_has_none(tmp_path):
+    assert review.verdicts(Workspace.create(tmp_path)).is_empty()
