@@ -1,19 +1,19 @@
 """Columns of values from JSON lines, faster than a Python object per line and without losing a digit or a line.
 
-Conventions: a field has a kind, which says what its JSON may be and what becomes of it. msgspec finds the raw JSON of each
-field, polars reads those columns a block at a time; what it cannot read plainly (escapes, other separators, odd types) goes
-value by value through msgspec. A line that is not strict JSON goes through the tolerant standard library, since Python writes
-NaN where JSON has no word for it. What remains is a problem with its line number and a reason.
+Conventions: a field has a kind, which says what its JSON may be and what becomes of it. Arrow reads a block of lines at a time,
+several blocks at once. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and what is not strict
+JSON with the tolerant standard library, since Python writes NaN where JSON has no word for it. What remains is a problem with its
+line number and a reason.
 """
 
 import json
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +21,44 @@ import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from numpy.typing import NDArray
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
+# So many lines or fewer are read one by one where one of them is not plain.
+_FEW_LINES = 32
+# Blocks that are read at once; more would only hold memory.
+_READERS = min(4, os.cpu_count() or 1)
+
+# Arrow counts the bytes of a block in 32 bits.
+_MOST_ARROW_BYTES = (1 << 31) - 1
 
 _ABSENT = msgspec.Raw(b"")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
+class _OddError(ValueError):
+    """A column that only the slow way reads."""
+
+
 @dataclass(frozen=True)
 class Kind:
-    """Two ways from raw JSON to values of one type; what is absent becomes null.
+    """Two ways from JSON to values of one type; what is absent becomes null.
 
     Attributes:
         dtype: of the values.
-        fast: a column at a time; each raw value ends in a line feed.
-        odd: raw JSON and what `fast` made of it -> whether that value is to be read the slow way instead.
-        slow: one value; agrees with `fast` wherever that is not `odd`; a ValueError says what is wrong with it.
+        arrow: as what Arrow reads it.
+        slow: one value from its raw JSON; a ValueError says what is wrong with it.
+        fast: a column from what Arrow read and the lines it stood in; agrees with `slow`, or raises `_OddError`.
     """
 
     dtype: pl.DataType
-    fast: Callable[[pl.Expr], pl.Expr]
-    odd: Callable[[pl.Expr, pl.Expr], pl.Expr]
+    arrow: pa.DataType
     slow: Callable[[bytes], Any]
+    fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(name, values)
 
 
 @dataclass(frozen=True)
@@ -72,9 +86,25 @@ def _slow_number(raw: bytes) -> str:
     return value if isinstance(value, str) else raw.decode()
 
 
+def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
+    """The characters of each number, found in its line; that they are those of this very field, their value tells."""
+    if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():  # null is told apart from absent
+        raise _OddError
+    found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
+    if not found.cast(pl.Float64, strict=False).eq_missing(pl.Series(values)).all():
+        raise _OddError
+    return found
+
+
 def _slow_words(raw: bytes) -> str | None:
     value = msgspec.json.decode(raw, type=list[str] | str | None)
     return " ".join(value) if isinstance(value, list) else value
+
+
+def _fast_words(name: str, values: pa.Array, _: pl.Series) -> pl.Series:
+    if values.flatten().null_count:
+        raise _OddError
+    return pl.Series(name, pc.binary_join(values, " "))
 
 
 def _slow_floats(raw: bytes) -> list[float | None] | None:
@@ -82,42 +112,17 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
     return None if values is None else [None if value is None else float(value) for value in values]
 
 
-def _escaped(raw: pl.Expr) -> pl.Expr:
-    return raw.str.contains("\\", literal=True)
-
-
 #: A string; a number is taken as it is written.
-TEXT = Kind(
-    pl.String(),
-    fast=lambda raw: raw.str.strip_prefix('"').str.strip_suffix('"\n'),
-    odd=lambda raw, _: ~raw.str.starts_with('"') | _escaped(raw),
-    slow=_slow_text,
-)
+TEXT = Kind(pl.String(), pa.string(), _slow_text)
 
 #: A number in the source's own characters; a string is taken for its content, null and NaN as they stand.
-NUMBER = Kind(
-    pl.String(),
-    fast=lambda raw: raw.str.strip_suffix("\n"),
-    odd=lambda raw, _: ~raw.str.contains("^[-0-9]"),
-    slow=_slow_number,
-)
+NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
 
 #: A list of words, joined by a blank; a single string is taken as it is.
-WORDS = Kind(
-    pl.String(),
-    fast=lambda raw: raw.str.strip_prefix('["').str.strip_suffix('"]\n').str.replace_all('", "', " ", literal=True),
-    # Words have no bare quotes: one that is left belongs to another separator or to an item that is no word.
-    odd=lambda raw, words: ~raw.str.starts_with('["') | _escaped(raw) | words.str.contains('"', literal=True),
-    slow=_slow_words,
-)
+WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 
 #: A list of numbers.
-FLOATS = Kind(
-    pl.List(pl.Float32),
-    fast=lambda raw: raw.str.strip_chars("[]\n").str.split(", ").cast(pl.List(pl.Float32), strict=False),
-    odd=lambda raw, _: ~raw.str.contains(r"^\[[0-9.]+(?:, [0-9.]+)*\]\n$"),
-    slow=_slow_floats,
-)
+FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
 def parts(names: Mapping[str, str]) -> Kind:
@@ -127,7 +132,6 @@ def parts(names: Mapping[str, str]) -> Kind:
         msgspec.defstruct("Parts", fields, rename=dict(zip(names.values(), names, strict=True))) | None
     ).decode
 
-    @lru_cache(maxsize=4096)  # few objects in many lines: speakers
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
         if value is None:
@@ -136,9 +140,9 @@ def parts(names: Mapping[str, str]) -> Kind:
 
     return Kind(
         pl.Struct(dict.fromkeys(names.values(), pl.String)),
-        fast=lambda raw: pl.struct(pl.when(raw.is_null()).then(raw).alias(name) for name in names.values()),
-        odd=lambda raw, _: raw.is_not_null(),
-        slow=slow,
+        pa.struct(dict.fromkeys(names, pa.string())),
+        slow,
+        lambda name, values, _: pl.Series(name, values).struct.rename_fields(list(names.values())),
     )
 
 
@@ -157,128 +161,131 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         >>> block.values.rows(), block.problems
         ([(1, '3.20', 'dobar dan'), (2, 'NaN', None)], [(3, 'not JSON: Expecting value (character 8)')])
     """
-    line = msgspec.defstruct("Line", [(field, msgspec.Raw, _ABSENT) for field in kinds], gc=False)
-    with source.open("rb") as file, ThreadPoolExecutor(1) as pool:
-        # polars works on one block while Python takes the next one apart.
-        ahead: tuple[_Rows, Future[pl.DataFrame]] | None = None
-        first = 1
-        while text := file.read(_BLOCK_BYTES) + file.readline():
-            rows = _take_apart(text, first, line)
-            first += rows.lines
-            values = pool.submit(_fast_values(rows, kinds).collect)
-            if ahead:
-                yield _block(*ahead, kinds)
-            ahead = rows, values
-        if ahead:
-            yield _block(*ahead, kinds)
+    ahead: deque[Future[tuple[Block, int]]] = deque()
+    start, lines = 0, 0
+
+    def take() -> Block:
+        nonlocal lines
+        block, read = ahead.popleft().result()
+        before, lines = lines, lines + read
+        values = block.values.with_columns(pl.col("line") + before)
+        return replace(block, values=values, problems=[(before + line, reason) for line, reason in block.problems])
+
+    with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
+        size = os.fstat(file.fileno()).st_size
+        while start < size:
+            file.seek(start + _BLOCK_BYTES)
+            file.readline()
+            end = min(file.tell(), size)
+            ahead.append(pool.submit(_block, file.fileno(), start, end, kinds))
+            start = end
+            if len(ahead) > _READERS:
+                yield take()
+        while ahead:
+            yield take()
+
+
+def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[Block, int]:
+    """The lines between two places of an open file, numbered from 1, and how many they are."""
+    text = os.pread(file, end - start, start)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED) + 1
+    edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
+    values, problems = zip(*_read(_Lines(text, edges, 1), kinds), strict=True)
+    return Block(pl.concat(values), list(chain(*problems)), _is_composed(text)), len(edges) - 1
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Lines taken apart: the raw JSON of their fields, their numbers, and what is wrong with the others."""
+class _Lines:
+    """Some lines of a text: where each begins, and behind them where the last ends; the number of the first."""
 
-    raw: list[msgspec.Struct]
-    numbers: list[int]
-    bad: dict[int, str]
-    composed: bool
-    lines: int
+    text: bytes
+    edges: NDArray[np.int64]
+    first: int
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __getitem__(self, which: slice) -> "_Lines":
+        start, stop, _ = which.indices(len(self))
+        return _Lines(self.text, self.edges[start : stop + 1], self.first + start)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        for number, (start, end) in enumerate(pairwise(self.edges.tolist()), self.first):
+            yield number, self.text[start:end]
+
+    def numbers(self) -> pl.Series:
+        return pl.int_range(self.first, self.first + len(self), dtype=pl.UInt32, eager=True).alias("line")
 
 
-def _take_apart(text: bytes, first: int, shape: type[msgspec.Struct]) -> _Rows:
+def _read(lines: _Lines, kinds: Mapping[str, Kind]) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+    """Values and problems; where lines are not plain, of ever fewer at once, until those are found that are not."""
+    try:
+        yield _plain(lines, kinds), []
+    except (pa.ArrowInvalid, _OddError):
+        if len(lines) > _FEW_LINES:
+            half = len(lines) // 2
+            yield from _read(lines[:half], kinds)
+            yield from _read(lines[half:], kinds)
+        else:
+            yield _one_by_one(lines, kinds)
+
+
+def _plain(lines: _Lines, kinds: Mapping[str, Kind]) -> pl.DataFrame:
+    """Values as Arrow reads them: no line is blank, and each field is of its type, null or absent.
+
+    Raises:
+        pa.ArrowInvalid: Arrow does not read them.
+        _OddError: a kind does not take what Arrow read, or rows are not lines.
+    """
+    texts = pa.LargeStringArray.from_buffers(len(lines), pa.py_buffer(lines.edges), pa.py_buffer(lines.text))
+    texts.validate(full=True)  # Arrow does not look into the strings that it passes over
+    start, end = lines.edges[[0, -1]].tolist()
+    if end - start >= _MOST_ARROW_BYTES:
+        raise _OddError
+    table = pj.read_json(
+        pa.BufferReader(pa.py_buffer(lines.text).slice(start, end - start)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=end - start + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema([(name, kind.arrow) for name, kind in kinds.items()]), unexpected_field_behavior="ignore"
+        ),
+    )
+    if len(table) != len(lines):
+        raise _OddError
+    text = pl.Series(texts)
+    columns = [kind.fast(name, table[name].combine_chunks(), text) for name, kind in kinds.items()]
+    return pl.DataFrame([lines.numbers(), *columns])
+
+
+def _one_by_one(lines: _Lines, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+    shape = msgspec.defstruct("Line", [(field, msgspec.Raw, _ABSENT) for field in kinds])
     decoder = msgspec.json.Decoder(shape)
-    lines = text.count(b"\n")
-    composed, utf8 = _is_composed(text), _is_utf8(text)
-    # Raw values are views of the text: nothing is copied until a column is made of them.
-    view = memoryview(text)
-    if utf8:  # msgspec does not look into the values that it leaves raw
-        try:
-            raw = decoder.decode_lines(view)
-        except (msgspec.MsgspecError, RecursionError):
-            raw = []
-        if len(raw) == lines + (not text.endswith(b"\n")):  # no blank line was passed over
-            return _Rows(raw, list(range(first, first + len(raw))), {}, composed, lines)
-    rows = _Rows([], [], {}, composed, lines)
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED).tolist()
-    for number, (start, end) in enumerate(zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True), first):
-        line = view[start:end]
-        try:
-            row = decoder.decode(line if utf8 else str(line, "utf8"))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            if not bytes(line).strip():
-                continue
-            try:
-                row = _tolerant(bytes(line), shape)
-            except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-                rows.bad[number] = _reason(error)
-                continue
-        rows.raw.append(row)
-        rows.numbers.append(number)
-    return rows
-
-
-def _fast_values(rows: _Rows, kinds: Mapping[str, Kind]) -> pl.LazyFrame:
-    """For every field that occurs its values and, as ``<field>?``, where they are odd."""
-    raw = pl.LazyFrame({field: column for field in kinds if (column := _raw_column(rows.raw, field)) is not None})
-    fields = raw.collect_schema().names()
-    values = {f"{field}!": kinds[field].fast(pl.col(field)) for field in fields}
-    odd = [kinds[field].odd(pl.col(field), pl.col(f"{field}!")).alias(f"{field}?") for field in fields]
-    return raw.with_columns(**values).select(*(pl.col(f"{field}!").alias(field) for field in fields), *odd)
-
-
-def _raw_column(rows: list[msgspec.Struct], field: str) -> pl.Series | None:
-    """A field's raw JSON by row, each with a line feed behind it; None where no row has the field."""
-    # No raw value holds a line feed, so that one joins and parts them without a Python string for each.
-    joined = b"\n".join(chain(map(attrgetter(field), rows), [b""]))
-    if len(joined) <= max(1, len(rows)):
-        return None
-    offsets = np.concatenate(([0], np.flatnonzero(np.frombuffer(joined, np.uint8) == _LINE_FEED) + 1))
-    return pl.Series(field, pa.LargeStringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(joined)))
-
-
-def _block(rows: _Rows, query: Future[pl.DataFrame], kinds: Mapping[str, Kind]) -> Block:
-    """Read what is odd the slow way, and leave out what cannot be read."""
-    fast = query.result()
-    columns = [pl.Series("line", rows.numbers, dtype=pl.UInt32)]
-    unread: dict[int, str] = {}
-    for field, kind in kinds.items():
-        if field not in fast.columns:
-            columns.append(pl.Series(field, [None], dtype=kind.dtype).new_from_index(0, len(rows.raw)))
+    problems: list[tuple[int, str]] = []
+    rows = []
+    for number, line in lines:
+        if not line.strip():
             continue
-        column = fast[field]
-        odd = fast[f"{field}?"]
-        if odd.any():
-            places, slow = odd.arg_true(), []
-            for place in places:
-                raw, value = bytes(getattr(rows.raw[place], field)), None
-                try:
-                    value = kind.slow(raw) if raw else None
-                except (ValueError, RecursionError) as error:
-                    unread[place] = f"{field}: {_reason(error)}"
-                slow.append(value)
-            both = pl.concat([column, pl.Series(field, slow, dtype=kind.dtype)])
-            take = np.arange(len(column))
-            take[places.to_numpy()] = np.arange(len(column), len(both))
-            column = both.gather(take)
-        columns.append(column)
-    values = pl.DataFrame(columns)
-    if unread:
-        values = values.filter(~pl.int_range(pl.len()).is_in(list(unread)))
-    problems = rows.bad | {rows.numbers[row]: reason for row, reason in unread.items()}
-    return Block(values, sorted(problems.items()), rows.composed)
+        try:
+            try:
+                raw = decoder.decode(str(line, "utf8"))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                raw = _tolerant(line, shape)
+            rows.append((number, *(_slow_value(field, kind, bytes(getattr(raw, field))) for field, kind in kinds.items())))
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            problems.append((number, _reason(error)))
+    schema = pl.Schema({"line": pl.UInt32(), **{field: kind.dtype for field, kind in kinds.items()}})
+    return pl.DataFrame(rows, schema=schema, orient="row"), problems
+
+
+def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
+    try:
+        return kind.slow(raw) if raw else None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{field}: {_reason(error)}") from error
 
 
 def _is_composed(text: bytes) -> bool:
     """Whether no character can need composing: those from U+0300 on have a byte of 0xCC or more, or are escaped."""
     return b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
-
-
-def _is_utf8(text: bytes) -> bool:
-    one = pa.LargeStringArray.from_buffers(1, pa.py_buffer(np.array([0, len(text)])), pa.py_buffer(text))
-    try:
-        one.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:
