@@ -24,10 +24,10 @@ import nbaudio
 from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.downloads import read_list, running
-from nbaudio.downloads.fetching import retry_after
 from nbaudio.downloads.lists import Wanted
 from nbaudio.downloads.turns import Task, Turns
 from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.servers import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -299,7 +299,7 @@ def test_a_pause_that_the_server_asks_for_is_kept_by_all_requests_to_it(web, get
 
 def test_pauses_as_seconds_and_dates():
     def pause(**headers):
-        return retry_after(urllib3.HTTPResponse(headers={name.replace("_", "-"): value for name, value in headers.items()}))
+        return retry_after(urllib3.HTTPHeaderDict({name.replace("_", "-"): value for name, value in headers.items()}))
 
     assert pause(Retry_After=" 120 ") == 120
     date = "Sat, 21 Nov 2026 01:00:30 GMT"

@@ -16,12 +16,12 @@ import pytest
 import soundfile as sf
 from web import serving
 
-from nbaudio import ingest, materialize, places, review, select, verify
+from nbaudio import ingest, materialize, review, select, verify
 from nbaudio.addresses import check_address
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
-from nbaudio.places import remote
+from nbaudio.places import patience, remote
 from nbaudio.ranges import RangedFile
 from nbaudio.widgets import player
 from nbaudio.workspace import Workspace
@@ -31,7 +31,7 @@ NAMES = ("7. sjednica  [HlauTe_NK6U].wav", "č & 100%.flac", "x#y?.mp3")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(places, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture(scope="module")

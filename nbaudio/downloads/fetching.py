@@ -12,8 +12,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urljoin, urlsplit
@@ -24,6 +22,7 @@ from nbaudio.downloads.ledger import Ledger, Row
 from nbaudio.downloads.lists import Wanted, check_url, shown
 from nbaudio.downloads.turns import Task
 from nbaudio.errors import InputError
+from nbaudio.servers import retry_after
 from nbaudio.version import __version__
 
 MOST_REDIRECTS = 10
@@ -159,7 +158,7 @@ class Fetcher:
             _redirect(task, answer)
             return None
         if status in _PASSING or status >= 500:
-            raise Again(f"the server says {_said(answer)}", pause=retry_after(answer), busy=status in _BUSY)
+            raise Again(f"the server says {_said(answer)}", pause=retry_after(answer.headers), busy=status in _BUSY)
         if status in (206, 416) and row and have:
             if status == 206 and _fits(answer, have, row.bytes):
                 return self._body(task, answer, replace(row, state="begun", reason=None), "ab")
@@ -289,19 +288,6 @@ def _validator(answer: urllib3.BaseHTTPResponse) -> str | None:
     """What If-Range takes: a strong ETag, else the date of the last change."""
     etag = answer.headers.get("ETag", "")
     return etag if etag.startswith('"') else answer.headers.get("Last-Modified")
-
-
-def retry_after(answer: urllib3.BaseHTTPResponse) -> float | None:
-    """Seconds that the server asks to wait, from a number or a date; by the server's own clock where it tells it."""
-    text = answer.headers.get("Retry-After", "").strip()
-    if text.isdecimal():
-        return float(text)
-    try:
-        until = parsedate_to_datetime(text)
-        now = parsedate_to_datetime(answer.headers["Date"]) if "Date" in answer.headers else datetime.now(UTC)
-        return max((until - now).total_seconds(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _said(answer: urllib3.BaseHTTPResponse) -> str:

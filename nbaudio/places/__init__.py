@@ -1,0 +1,10 @@
+"""Files that lie elsewhere, on web servers, in object stores or in archives, through fsspec, which nobody else imports.
+
+A local folder has no part in this. A recording that is elsewhere is fetched whole into a bounded cache on the disk and read
+there, so that its samples are those of a local file; a large one of which little is wanted is read in ranges (`Remote.ranges`).
+"""
+
+from nbaudio.places.patience import RefusedError
+from nbaudio.places.remote import CHANGED, Remote, Status, remote
+
+__all__ = ["CHANGED", "RefusedError", "Remote", "Status", "remote"]

@@ -1,0 +1,85 @@
+"""The filesystems behind addresses, through fsspec, which nobody else imports."""
+
+import re
+import threading
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+from urllib.parse import quote, urlsplit
+
+from nbaudio.addresses import ARCHIVES, WEB
+from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.version import __version__
+
+# Package and extra of those that need more than the core.
+_PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
+_CONNECT_S, _SILENCE_S = 30, 60
+
+# Archives are read by one thread each, and their index is read once.
+_ARCHIVE = threading.local()
+
+
+class Place(NamedTuple):
+    """Where something is: a filesystem of fsspec, the path in it, and the scheme of its address."""
+
+    fs: Any
+    path: str
+    scheme: str
+
+    @property
+    def web(self) -> bool:
+        """Whether it is on a web server."""
+        return self.scheme in WEB
+
+
+def place_of(address: str) -> Place:
+    """The filesystem that an address names, and the path in it.
+
+    Raises:
+        MissingExtraError: the package for its scheme is not installed.
+        InputError: the machine lacks something else for it.
+    """
+    scheme = urlsplit(address).scheme
+    if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
+        return cast(Place, _ARCHIVE.place)
+    try:
+        from fsspec.core import url_to_fs
+
+        options: dict[str, Any]
+        if "::" in address:
+            options = {web: _web_options(web) for web in WEB if f"{web}://" in address}
+        elif scheme in WEB:
+            options = _web_options(scheme)
+        else:
+            # Without its lists of before: what is asked for is how things are now.
+            options = {} if scheme == "memory" else {"use_listings_cache": False}
+        fs, path = url_to_fs(quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address, **options)
+    except ImportError as error:
+        package, extra = _PACKAGES.get(scheme, ("", ""))
+        if not extra:
+            raise InputError(f"{address}: {error}") from error
+        raise MissingExtraError.naming(package, extra) from error
+    place = Place(fs, path, scheme)
+    if scheme in ARCHIVES:
+        _ARCHIVE.address, _ARCHIVE.place = address, place
+    return place
+
+
+def _web_options(scheme: str) -> dict[str, Any]:
+    """Bytes as they are, names as they are written, proxies and ~/.netrc of the user; fsspec's own settings go first."""
+    import aiohttp
+    from fsspec.config import conf
+
+    own = {
+        "trust_env": True,
+        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S),
+        "headers": {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"},
+    }
+    return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
+
+
+def plainly(error: BaseException) -> str:
+    """An error in one line, without addresses, which may hold secrets."""
+    status = getattr(error, "status", None)
+    if isinstance(status, int):
+        return f"the server says {status}"
+    return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__

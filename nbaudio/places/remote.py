@@ -1,0 +1,307 @@
+"""A file or folder that lies elsewhere."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from nbaudio.addresses import WEB, check_address, inside
+from nbaudio.cache import Cache
+from nbaudio.errors import AudioError, InputError, NbaudioError
+from nbaudio.files import sha256_file
+from nbaudio.places.filesystems import Place, place_of
+from nbaudio.places.patience import RefusedError, patiently
+from nbaudio.ranges import RangedFile
+
+CHANGED = "the file changed since it was ingested; run ingest again"
+
+# Ranges are read where they are at most this share of the file, each window taken as one jump; smaller files come whole.
+_MOST_SHARE = 0.25
+_JUMP_BYTES = 1 << 20
+_LEAST_BYTES = 8 << 20
+# What a broken transfer goes on by.
+_PIECE_BYTES = 16 << 20
+# Kinds of which a place in the sound is a place in the file, or found by a few looks: what follows their first letter.
+_SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
+
+# What filesystems call that which changes with the content, the surest first.
+_VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
+_DEEPEST = 30
+
+
+class Status(NamedTuple):
+    """What a server tells of a file: its size, and something that changes with its content (ETag or time), if anything."""
+
+    num_bytes: int
+    version: str | None
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file or folder that lies elsewhere; ``/`` goes down from a folder, as with paths.
+
+    Attributes:
+        root: address of the folder, checked.
+        cache: where its files are kept; None keeps them no longer than they are used.
+        path: below the folder; a whole address where the folder is a bare scheme.
+        sha256: of the file's bytes where it is known; other bytes are refused.
+    """
+
+    root: str
+    cache: Cache | None = None
+    path: str = ""
+    sha256: str | None = None
+
+    def __truediv__(self, path: str) -> "Remote":
+        return Remote(self.root, self.cache, f"{self.path}/{path}" if self.path else path)
+
+    def __str__(self) -> str:
+        if not self.path or self.is_scheme:
+            return self.path or self.root
+        inside, chain, outside = self.root.partition("::")
+        path = quote(self.path) if urlsplit(self.root).scheme in WEB else self.path
+        return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
+
+    def __getstate__(self) -> dict[str, Any]:  # what is cached stays in its process
+        return {"root": self.root, "cache": self.cache, "path": self.path, "sha256": self.sha256}
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        own = self.root.partition("::")[0].partition("://")[2]
+        return PurePosixPath(self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)).name
+
+    def status(self) -> Status:
+        """Size and version now.
+
+        Raises:
+            AudioError: it is not there, may not be read, or the server does not say how long it is.
+        """
+        info = self._info()
+        if info.get("type") == "directory":
+            raise AudioError(f"{self}: a folder, not a file")
+        if info.get("size") is None:
+            raise AudioError(f"{self}: the server does not say how long it is, so that a broken connection would look whole")
+        version = next((info[name] for name in _VERSIONS if info.get(name)), None)
+        return Status(int(info["size"]), None if version is None else str(version))
+
+    @contextmanager
+    def fetched(self, status: Status | None = None) -> Iterator[Path]:
+        """The whole file on the disk, held in the cache for as long as the context lasts.
+
+        Args:
+            status: what was told of it just now, if so.
+
+        Raises:
+            AudioError: it cannot be had; an error inside the context that names the local file is made to name the address.
+        """
+        found = status or self.status()
+
+        def fetch(partial: Path) -> None:
+            patiently(self, lambda: self._download(partial, found))
+            if self.sha256 is not None and sha256_file(partial) != self.sha256:
+                raise AudioError(f"{self}: {CHANGED}")
+
+        with ExitStack() as stack:
+            if self.cache is None:
+                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched")
+                fetch(path)
+            else:
+                path = stack.enter_context(self.cache.held(self._identity(found), found.num_bytes, fetch))
+            try:
+                yield path
+            except NbaudioError as error:
+                raise type(error)(str(error).replace(str(path), str(self))) from error
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes [start, stop).
+
+        Raises:
+            AudioError: they cannot be had, all of them.
+        """
+        return patiently(self, lambda: self._range(start, stop, stop))
+
+    def is_folder(self) -> bool:
+        """Whether it is a folder; on the web nothing is known to be one.
+
+        Raises:
+            AudioError: it is not there, or may not be read.
+        """
+        return self._info().get("type") == "directory"
+
+    def ranges(self, status: Status, *, windows: int, share: float) -> RangedFile | None:
+        """A file that reads ranges where that is cheaper than the whole file, else None.
+
+        It is cheaper from 8 MB on, where `share` of the file and 1 MB for each window make no more than a quarter of it; unless
+        the file is in the cache already. The server must serve ranges and tell versions, and the file must be WAV or FLAC.
+
+        Args:
+            status: what was told of it just now.
+            windows: how many will be read.
+            share: of the recording that they are.
+        """
+        cost = share * status.num_bytes + windows * _JUMP_BYTES
+        if status.num_bytes < _LEAST_BYTES or cost > _MOST_SHARE * status.num_bytes:
+            return None
+        if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
+            return None
+
+        def check() -> None:
+            if self.status() != status:
+                raise AudioError(f"{self}: the file changed while it was read")
+
+        def read(start: int, stop: int) -> bytes:
+            return patiently(self, lambda: self._range(start, stop, status.num_bytes))
+
+        try:
+            # From behind the start: a server that knows no ranges says so, and does not send all.
+            if not _SEEKABLE.match(read(1, 12)):
+                return None
+        except RefusedError:
+            return None
+        return RangedFile(read, check, status.num_bytes)
+
+    def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
+        """Files below the folder, hidden ones left out.
+
+        Args:
+            wanted: whether a name is.
+
+        Returns:
+            Paths relative to the folder, sorted; and path and reason of what is not taken. None where the server gives no list.
+
+        Raises:
+            InputError: the folder cannot be listed, or is not there.
+        """
+        if self.is_scheme:
+            return None
+        try:
+            found = patiently(self, self._links if self.located.web else self._names)
+        except AudioError as error:
+            if self.located.web and isinstance(error, RefusedError):
+                return None
+            raise InputError(str(error)) from error
+        paths, refused = [], []
+        for name in sorted(found):
+            parts = name.split("/")
+            if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in parts):
+                continue
+            if inside(name):
+                paths.append(name)
+            else:
+                refused.append((name, "its name leads out of the audio folder"))
+        return None if self.located.web and not paths and not refused else (paths, refused)
+
+    def _info(self) -> dict[str, Any]:
+        info: dict[str, Any] = patiently(self, lambda: self.located.fs.info(self.located.path))
+        return info
+
+    def _names(self) -> set[str]:
+        fs, top, _ = self.located
+        prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
+        return {name.removeprefix(prefix).removeprefix("/") for name in _files(fs, top, levels=2)}
+
+    def _links(self) -> set[str]:
+        """What the pages of a web folder link to below it."""
+        fs, top, _ = self.located
+        top = f"{top.rstrip('/')}/"
+        names: set[str] = set()
+        seen, folders = {top}, [top]
+        while folders:
+            folder = folders.pop()
+            for link in fs.ls(folder, detail=False):
+                # Servers link to themselves in other orders: ?C=M;O=A.
+                if link in seen or not link.startswith(folder) or "?" in link or "#" in link:
+                    continue
+                seen.add(link)
+                name = unquote(link.removeprefix(top))
+                if not link.endswith("/"):
+                    names.add(name)
+                elif name.count("/") <= _DEEPEST and inside(name.rstrip("/")):
+                    folders.append(link)
+        return names
+
+    def _identity(self, status: Status) -> str:
+        return f"{self}\n{status.num_bytes}\n{status.version}"
+
+    def _download(self, partial: Path, found: Status) -> None:
+        """Fetch the whole file; on the web, what has come stays and the rest is asked for."""
+        held = partial.stat().st_size if partial.exists() else 0
+        if not (self.located.web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
+            fs, path, scheme = self.located
+            # Without parts in memory at once.
+            fs.get_file(path, str(partial), **({"max_concurrency": 1} if scheme == "s3" else {}))
+        if (held := partial.stat().st_size) != found.num_bytes:
+            raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
+
+    def _resumed(self, partial: Path, held: int, found: Status) -> bool:
+        """Append what is missing; whether the server does so."""
+        try:
+            with partial.open("ab") as file:
+                for start in range(held, found.num_bytes, _PIECE_BYTES):
+                    file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes), found.num_bytes))
+        except RefusedError:
+            return False
+        if self.status() != found:
+            raise AudioError(f"{self}: the file changed while it was read")
+        return True
+
+    def _range(self, start: int, stop: int, size: int) -> bytes:
+        fs, path, _ = self.located
+        data: bytes
+        if self.located.web:
+            try:
+                with fs.open(path, "rb", block_size=_JUMP_BYTES, cache_type="none", size=size) as file:
+                    file.seek(start)
+                    data = file.read(stop - start)
+            except ValueError as error:  # aiohttp's own are none
+                raise RefusedError(f"{self}: the server serves no ranges") from error
+        else:
+            data = fs.cat_file(path, start=start, end=stop)
+        if len(data) != stop - start:
+            raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
+        return data
+
+    @property
+    def is_scheme(self) -> bool:
+        """Whether it stands for all addresses of its scheme."""
+        return self.root.endswith("://") and "::" not in self.root
+
+    @cached_property
+    def located(self) -> Place:
+        """Its filesystem, and its path there."""
+        if self.is_scheme:
+            return place_of(self.path)
+        fs, top, scheme = place_of(self.root)
+        if not self.path:
+            return Place(fs, top, scheme)
+        path = quote(self.path) if scheme in WEB else self.path
+        return Place(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+
+
+def _files(fs: Any, folder: str, levels: int) -> Iterator[str]:
+    """Files below a folder: below its second level by one request each, as one for all would hold facts on each at once.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    for entry in fs.ls(folder, detail=True):
+        name = entry["name"].rstrip("/")
+        if entry["type"] != "directory":
+            yield name
+        elif name.strip("/") != folder.strip("/"):  # stores may hold a marker of the folder itself
+            yield from _files(fs, name, levels - 1) if levels else fs.find(name)
+
+
+def remote(address: str, cache: Cache | None = None) -> Remote:
+    """The file or folder at an address; nothing is asked of it yet.
+
+    Raises:
+        InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down.
+    """
+    return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache)
