@@ -1,0 +1,87 @@
+"""Sentences that are nearly the same: the fast search finds exactly what comparing each with each finds."""
+
+import random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
+
+from nbaudio.text import near
+from nbaudio.text.near import NearIndex, sentences
+
+
+def slow(left, right):
+    """Each with each, edits counted in full."""
+    pairs = []
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            edits = Levenshtein.distance(a, b)
+            if 0 < edits <= min(len(a), len(b)) // 10:
+                pairs.append((i, j, edits))
+    return pairs
+
+
+def changed(text, edits, draw):
+    """The text after so many random edits, bunched or spread."""
+    letters = list(text)
+    for _ in range(edits):
+        at = draw(0, max(len(letters) - 1, 0))
+        match draw(0, 2):
+            case 0:
+                letters.insert(at, "xab č"[draw(0, 4)])
+            case 1 if letters:
+                letters.pop(at)
+            case _ if letters:
+                letters[at] = "xab 𝒜"[draw(0, 4)]
+    return "".join(letters)
+
+
+lines = st.text(alphabet="ab č", min_size=0, max_size=70).map(lambda text: text.replace("\n", ""))
+
+
+@given(st.lists(lines, min_size=0, max_size=8), st.lists(lines, max_size=4), st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_is_near_is_what_comparing_each_with_each_finds(left, more, data):
+    def draw(low, high):
+        return data.draw(st.integers(low, high))
+
+    right = more + [changed(text, draw(0, len(text) // 10 + 1), draw) for text in left]
+    assert NearIndex(left).among(right).rows() == slow(left, right)
+
+
+def test_none_of_ten_thousand_pairs_is_missed():
+    # Recall is 1 by proof; here it is counted, at every number of edits that counts as near, over real lengths.
+    rng = random.Random(5)
+    words = ["".join(rng.choices("abcčdeiorst", k=rng.randint(1, 9))) for _ in range(300)]
+    left = [" ".join(rng.choices(words, k=rng.randint(2, 40))) for _ in range(500)]
+    right = [changed(text, rng.randint(0, len(text) // 10 + 2), rng.randint) for text in left for _ in range(20)]
+    wanted = {(i, 20 * i + k) for i in range(500) for k in range(20)}
+    wanted = {(i, j) for i, j in wanted if 0 < Levenshtein.distance(left[i], right[j]) <= min(len(left[i]), len(right[j])) // 10}
+    found = {(i, j) for i, j, _ in NearIndex(left).among(right).iter_rows()}
+    assert wanted <= found
+    assert len(wanted) > 5000
+
+
+def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
+    rng = random.Random(2)
+    base = ["hvala vam lijepa " * 3 + "".join(rng.choices("abc", k=12)) for _ in range(40)]
+    right = [changed(text, 3, rng.randint) for text in base * 3]
+    wanted = NearIndex(base).among(right)
+    assert len(wanted) > 100
+    monkeypatch.setattr(near, "_TEXTS", 7)
+    monkeypatch.setattr(near, "_PLACES", 50)
+    assert NearIndex(base).among(right).equals(wanted)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["a"], ["aaaaaaaaa"]])
+def test_nothing_is_near_to_what_is_too_short_to_change(texts):
+    assert NearIndex(texts).among(["", "a", "aaaaaaaa", *texts]).is_empty()
+    assert NearIndex(["dobar dan svima"]).among(texts).is_empty()
+
+
+def test_a_sentence_is_what_is_said_without_case_and_punctuation():
+    texts = ["„Straße,  d’accord…“", "STRASSE d'accord", " \n–?!", "", None, "e\u0301n 5.", "=1+1"]
+    folded = pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
+    assert folded == ["strasse d accord", "strasse d accord", None, None, None, "e\u0301n 5", "1 1"]
