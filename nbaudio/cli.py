@@ -217,7 +217,7 @@ def materialize(
     out: Annotated[str, typer.Option(help="the corpus folder: new, or one to go on with")],
     container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
-    channel: Annotated[str, typer.Option(help="mix, left or right")] = "mix",
+    channel: Annotated[str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")] = "mix",
     encoding: Annotated[str, typer.Option(help="flac, wav, or 256 levels: mulaw, linear")] = "flac",
     shard_size: Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")] = "500MB",
     jobs: Jobs = None,

@@ -24,7 +24,7 @@ _CLIP_OVERHEAD_BYTES = 2048
 
 @dataclass(frozen=True)
 class ClipFormat:
-    """What a clip is: rate in Hz (None keeps the recording's own), channel, encoding."""
+    """What a clip is: rate in Hz (None keeps the recording's own), channel where a segment names none, encoding."""
 
     rate: int | None
     channel: str
@@ -43,7 +43,7 @@ class Source:
         num_bytes: its size then, if known.
         mtime_ns: its time of change then, if known.
         version: what its server called it then, if it lies elsewhere.
-        windows: (clip key, first sample, one past the last).
+        windows: (clip key, first sample, one past the last, channel).
     """
 
     recording_id: str
@@ -53,7 +53,7 @@ class Source:
     num_bytes: int | None
     mtime_ns: int | None
     version: str | None
-    windows: tuple[tuple[str, int, int], ...]
+    windows: tuple[tuple[str, int, int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -89,21 +89,26 @@ class PackTask:
 
 
 def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
-    """The key of every segment's clip: hex of a SHA-256 over source, window and format.
+    """The key of every segment's clip: hex of a SHA-256 over source, window, channel and format.
 
-    `segments` carries the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`, `version`. Where no hash was taken,
-    path, size and time of change or version stand for the source.
+    `segments` carries its `source_channel` and the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`, `version`.
+    Where no hash was taken, path, size and time of change or version stand for the source.
     """
     source = pl.coalesce(
         pl.col("sha256"),
         pl.format("{}|{}|{}", "path", "num_bytes", "version"),
         pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)),
     )
-    what = f"{clip_format.rate}|{clip_format.channel}|{clip_format.encoding}|{_CLIP_VERSION}"
-    described = pl.format("{}|{}|{}|{}", source, "start_sample", "end_sample", pl.lit(what))
+    pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{_CLIP_VERSION}"
+    described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format))
     # In slices: as Python strings, all keys at once would be most of a driver's memory.
     keys = [_short_hashes(part.select(described).to_series()) for part in segments.iter_slices(20_000)]
     return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")
+
+
+def _channel(clip_format: ClipFormat) -> pl.Expr:
+    """The channel to cut: a segment's own goes before that of the corpus."""
+    return pl.col("source_channel").fill_null(clip_format.channel)
 
 
 def _short_hashes(texts: pl.Series) -> pl.Series:
@@ -122,8 +127,9 @@ def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, cli
     if missing.is_empty():
         return
     seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
-    # Two segments with the same window share a clip.
-    ordered = missing.unique("clip_key", keep="first", maintain_order=True).sort("recording_id", "start_sample", "end_sample")
+    # Two segments with the same window of the same channel share a clip.
+    clips = missing.with_columns(channel=_channel(clip_format)).unique("clip_key", keep="first", maintain_order=True)
+    ordered = clips.sort("recording_id", "start_sample", "end_sample", "channel")
     # A recording stays in one task unless it is longer than one; short recordings share a task.
     ordered = ordered.with_columns(seconds=seconds).with_columns(part=_bin(pl.col("seconds")).over("recording_id"))
     parts_of = ordered.group_by("recording_id", "part", maintain_order=True).agg(pl.col("seconds").sum())
@@ -154,7 +160,7 @@ def _source(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
         num_bytes=first["num_bytes"],
         mtime_ns=first["mtime_ns"],
         version=first["version"],
-        windows=tuple(windows.select("clip_key", "start_sample", "end_sample").iter_rows()),
+        windows=tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()),
     )
 
 

@@ -15,12 +15,14 @@ from typing import Any
 import polars as pl
 
 from nbaudio.budget import MICRO, Budget, make_budget, over_budget
+from nbaudio.channels import own_channel
 from nbaudio.errors import InputError
 from nbaudio.keys import hash_column
+from nbaudio.leakage import GROUPS, leakage
 from nbaudio.places import Remote
 from nbaudio.report import Report
 from nbaudio.sizes import PCM, ClipSize, measure
-from nbaudio.splits import Target, divide, leakage, parse_target, usable_keys
+from nbaudio.splits import Target, divide, parse_target, usable_keys
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, whole_recording, with_durations
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
@@ -202,8 +204,8 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     """Segments in order of their ids, and what the filters say of each.
 
     Returns:
-        `row` (in `segments`), `segment_id`, `recording_id`, `speaker_id`, the grouping keys, `start_sample`, `end_sample`,
-        `micros` (duration in whole microseconds) and `reason` (the first filter that hits, null where none does).
+        `row` (in `segments`), `segment_id`, `recording_id`, `speaker_id`, `source_channel`, the grouping keys, `start_sample`,
+        `end_sample`, `micros` (duration in whole microseconds) and `reason` (the first filter that hits, null where none does).
     """
     usable_keys(segments, parameters.group_by)
     recordings = conform(recordings, RECORDINGS, "recordings")
@@ -211,6 +213,7 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     rate = pl.Series("rate", [MICRO] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
     facts = recordings.select(
         "recording_id",
+        "num_channels",
         "num_samples",
         rate=rate.cast(pl.Int64),
         longest=_limit(parameters.max_duration, rate),
@@ -218,7 +221,8 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     )
     own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text", "start_sample", "end_sample")
     frame = (
-        segments.select(*dict.fromkeys((*own, "similarity", *parameters.group_by)))
+        segments.with_columns(own_channel(segments))
+        .select(*dict.fromkeys((*own, "source_channel", "similarity", *parameters.group_by)))
         .with_row_index("row")
         .join(facts, on="recording_id", how="left", maintain_order="left", validate="m:1")
         .sort("segment_id", "row")
@@ -241,7 +245,7 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     }
     return frame.select(
         "row",
-        *dict.fromkeys(("segment_id", "recording_id", "speaker_id", *parameters.group_by)),
+        *dict.fromkeys(("segment_id", "recording_id", "speaker_id", "source_channel", *parameters.group_by)),
         "start_sample",
         "end_sample",
         micros=(length * MICRO + pl.col("rate") - 1) // pl.col("rate"),
@@ -278,7 +282,11 @@ def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: p
     fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
     order = hash_column(fit["segment_id"], f"measure {parameters.seed}").arg_sort()[:_MEASURED_CLIPS]
     facts = recordings.select("recording_id", "path", "num_samples", "sampling_rate")
-    clips = fit[order].select("recording_id", "start_sample", "end_sample").join(facts, on="recording_id", how="left")
+    clips = (
+        fit[order]
+        .select("recording_id", "start_sample", "end_sample", "source_channel")
+        .join(facts, on="recording_id", how="left")
+    )
     return measure(clips.sort("path", "start_sample"), root) or PCM
 
 
@@ -288,17 +296,14 @@ def _report(recordings: pl.DataFrame, chosen: pl.DataFrame, parameters: Paramete
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(["crosses_splits", "beyond_split_size"]))
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
-    leaks = leakage(chosen, keys=tuple(dict.fromkeys(("speaker_id", "recording_id", *parameters.group_by))))
+    leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *parameters.group_by))))
     facts: dict[str, Any] = {
         "segments": len(chosen),
         "kept": len(kept),
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
         "rejected": dict(rejected.iter_rows()),
-        "leakage": {
-            "identical sentence" if key == "sentence" else key.removesuffix("_id"): shared
-            for key, shared in leaks.select("key", "shared").iter_rows()
-        },
+        "leakage": {check.removesuffix("_id"): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost to grouping": {"segments": len(lost), "hours": _hours(lost)},
     }
     budget = parameters.budget()

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
+from nbaudio.channels import own_channel
 from nbaudio.errors import AudioError, InputError
 from nbaudio.places import Remote
 from nbaudio.times import rescale
@@ -68,19 +69,19 @@ def measure(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
     """What clips take, measured by encoding some and taken three standard errors above their mean.
 
     Args:
-        clips: the ones to encode, with `path` (relative to `root`), `start_sample`, `end_sample`, `num_samples` and
-            `sampling_rate` of their recordings.
+        clips: the ones to encode, with `path` (relative to `root`), `start_sample`, `end_sample`, `source_channel`, and
+            `num_samples` and `sampling_rate` of their recordings.
         root: the folder of the recordings.
 
     Returns:
         The size, or None when fewer than two clips can be read: `materialize` says why, here they only cannot be measured.
     """
     measured = []
-    for path, start, end, num_samples, rate in clips.select(
-        "path", "start_sample", "end_sample", "num_samples", "sampling_rate"
+    for path, start, end, channel, num_samples, rate in clips.select(
+        "path", "start_sample", "end_sample", own_channel(clips), "num_samples", "sampling_rate"
     ).iter_rows():
         try:
-            samples = read_clip(root / path, start, end, num_samples=num_samples, rate=RATE)
+            samples = read_clip(root / path, start, end, num_samples=num_samples, rate=RATE, channel=channel or "mix")
         except AudioError:
             continue
         measured.append((len(encode_clip(samples, RATE, encoding="flac")), rescale(end - start, rate, RATE)))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.channels import own_channel, unknown_channel
 from nbaudio.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -113,28 +114,29 @@ def whole_recording() -> pl.Expr:
 def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     """The rules that a segment can fail, by name, most telling first; each expression is true for a failing row.
 
-    The expressions want `segments` joined with the recordings' `sampling_rate` and `num_samples`. A segment without any times is
+    The expressions want `segments` as `with_recordings` gives them. A segment without any times is
     a whole recording that is not there yet; where no segment has a text, there are no transcripts, and none is empty.
     """
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()
-    window = ("recording_id", "source_start", "source_end")
+    window = ("recording_id", "source_start", "source_end", "source_channel")
     return {
         "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
         "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
         "end_before_start": end <= start,
         "duplicate": pl.len().over(*window).gt(1) & ~pl.struct(*window).is_first_distinct(),
+        "unknown_channel": unknown_channel(),
         "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | (pl.col("text").str.strip_chars() == "")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
     }
 
 
 def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """`segments` with the `sampling_rate` and `num_samples` of their recordings; the order is kept."""
-    facts = recordings.select("recording_id", "sampling_rate", "num_samples")
-    return segments.join(facts, on="recording_id", how="left", maintain_order="left")
+    """`segments` with `source_channel` and the facts of their recordings that rules look at; the order is kept."""
+    facts = recordings.select("recording_id", "sampling_rate", "num_channels", "num_samples")
+    return segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
 
 
 def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:

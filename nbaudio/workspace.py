@@ -97,7 +97,10 @@ class Workspace:
             raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
     def segment_columns(self, *names: str) -> pl.DataFrame:
-        """Some columns of the segments table, the others not read: transcripts and word times are most of it."""
+        """Some columns of the segments table, the others not read: transcripts and word times are most of it.
+
+        Further columns of a source are left out where they are not there.
+        """
         path = self.path / "segments.parquet"
         try:
             held = [name for name in names if name in pl.read_parquet_schema(path)]
@@ -106,7 +109,8 @@ class Workspace:
             raise InputError(f"{path}: missing; run the step that makes it again") from error
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{path}: not a readable Parquet file ({error})") from error
-        return conform(frame, SEGMENTS, "segments").select(names)
+        whole = conform(frame, SEGMENTS, "segments")
+        return whole.select(name for name in names if name in whole.columns)
 
     def save(self, **tables: pl.DataFrame) -> None:
         """Write tables by name, each whole or not at all."""

@@ -320,7 +320,7 @@ def lhotse(folder: Path) -> Made:
         ("line 3", "'c3' is a MixedCut"),
     ]
     custom = '{"snr":20.50,"tags":["a"]}'
-    further = {"source_split": "train", "source_channel": "0", "language": "hr", "speaker_gender": "F", "custom": custom}
+    further = {"source_split": "train", "language": "hr", "speaker_gender": "F", "custom": custom}
     return Made(source, segments, problems, further=further)
 
 

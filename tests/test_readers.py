@@ -77,7 +77,7 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
     more = {"alignment": words, "custom": {"asr_text": "dobar don", "n": 1}}
     [row] = of_lhotse(tmp_path, SUPERVISION | more).frame.rows(named=True)
     assert row["word_times"] == [{"start": 0.0, "end": 1.0}, {"start": 1.5, "end": 2.0}]
-    assert (row["asr_text"], row["source_end"], row["source_channel"]) == ("dobar don", "12.75", "[0,1]")
+    assert (row["asr_text"], row["source_end"]) == ("dobar don", "12.75")
     assert json.loads(row["custom"]) == more["custom"]
 
 

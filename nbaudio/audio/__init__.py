@@ -5,14 +5,13 @@ Conventions: positions are samples per channel at the recording's own rate, half
 shape (samples,), int16.
 """
 
-from nbaudio.audio.clips import CHANNELS, clip_of, read_clip
-from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip, encoder, versions
+from nbaudio.audio.clips import clip_of, read_clip
+from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, encode_clip, encode_mp3, encoder, versions
 from nbaudio.audio.probing import Probe, probe
 from nbaudio.audio.quantising import quantise, restore
 from nbaudio.audio.recordings import Recording, open_recording
 
 __all__ = [
-    "CHANNELS",
     "ENCODERS",
     "Encoding",
     "Probe",
@@ -20,6 +19,7 @@ __all__ = [
     "clip_of",
     "decode_clip",
     "encode_clip",
+    "encode_mp3",
     "encoder",
     "open_recording",
     "probe",

@@ -6,19 +6,16 @@ sees the samples around the window, on the same output grid.
 
 from math import gcd
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
 
 from nbaudio.audio.recordings import Recording, Window, open_recording
-from nbaudio.errors import AudioError, InputError
+from nbaudio.channels import channel_numbers
+from nbaudio.errors import AudioError
 from nbaudio.places import Remote
 from nbaudio.times import rescale
-
-CHANNELS = ("mix", "left", "right")
-Channel = Literal["mix", "left", "right"]
 
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
 # recording's conversion to the last bit of rounding.
@@ -59,7 +56,7 @@ def clip_of(
         stop: one past the last sample.
         num_samples: length of the recording where it is known (needed where its header lies): nothing is read behind it.
         rate: Hz of the clip; None keeps the recording's own.
-        channel: ``mix`` is the mean of all channels, ``left`` the first, ``right`` the second.
+        channel: ``mix``, ``left``, ``right`` or numbers; see `nbaudio.channels`.
 
     Returns:
         int16 of shape (rescale(stop) - rescale(start),): each bound is moved to the new rate on its own, half up.
@@ -96,20 +93,14 @@ def _check_length(end: int, start: int, stop: int) -> None:
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
     """One channel of a window and the factor that brings it to int16 full scale: exact, and no copy where none is needed."""
     scale = 1.0 if window.dtype == np.int16 else 32768.0
-    channels = window.shape[1]
-    if channel == "left" or (channel == "mix" and channels == 1):
-        return window[:, 0], scale
-    if channel == "right":
-        if channels < 2:
-            raise AudioError("channel right asked for, the recording has one channel")
-        return window[:, 1], scale
-    if channel != "mix":
-        raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
+    first, *others = channel_numbers(channel, window.shape[1])
+    if not others:
+        return window[:, first], scale
     with np.errstate(invalid="ignore", over="ignore"):  # `_to_int16` refuses what is no number
-        mixed = np.add(window[:, 0], window[:, 1], dtype=np.float32)
-        for extra in range(2, channels):
-            mixed += window[:, extra]
-    return mixed, scale / channels
+        mixed = np.add(window[:, first], window[:, others[0]], dtype=np.float32)
+        for other in others[1:]:
+            mixed += window[:, other]
+    return mixed, scale / (1 + len(others))
 
 
 def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.addresses import is_address
-from nbaudio.audio import CHANNELS, encoder, versions
+from nbaudio.audio import encoder, versions
+from nbaudio.channels import check_channel, own_channel
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
@@ -77,7 +78,7 @@ def materialize(
         out: the corpus folder: new, or one of an unfinished run with the same parameters.
         container: ``webdataset`` or ``parquet``.
         rate: Hz of the clips; None keeps each recording's own.
-        channel: ``mix`` (mean of all), ``left`` or ``right``.
+        channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
         shard_size: wanted size of a shard, such as ``"500MB"``.
         jobs: how many tasks at once; None means one a core.
@@ -97,8 +98,7 @@ def materialize(
     encoder(encoding)
     container_named(container)
     check_engine(engine)
-    if channel not in CHANNELS:
-        raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}")
+    check_channel(channel)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     if is_address(str(out)):
@@ -183,12 +183,12 @@ def _same_file(source: Path, target: Path) -> Path:
 def _accepted(run: _Run, recordings: pl.DataFrame) -> pl.DataFrame:
     """Accepted segments (keys, windows, split, speaker) with the facts of their recordings and the key of their clip."""
     where = run.workspace.path
-    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "speaker_id", "split", "decision")
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "speaker_id", "split", "decision", "source_channel")
     segments = run.workspace.segment_columns(*columns)
     pending = segments.filter(pl.col("decision") == "pending").height
     if pending:
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
-    accepted = segments.filter(pl.col("decision") == "accept").drop("decision")
+    accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(own_channel(segments))
     if accepted.is_empty():
         raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
     uncut = accepted.filter(pl.col("start_sample").is_null() | pl.col("end_sample").is_null())
@@ -212,6 +212,7 @@ def _with_facts(accepted: pl.DataFrame) -> pl.DataFrame:
         "recording_id",
         "start_sample",
         "end_sample",
+        "source_channel",
         *([] if "clip_key" not in accepted.columns else ["clip_key"]),
         *(pl.col(f"recording_{name}").alias(name) for name in _RECORDING_FACTS),
     )
@@ -237,7 +238,7 @@ def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[
         .with_columns(
             num_samples=pl.col("clip_samples"), sampling_rate=rate.cast(pl.Int32), duration_s=pl.col("clip_samples") / rate
         )
-        .drop("clip_samples", "start_sample", "end_sample", *(f"recording_{name}" for name in _RECORDING_FACTS))
+        .drop("clip_samples", "start_sample", "end_sample", "source_channel", *(f"recording_{name}" for name in _RECORDING_FACTS))
     )
     lost = accepted.join(have, on="clip_key", how="anti").filter(~pl.col("clip_key").is_in(list(failures)))
     if not lost.is_empty():

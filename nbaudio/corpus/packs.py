@@ -90,20 +90,18 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
     """Every window of a recording as (clip key, (samples, encoded bytes) or what failed)."""
     try:
         _check_unchanged(source)
-        share = sum(stop - start for _, start, stop in source.windows) / max(1, source.num_samples)
+        share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
-            for key, start, stop in source.windows:
+            for key, start, stop, channel in source.windows:
                 try:
-                    clip = clip_of(
-                        recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=task.format.channel
-                    )
+                    clip = clip_of(recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=channel)
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
                     yield key, Failure(key, f"{source.path.name}: {error}")
                 else:
                     yield key, (len(clip), data)
     except _BAD_AUDIO as error:
-        for key, _, _ in source.windows:
+        for key, *_ in source.windows:
             yield key, Failure(key, str(error))
 
 

@@ -30,14 +30,16 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         key = _key(row["recording_id"])
         tables["wav.scp"][key] = row["file"]
         tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
-    utterances = defaultdict(list)
+    utterances, mixed = defaultdict(list), 0
     prefixed = _are_prefixed(segments)
     for each in timed(segments, recordings):
         utterance = _key(each.row["segment_id"])
         speaker = utterance if each.row["speaker_id"] is None else _speaker(each.row["speaker_id"])
         if speaker != utterance and not prefixed:
             utterance = f"{speaker}-{utterance}"
-        tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}"
+        channel = f" {each.channels[0]}" if len(each.channels) == 1 and not each.is_on_all else ""
+        mixed += len(each.channels) > 1 and not each.is_on_all
+        tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}{channel}"
         if each.row["text"] is not None:
             tables["text"][utterance] = " ".join(each.row["text"].split())
         tables["utt2spk"][utterance] = speaker
@@ -49,7 +51,8 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
         with whole_file(file) as partial:
             partial.write_text("".join(lines), encoding="utf8", newline="\n")
-    return files, _notes(tables["utt2spk"], recordings)
+    notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot say"] if mixed else []
+    return files, notes + _notes(tables["utt2spk"], recordings)
 
 
 def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:

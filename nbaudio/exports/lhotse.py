@@ -1,6 +1,7 @@
 """Lhotse manifests: recordings, supervisions and a cut for every supervision, gzipped JSON lines, ``_<split>`` in their names.
 
-Conventions: a segment is on all channels of its recording. What Lhotse has no field for is custom: `asr_text`, `similarity`.
+Conventions: a segment that names no channel is on all of its recording's. What Lhotse has no field for is custom: `asr_text`,
+`similarity`.
 """
 
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def _supervision(each: Timed, start: Any) -> dict[str, Any]:
         recording_id=row["recording_id"],
         start=start,
         duration=each.duration,
-        channel=_channel(row["num_channels"]),
+        channel=_channel(each),
         text=row["text"],
         speaker=row["speaker_id"],
         custom=custom or None,
@@ -61,15 +62,15 @@ def _cut(each: Timed, recording: dict[str, Any]) -> dict[str, Any]:
         "id": each.row["segment_id"],
         "start": each.start,
         "duration": each.duration,
-        "channel": _channel(each.row["num_channels"]),
+        "channel": _channel(each),
         "supervisions": [_supervision(each, 0)],
         "recording": recording,
-        "type": "MonoCut" if each.row["num_channels"] == 1 else "MultiCut",
+        "type": "MonoCut" if len(each.channels) == 1 else "MultiCut",
     }
 
 
-def _channel(num_channels: int) -> int | list[int]:
-    return 0 if num_channels == 1 else list(range(num_channels))
+def _channel(each: Timed) -> int | list[int]:
+    return each.channels[0] if len(each.channels) == 1 else each.channels
 
 
 WRITER = Writer(_files, _write)

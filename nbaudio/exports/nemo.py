@@ -24,7 +24,10 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         )
         for each in timed(segments, recordings)
     )
-    return [write_lines(file, lines) for file in _files(out, split)], []
+    files = [write_lines(file, lines) for file in _files(out, split)]
+    partly = sum(not each.is_on_all for each in timed(segments, recordings))
+    note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot say"
+    return files, [note] if partly else []
 
 
 WRITER = Writer(_files, _write)

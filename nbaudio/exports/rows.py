@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
+from nbaudio.channels import channel_numbers, own_channel
 from nbaudio.files import whole_file
 from nbaudio.times import decimal_seconds
 
@@ -37,6 +38,16 @@ class Timed(NamedTuple):
     end: Decimal
 
     @property
+    def channels(self) -> list[int]:
+        """The channels of its recording that it is on, from 0."""
+        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
+
+    @property
+    def is_on_all(self) -> bool:
+        """Whether it is on all channels of its recording, equally."""
+        return len(self.channels) == self.row["num_channels"]
+
+    @property
     def duration(self) -> Decimal:
         """End less start, exactly."""
         return self.end - self.start
@@ -46,7 +57,7 @@ def timed(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[Timed]:
     """Segments in order, each with what its recording is: `file`, `sampling_rate`, `num_channels`, `num_samples`."""
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
-    joined = segments.select(columns).join(facts, on="recording_id", how="left", maintain_order="left")
+    joined = segments.select(*columns, own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
     for row in joined.iter_rows(named=True):
         rate = row["sampling_rate"]
         yield Timed(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))

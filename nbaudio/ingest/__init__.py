@@ -19,6 +19,7 @@ import polars as pl
 
 from nbaudio.addresses import is_address, without_secrets
 from nbaudio.cache import LIMIT, Cache
+from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
 from nbaudio.ingest import commonvoice, folder, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
@@ -119,7 +120,8 @@ def ingest(
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
     source, out = Path(source).absolute(), Path(out)
-    root = _audio_folder(audio, Cache((out / "fetched").absolute(), parse_size(cache)))
+    kept = Cache((out / "fetched").absolute(), parse_size(cache))
+    root = _audio_folder(audio, kept)
     _check_free(out, source)
     mapping = read_mapping(Path(names)) if names is not None else {}
     transcripts = READERS[format](source, **chosen)
@@ -142,7 +144,7 @@ def ingest(
         mapping = {without_secrets(name): without_secrets(path) for name, path in mapping.items()}
     named = transcripts.frame["name"].unique().to_list()
     if isinstance(root, Remote):
-        settings["cache"] = root.cache.limit
+        settings["cache"] = kept.limit
         available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
         Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
     else:
@@ -237,7 +239,7 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
     """The segments table: samples where the recording is there, and the first rule that a segment breaks."""
     # Joins copy what goes through them: only the columns that the rules look at do.
     own = [name for name in ("segment_id",) if name in transcripts.columns]
-    looked_at = transcripts.select("name", "source_start", "source_end", "text", *own)
+    looked_at = transcripts.select("name", "source_start", "source_end", "text", own_channel(transcripts), *own)
     named = looked_at.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")

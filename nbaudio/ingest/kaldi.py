@@ -1,18 +1,25 @@
 """Kaldi data folders: ``wav.scp``, and where they are there ``segments``, ``text``, ``utt2spk``, ``spk2gender``, ``reco2dur``.
 
 Conventions: a line is a key, blanks and the rest. Without ``segments`` every recording is one utterance and its key is the
-utterance's. Paths of ``wav.scp`` are names that are looked for among the recordings; a command there is refused and never run.
+utterance's. Paths of ``wav.scp`` are absolute or relative to the folder, or names that are looked for among the recordings; a
+command there is refused and never run. The channel of an utterance is the fifth field of ``segments``; where two recordings of
+``wav.scp`` are one file, it is the side (A or 1, B or 2) that ``reco2file_and_channel`` says.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nbaudio.errors import InputError
+from nbaudio.ingest.manifests import own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, numbered_lines
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
+# Channels as ``segments`` counts them or letters them, and sides as ``reco2file_and_channel`` does.
+_CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
+_SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
 _FURTHER = ("segment_id", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
@@ -24,7 +31,8 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
         asr: a file beside ``text`` and of its form that holds hypotheses, such as the result of a decoding.
 
     Returns:
-        The utterances with their own ids; `source_recording` is the key in ``wav.scp``. Problems: lines that have another form,
+        The utterances with their own ids; `source_recording` is the key in ``wav.scp``. The recordings' own folder where the
+        first is found. Problems: lines that have another form,
         commands, recordings or utterances that are in one file and not in the other.
 
     Raises:
@@ -45,7 +53,7 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
         raise InputError(f"{source}: there is no wav.scp; wanted is a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
         raise InputError(f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text")
-    return gather(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder")
+    return own_root(gather(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder"), source)
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
@@ -61,6 +69,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
         {key: value for _, key, value in _pairs(source / name)} if name and (source / name).is_file() else {}
         for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur")
     )
+    sides = _sides(source / "reco2file_and_channel", paths)
     seen = set()
     for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
         if isinstance(utterance, Problem):
@@ -81,7 +90,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             "speaker_id": speaker,
             "segment_id": key,
             "source_recording": recording,
-            "source_channel": channel,
+            "source_channel": channel or sides.get(recording),
             "source_duration": durations.get(recording),
             "speaker_gender": genders.get(speaker or ""),
         }
@@ -101,10 +110,21 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
         match re.split("[ \t]+", rest):
             case [recording, start, end]:
                 yield number, key, recording, start, end, None
-            case [recording, start, end, channel]:
-                yield number, key, recording, start, end, channel
+            case [recording, start, end, channel] if channel in _CHANNELS:
+                yield number, key, recording, start, end, _CHANNELS[channel]
+            case [_, _, _, channel]:
+                yield Problem("segments", number, f"{key!r}: channel {channel!r} is unknown; known are numbers from 0, A and B")
             case _:
                 yield Problem("segments", number, f"{key!r}: wanted are utterance, recording, start and end")
+
+
+def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
+    """Channels of recordings that share a file; of others the side only says what the file was made from."""
+    if not path.is_file():
+        return {}
+    files = Counter(paths.values())
+    said = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
+    return {key: _SIDES[side] for key, [*named] in said for side in named if side in _SIDES and files[paths.get(key, "")] > 1}
 
 
 def _wholes(paths: dict[str, str]) -> Iterator[tuple[int, str, str, None, None, None]]:

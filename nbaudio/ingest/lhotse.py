@@ -1,7 +1,8 @@
 """Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
 
 Conventions: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
-decimals. What is kept besides: `source_channel`, `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
+decimals. `source_channel` is said where a supervision is on some of its recording's channels, and counts them as they lie in the
+file. What is kept besides: `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
 recordings that are one file are taken: a command is refused and never run.
 """
 
@@ -31,6 +32,7 @@ _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 class _Source(msgspec.Struct):
     type: str
     source: str = ""
+    channels: list[int] = []
 
 
 class _Recording(msgspec.Struct):
@@ -137,7 +139,7 @@ def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:
     def row(supervision: _Supervision) -> Iterator[dict[str, Any]]:
         if supervision.recording_id not in recordings:
             raise ValueError(f"recording {supervision.recording_id!r} is not among the recordings")
-        yield _row(supervision, _name(recordings[supervision.recording_id]), "0", files.split)
+        yield _row(supervision, recordings[supervision.recording_id], "0", files.split)
 
     yield from _read(files.recordings, _Recording, note)
     yield from _read(files.supervisions, _Supervision, row)
@@ -148,18 +150,18 @@ def _of_cut(cut: _Cut, *, split: str | None) -> Iterator[dict[str, Any]]:
         raise ValueError(f"cut {cut.id!r} is a {cut.type}, not a stretch of one recording")
     if not cut.supervisions:
         raise ValueError(f"cut {cut.id!r} has no supervision")
-    name, begin = _name(cut.recording), _number(cut.start, "start")
-    return (_row(supervision, name, begin, split) for supervision in cut.supervisions)
+    begin = _number(cut.start, "start")
+    return (_row(supervision, cut.recording, begin, split) for supervision in cut.supervisions)
 
 
-def _row(found: _Supervision, name: str, begin: str, split: str | None) -> dict[str, Any]:
+def _row(found: _Supervision, recording: _Recording, begin: str, split: str | None) -> dict[str, Any]:
     """One segment; `begin` is where the times count from, in seconds."""
     relative, duration = _number(found.start, "start"), _number(found.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
     custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
     hypothesis = custom.get("asr_text")
     return {
-        "name": name,
+        "name": _name(recording),
         "source_start": start,
         "source_end": add_seconds(start, duration),
         "text": found.text,
@@ -168,7 +170,7 @@ def _row(found: _Supervision, name: str, begin: str, split: str | None) -> dict[
         "word_times": _word_times(found, float(relative)),
         "segment_id": found.id,
         "source_split": split,
-        "source_channel": msgspec.json.encode(found.channel).decode(),
+        "source_channel": _channel(found.channel, recording),
         "language": found.language,
         "speaker_gender": found.gender,
         "custom": msgspec.json.encode(found.custom).decode() if found.custom else None,
@@ -198,6 +200,14 @@ def _name(recording: _Recording) -> str:
     if recording.transforms:
         raise ValueError(f"recording {recording.id!r} is transformed when it is read; save it as a file first")
     return recording.sources[0].source
+
+
+def _channel(wanted: int | list[int], recording: _Recording) -> str | None:
+    """Where a supervision's channels lie in the file; None where they are all that it has."""
+    numbers, held = [wanted] if isinstance(wanted, int) else wanted, recording.sources[0].channels
+    if unknown := set(numbers) - set(held):
+        raise ValueError(f"channel {min(unknown)} is none of the recording's; it has {', '.join(map(str, held)) or 'none'}")
+    return None if set(numbers) == set(held) else ",".join(str(held.index(number)) for number in numbers)
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:

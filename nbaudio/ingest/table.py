@@ -1,10 +1,10 @@
 """Any table: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
 
 Conventions: a column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`,
-`segment_id`, `split`) unless an option names another; nothing else is guessed. Numbers keep the source's characters; binary
-floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An empty `asr_text`
-is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of ours get
-``source_`` before their name.
+`segment_id`, `split`, `source_channel`) unless an option names another; nothing else is guessed. Numbers keep the source's
+characters; binary floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An
+empty `asr_text` is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of
+ours get ``source_`` before their name.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Problem, Transcrip
 from nbaudio.tables import RECORDINGS, SEGMENTS
 from nbaudio.times import add_seconds
 
-_OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_duration", "duration_s"))
+_OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
 _YES_NO = {"yes": True, "no": False, None: None}
 
 
@@ -34,6 +34,7 @@ def read(
     speaker_id: str | None = None,
     segment_id: str | None = None,
     split: str | None = None,
+    source_channel: str | None = None,
     separator: str | None = None,
     quotes: str | None = None,
     sheet: str | None = None,
@@ -42,7 +43,8 @@ def read(
 
     Args:
         source: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
-        name: the column of the recordings' names or paths. All options up to `split` are names of columns.
+        name: the column of the recordings' names or paths. All options up to `source_channel` are names of
+            columns.
         start: seconds; without such a column every row is a whole recording.
         end: seconds.
         duration: seconds, for tables without an end; of whole recordings the audio is checked against it.
@@ -51,6 +53,7 @@ def read(
         speaker_id: who speaks.
         segment_id: the segments' own ids.
         split: the source's own splits.
+        source_channel: which channels of the recording a segment is on; see `nbaudio.channels`.
         separator: between the fields of .csv and .tsv, such as ``;`` or ``tab``; comma and tab unless given.
         quotes: whether these fields may stand in quotes, ``yes`` or ``no``; yes in .csv and no in .tsv unless given.
         sheet: of an .xlsx; the first unless given.
@@ -84,6 +87,7 @@ def read(
         "speaker_id": speaker_id,
         "segment_id": segment_id,
         "split": split,
+        "source_channel": source_channel,
     }
     columns = _columns(source, cells.frame.columns, chosen)
     ours = _timed(

@@ -7,7 +7,7 @@ Conventions: times are microseconds while they are computed and decimals with up
 import polars as pl
 
 from nbaudio.ingest.transcripts import Windows
-from nbaudio.tables import whole_recording, with_recordings
+from nbaudio.tables import whole_recording
 
 _MICRO = 1_000_000
 
@@ -37,7 +37,8 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, wi
     if not frame.select(whole.any()).item():
         return frame
     names = frame.select("name").join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
-    facts = with_recordings(names, recordings)
+    lengths = recordings.select("recording_id", "sampling_rate", "num_samples")
+    facts = names.join(lengths, on="recording_id", how="left", maintain_order="left")
     if "segment_id" not in frame.columns:
         frame = frame.with_columns(segment_id=pl.lit(None, dtype=pl.String))
     rate = facts["sampling_rate"].cast(pl.Int64)

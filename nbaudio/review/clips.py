@@ -1,4 +1,4 @@
-"""The clips beside a review sheet: 16 kHz, one channel, WAV, which every player and spreadsheet's host system opens."""
+"""The clips beside a review sheet: 16 kHz, one channel, WAV or MP3, which every player and spreadsheet's host system opens."""
 
 import hashlib
 import re
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from nbaudio.audio import Recording
 
 RATE = 16000
+#: What clips can be; also the endings of their names.
+ENCODINGS = ("wav", "mp3")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
-def clip_names(segment_ids: Sequence[str]) -> list[str]:
+def clip_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
     """A file name for each segment that no system reads as anything else: the id itself where it is plain.
 
     Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
@@ -35,20 +37,22 @@ def clip_names(segment_ids: Sequence[str]) -> list[str]:
 
     def name(segment_id: str) -> str:
         if _SAFE_NAME.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
-            return f"{segment_id}.wav"
+            return f"{segment_id}.{ending}"
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
-        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:8]}.wav"
+        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:8]}.{ending}"
 
     return [name(segment_id) for segment_id in segment_ids]
 
 
-def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path) -> dict[str, str]:
+def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
     """Cut each segment into its clip; every recording is opened once and read in order.
 
     Args:
-        segments: with `clip` (file name) and the facts of their recordings (`path`, `num_samples`), none of them null.
+        segments: with `clip` (file name) and the facts of their recordings (`path`, `num_samples`), none of them null; and
+            `source_channel`.
         audio_root: the folder that `path` is relative to.
         folder: where the clips go.
+        encoding: one of `ENCODINGS`.
 
     Returns:
         Reason by segment id for those that could not be cut; the others are there.
@@ -63,24 +67,32 @@ def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path)
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
             try:
                 with open_recording(audio_root / str(path)) as recording:
-                    failed |= _cut(recording, windows, folder)
+                    failed |= _cut(recording, windows, folder, encoding)
             except AudioError as error:
                 failed |= dict.fromkeys(windows["segment_id"], str(error))
             advance(len(windows))
     return failed
 
 
-def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path) -> dict[str, str]:
-    from nbaudio.audio import clip_of, encode_clip
+def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: str) -> dict[str, str]:
+    from nbaudio.audio import clip_of, encode_clip, encode_mp3
 
     failed = {}
     for row in windows.iter_rows(named=True):
         try:
-            samples = clip_of(recording, row["start_sample"], row["end_sample"], num_samples=row["num_samples"], rate=RATE)
+            samples = clip_of(
+                recording,
+                row["start_sample"],
+                row["end_sample"],
+                num_samples=row["num_samples"],
+                rate=RATE,
+                channel=row["source_channel"] or "mix",
+            )
         except AudioError as error:
             failed[row["segment_id"]] = str(error)
         else:
-            _write(folder / row["clip"], encode_clip(samples, RATE, "wav"))
+            data = encode_mp3(samples, RATE) if encoding == "mp3" else encode_clip(samples, RATE, "wav")
+            _write(folder / row["clip"], data)
     return failed
 
 

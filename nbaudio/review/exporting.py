@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
 from nbaudio.report import Report
@@ -112,8 +113,9 @@ def export(
 
 def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
-    facts = recordings.select("recording_id", "path", "sampling_rate", "num_samples").unique("recording_id", keep="first")
-    joined = segments.join(facts, on="recording_id", how="left", maintain_order="left")
+    facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
+    facts = facts.unique("recording_id", keep="first")
+    joined = segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
     rules = segment_failures(recordings)
     broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
     known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)

@@ -132,7 +132,8 @@ def _sound(root: Path | Remote | None, row: dict[str, Any]) -> tuple[bytes | Non
         return None, "no sound: its times are not inside the recording"
     shown_end = min(end, start + LONGEST_S * rate)
     try:
-        samples = read_clip(root / row["path"], start, shown_end, num_samples=row["num_samples"], rate=RATE)
+        channel = row.get("source_channel") or "mix"
+        samples = read_clip(root / row["path"], start, shown_end, num_samples=row["num_samples"], rate=RATE, channel=channel)
     except AudioError as error:
         return None, f"no sound: {error}"
     return encode_clip(samples, RATE, "flac"), f"the first {LONGEST_S} s of it" if shown_end < end else None

@@ -1,0 +1,154 @@
+"""Two speakers on two channels of one recording: both are segments, each is cut, heard and exported from its own channel."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from layout_kinds import Made, lines
+
+import nbaudio
+from nbaudio.audio import decode_clip, read_clip
+from nbaudio.corpus.reading import read_audio
+from nbaudio.errors import AudioError
+from nbaudio.plan import ClipFormat, clip_keys
+from nbaudio.tables import check_tables
+from nbaudio.widgets import player
+from nbaudio.workspace import Workspace
+
+RATE = 16000
+CALL = "call.wav"
+
+
+def call(folder: Path, channels: int = 2) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    sf.write(folder / CALL, 0.1 * np.random.default_rng(5).normal(size=(3 * RATE, channels)), RATE)
+    return folder / CALL
+
+
+def lhotse(folder: Path) -> Made:
+    call(folder)
+    # Channels as the recording names them, not as they are counted.
+    recording = {"id": "r", "sources": [{"type": "file", "channels": [4, 7], "source": CALL}], "sampling_rate": RATE}
+    lines(folder / "recordings.jsonl", json.dumps(recording))
+    heard = {"ana": 4, "ivo": 7, "both": [4, 7], "twin": 7, "nobody": 1}
+    common = {"recording_id": "r", "start": 0.5, "duration": 1.5, "text": "dobar dan"}
+    lines(folder / "supervisions.jsonl", *(json.dumps({"id": key, "channel": each, **common}) for key, each in heard.items()))
+    return Made(folder, {}, [("line 5", "channel 1 is none of the recording's; it has 4, 7"), ("twin", "duplicate")])
+
+
+def kaldi(folder: Path) -> Made:
+    call(folder)
+    lines(folder / "wav.scp", f"r {CALL}")
+    windows = ("ana r 0.5 2 A", "ivo r 0.5 2 1", "both r 0.5 2", "twin r 0.5 2 B", "nobody r 0.5 2 C", "gone r 0.5 2 2")
+    lines(folder / "segments", *windows)
+    lines(folder / "text", *(f"{window.split()[0]} dobar dan" for window in windows if not window.startswith("nobody")))
+    problems = [("line 5", "channel 'C' is unknown"), ("twin", "duplicate"), ("gone", "unknown_channel")]
+    return Made(folder, {}, problems)
+
+
+def sides(folder: Path) -> Made:
+    call(folder)
+    lines(folder / "wav.scp", f"r-A {CALL}", f"r-B {CALL}", f"r {CALL}")
+    lines(folder / "reco2file_and_channel", "r-A call A", "r-B call B", "r call 7", "x call 2", "r-B")
+    lines(folder / "segments", "ana r-A 0.5 2", "ivo r-B 0.5 2", "both r 0.5 2", "twin r-A 0.5 2 1")
+    lines(folder / "text", *(f"{key} dobar dan" for key in ("ana", "ivo", "both", "twin")))
+    return Made(folder, {}, [("twin", "duplicate")])
+
+
+def table(folder: Path) -> Made:
+    call(folder)
+    rows = ("ana,left", "ivo,1", "both,", "twin,1", "nobody,2", "none,ear")
+    source = lines(folder / "a.csv", "segment_id,ch,name,start,end,text", *(f"{row},{CALL},0.5,2,dobar dan" for row in rows))
+    problems = [("twin", "duplicate"), ("nobody", "unknown_channel"), ("none", "unknown_channel")]
+    return Made(source, {}, problems, options={"source_channel": "ch"})
+
+
+LAYOUTS = {"lhotse": lhotse, "kaldi": kaldi, "sides": sides, "table": table}
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def ingested(request, tmp_path_factory):
+    """What was made, and its workspace, selected: `ana` is on the first channel, `ivo` on the second, `both` on both."""
+    place = tmp_path_factory.mktemp(request.param)
+    made = LAYOUTS[request.param](place / "source")
+    format = "kaldi" if request.param == "sides" else request.param
+    nbaudio.ingest(format, made.source, out=place / "W", jobs=1, options=made.options)
+    nbaudio.select(place / "W", dev=0, test=0)
+    return made, Workspace.open(place / "W")
+
+
+def wanted(workspace, segment_id, *, whole="mix", rate=RATE):
+    channel = {"ana": "left", "ivo": "right", "both": whole}[segment_id]
+    return read_clip(workspace.audio_root / CALL, RATE // 2, 2 * RATE, rate=rate, channel=channel)
+
+
+def test_the_same_window_of_two_channels_is_no_duplicate(ingested):
+    made, workspace = ingested
+    assert sorted(workspace.segments.filter(pl.col("decision") == "accept")["segment_id"]) == ["ana", "both", "ivo"]
+    problems = workspace.table("problems").select("item", "reason").rows()
+    for item, reason in made.problems:
+        assert [told for told in problems if told[0] == item and reason in told[1]], (item, reason)
+    assert len(problems) == len(made.problems)
+    failing = check_tables(workspace.recordings, workspace.segments).select("key", "rule").rows()
+    assert sorted(failing) == sorted(pair for pair in made.problems if not pair[0].startswith("line"))
+
+
+@pytest.mark.parametrize(("channel", "rate"), [("mix", 16000), ("right", 8000)])
+def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
+    _, workspace = ingested
+    options = {"channel": channel, "rate": rate, "jobs": 1, "engine": "threading", "show_progress": False}
+    report = nbaudio.materialize(workspace, out=tmp_path / "C", **options)
+    assert (report.facts["kept"], report.problems) == (3, [])
+    assert nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False).problems == []
+    keys = ("ana", "ivo", "both")
+    for key, data in zip(keys, read_audio(tmp_path / "C", keys), strict=True):
+        np.testing.assert_array_equal(decode_clip(data)[0], wanted(workspace, key, whole=channel, rate=rate))
+
+
+def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
+    _, workspace = ingested
+    nbaudio.review.export(workspace, out=tmp_path / "sheet.xlsx", n=10)
+    for clip in player(workspace, ["ana", "ivo", "both"]).clips:
+        expected = wanted(workspace, clip.segment_id)
+        np.testing.assert_array_equal(decode_clip(clip.audio)[0], expected)
+        np.testing.assert_array_equal(sf.read(tmp_path / f"clips/{clip.segment_id}.wav", dtype="int16")[0], expected)
+
+
+@pytest.mark.parametrize("format", ["lhotse", "kaldi"])
+def test_exported_segments_come_back_with_their_channel(ingested, tmp_path, format):
+    _, workspace = ingested
+    nbaudio.export(workspace, format, out=tmp_path / "out")
+    source = tmp_path / "out/train" if format == "kaldi" else tmp_path / "out"
+    nbaudio.ingest(format, source, out=tmp_path / "W", jobs=1)
+    back = Workspace.open(tmp_path / "W").segments
+    found = {key.rpartition("-")[2]: channel for key, channel in back.select("segment_id", "source_channel").iter_rows()}
+    assert found == {"ana": "0", "ivo": "1", "both": None}
+
+
+def test_what_cannot_say_a_channel_says_so(ingested, tmp_path):
+    _, workspace = ingested
+    assert "train: 2 segments are on some channels" in "\n".join(nbaudio.export(workspace, "nemo", out=tmp_path).warnings)
+
+
+def test_a_mean_of_some_channels(tmp_path):
+    path = call(tmp_path, channels=4)
+    pcm = sf.read(path, dtype="int16")[0].astype(float)
+    some = read_clip(path, 100, 4100, channel="3,1,3")
+    assert np.abs(some - (pcm[100:4100, 1] + pcm[100:4100, 3]) / 2).max() <= 0.5
+    np.testing.assert_array_equal(read_clip(path, 100, 4100, channel="2"), pcm[100:4100, 2])
+    with pytest.raises(AudioError, match="channel 1,4 asked for, the recording has 4 channels"):
+        read_clip(path, 100, 4100, channel="1,4")
+
+
+def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
+    facts = {"sha256": "ab", "path": "a.wav", "num_bytes": 9, "version": None, "mtime_ns": 5, "start_sample": 3, "end_sample": 8}
+    segments = pl.DataFrame([{**facts, "source_channel": channel} for channel in (None, "1")])
+    hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|2".encode()).hexdigest()[:32] for channel in ("left", "1")]
+    assert clip_keys(segments, ClipFormat(8000, "left", "flac")).to_list() == hashes
+    workspace = make_workspace({"a.wav": (6, RATE)})
+    nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)
+    assert "source_channel" not in pl.read_parquet_schema(tmp_path / "C/segments.parquet")
