@@ -19,12 +19,14 @@ class Table:
     """A frame as Jupyter shows it, the first rows of it.
 
     Attributes:
-        frame: all of it.
+        frame: all of it, or its beginning.
         limit: how many rows are shown.
+        total: how many rows there are, where `frame` is only the beginning.
     """
 
     frame: pl.DataFrame
     limit: int = MOST_ROWS
+    total: int | None = None
 
     def _repr_html_(self) -> str:
         right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
@@ -34,7 +36,7 @@ class Table:
             f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
             for row in self.frame.head(self.limit).iter_rows(named=True)
         )
-        hidden = len(self.frame) - self.limit
+        hidden = (len(self.frame) if self.total is None else self.total) - self.limit
         more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows or '<tr><td>no rows</td></tr>'}</tbody></table>{more}"
 

@@ -1,0 +1,78 @@
+"""What all live widgets share: one ESM file each, questions from the front end, a static form for saved pages.
+
+The front end asks, Python answers: `{call, number, arguments}` comes, `{number, result}` or `{number, error}` goes back, with
+buffers where there is sound. State is a few words; clips and rows are never part of it. An error is shown in the widget,
+since a notebook shows none that is raised in a callback. Jupyter may deliver questions in several threads; they are answered
+one at a time.
+
+The front end is written without a build step: the pieces of ``js`` that a widget names are put one behind the other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import anywidget
+
+from nbaudio.errors import NbaudioError
+
+_HERE = Path(__file__).parent / "js"
+
+# Gives what JSON can carry, or that and the buffers behind it.
+Call = Callable[..., Any]
+
+
+class Answer(tuple[Any, list[bytes]]):
+    """A result with buffers behind it."""
+
+    __slots__ = ()
+
+
+def esm(*pieces: str) -> str:
+    """The front end of a widget: the named files of ``js``, one behind the other; the last defines `render`.
+
+    Examples:
+        >>> "function render(" in esm("core", "table", "segment_table")
+        True
+    """
+    text = "\n".join((_HERE / f"{piece}.js").read_text(encoding="utf8") for piece in pieces)
+    return f"{text}\nexport default {{ render }};\n"
+
+
+class Skin(anywidget.AnyWidget):
+    """A widget that answers questions; each kind names its front end as `_esm`, and gives `static_html`."""
+
+    _css = (_HERE / "style.css").read_text(encoding="utf8")
+
+    def __init__(self, calls: Mapping[str, Call], **state: Any) -> None:
+        super().__init__(**state)
+        self._calls = calls
+        self._lock = RLock()
+        self.on_msg(self._answer)
+
+    def static_html(self) -> str:
+        """What a saved page shows, without a kernel."""
+        raise NotImplementedError
+
+    def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
+        number = message.get("number")
+        buffers: list[bytes] = []
+        try:
+            with self._lock:
+                result = self._calls[message["call"]](**message.get("arguments", {}))
+        except NbaudioError as error:
+            self.send({"number": number, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
+            self.send({"number": number, "error": f"{type(error).__name__}: {error}"})
+        else:
+            if isinstance(result, Answer):
+                result, buffers = result
+            self.send({"number": number, "result": result}, buffers)
+
+    def _repr_mimebundle_(self, **_options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        data, metadata = super()._repr_mimebundle_()  # type: ignore[misc]
+        return {**data, "text/html": self.static_html()}, metadata
+
+    def __repr__(self) -> str:
+        return type(self).__name__

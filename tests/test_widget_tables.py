@@ -1,0 +1,125 @@
+"""SegmentTable without a browser: rows, orders, filters, what the front end asks, and the saved form."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbaudio.errors import InputError
+from nbaudio.widgets import SegmentTable
+from nbaudio.widgets.rows import arrange, cell, page
+
+FRAME = pl.DataFrame(
+    {
+        "segment_id": ["a", "b", "c", "d", "e"],
+        "text": ["Dobar dan", "čuješ li (ovo)?", None, "dan.*", "<b>dan</b>"],
+        "similarity": [0.5, float("nan"), None, 0.9, 0.5],
+        "start_sample": [1, 2, 3, 4, 5],
+        "list": [[1], [2], [], None, [3]],
+    }
+)
+
+
+def ask(widget, call, **arguments):
+    """What a question of the front end is answered with, and the buffers behind it."""
+    sent = []
+    widget.send = lambda content, buffers=None: sent.append((content, buffers))
+    widget._answer(widget, {"call": call, "number": "v:1", "arguments": arguments}, [])
+    ((content, buffers),) = sent
+    assert content.pop("number") == "v:1"
+    json.dumps(content, allow_nan=False)
+    return content.get("result", content), buffers
+
+
+def test_equal_rows_keep_their_order_and_what_is_no_number_comes_last():
+    assert arrange(FRAME, sort="similarity").tolist() == [0, 4, 3, 1, 2]
+    assert arrange(FRAME, sort="similarity", descending=True).tolist() == [3, 0, 4, 1, 2]
+    assert arrange(FRAME).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_filters_by_condition_and_text():
+    assert arrange(FRAME, where="similarity < 0.8").tolist() == [0, 4]
+    assert arrange(FRAME, where="text LIKE '%dan%' AND start_sample > 1").tolist() == [3, 4]
+    assert arrange(FRAME, where="text IS NULL").tolist() == [2]
+    assert arrange(FRAME, where="true").tolist() == [0, 1, 2, 3, 4]
+    assert arrange(FRAME, where="1 > 2").tolist() == []
+    assert arrange(FRAME, find="DAN", where="similarity = 0.5", sort="start_sample", descending=True).tolist() == [4, 0]
+
+
+@given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
+def test_text_to_find_stands_for_itself(text):
+    frame = pl.DataFrame({"text": [f"x{text}y", "nothing of it", None]})
+    expected = [i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()]
+    assert arrange(frame, find=text).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"where": "similarity <"}, "filter 'similarity <': "),
+        ({"where": "sim < 1"}, "sim"),
+        ({"where": "similarity"}, "must be a condition"),
+        ({"where": "similarity < 'x'"}, "filter"),
+        ({"where": "read_csv('/etc/passwd')"}, "read_csv"),
+        ({"where": "__import__('os').system('x')"}, "filter"),
+        ({"sort": "sim"}, "no column 'sim'"),
+        ({"sort": "list"}, "holds lists"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(asked, message):
+    with pytest.raises(InputError) as caught:
+        arrange(FRAME, **asked)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pages_are_plain_and_bounded():
+    order = np.arange(5, dtype=np.uint32)[::-1].copy()
+    assert page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [[3, "dan.*", 0.9, None], [2, None, None, "none"]]
+    assert page(FRAME, order, 4, 99, ["segment_id"]) == [[0, "a"]]
+    assert page(FRAME, order, 7, 9, ["segment_id"]) == []
+    long = pl.DataFrame({"n": range(2000)})
+    assert len(page(long, np.arange(2000, dtype=np.uint32), 0, 2000, ["n"])) == 500
+    with pytest.raises(InputError, match="there is no 'x'"):
+        page(FRAME, order, 0, 1, ["x"])
+    assert cell("x" * 1000) == "x" * 400 + " …"
+    assert cell(b"abc") == "3 bytes"
+
+
+def test_front_end_sorts_pages_marks_and_moves():
+    table = SegmentTable(FRAME, columns=["segment_id", "text"], where="start_sample > 1")
+    opened, _ = ask(table, "table.open")
+    assert (opened["total"], opened["all"], opened["shown"]) == (4, 5, ["segment_id", "text"])
+    arranged, _ = ask(table, "table.arrange", where="", find="dan", sort="segment_id", descending=True)
+    assert arranged == {"total": 3, "all": 5, "version": 1}
+    ask(table, "table.cursor", position=1, version=1)
+    assert table.selected["segment_id"].to_list() == ["d"]
+    ask(table, "table.mark", first=0, last=2, on=True, version=1)
+    ask(table, "table.mark", first=1, last=2, on=False, version=1)
+    ask(table, "table.mark", first=2, last=3, on=True, version=0)  # of an order that is gone
+    rows, _ = ask(table, "table.rows", first=0, last=9, columns=["segment_id"])
+    assert [(row["cells"], row["marked"]) for row in rows["rows"]] == [(["e"], True), (["d"], False), (["a"], False)]
+    assert table.selected["segment_id"].to_list() == ["e"]
+    assert table.shown["segment_id"].to_list() == ["e", "d", "a"]
+
+
+def test_an_error_is_told_to_the_front_end_and_leaves_the_rows_as_they_were():
+    table = SegmentTable(FRAME)
+    answer, _ = ask(table, "table.arrange", where="sim < 1", find="", sort="", descending=False)
+    assert set(answer) == {"error"}
+    assert "sim" in answer["error"]
+    assert ask(table, "no such call")[0] == {"error": "KeyError: 'no such call'"}
+    assert len(table.shown) == 5
+
+
+def test_saved_form_and_state_are_small():
+    table = SegmentTable(pl.DataFrame({"text": ["<script>alert(1)</script>"] * 100}))
+    bundle, _ = table._repr_mimebundle_()
+    assert "&lt;script&gt;" in bundle["text/html"]
+    assert "<script" not in bundle["text/html"]
+    assert "and 75 more rows" in bundle["text/html"]
+    state = {name: value for name, value in table.get_state().items() if name not in ("_esm", "_css")}
+    assert len(json.dumps(state)) < 2000
