@@ -1,4 +1,4 @@
-"""Train, dev and test: which segment goes where so that no speaker or recording is in two of them, and the proof.
+"""Train, dev and test: which segment goes where so that no speaker or recording is in two of them.
 
 Conventions: a *unit* is a distinct tuple of values of the grouping keys, a *value* is one value of one key, such as a speaker.
 Each value belongs to one split, and a segment is in a split when all its values are: units whose values belong to different
@@ -282,43 +282,3 @@ def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_va
     for one, other in zip(first[pair_unit][linked].tolist(), pair_value[linked].tolist(), strict=True):
         parent[root(one)] = root(other)
     return np.array([root(value) for value in range(num_values)], dtype=np.int64)
-
-
-def leakage(segments: pl.DataFrame, *, keys: Sequence[str] = ("speaker_id", "recording_id")) -> pl.DataFrame:
-    """What occurs in more than one split: values of the keys, and sentences that are equal but for case and blanks.
-
-    Args:
-        segments: a segments table; rows without a split are out and do not count.
-        keys: columns to look at.
-
-    Returns:
-        One row per key, and one named ``sentence``: `key`, `shared` (how many values are in more than one split) and
-        `examples` (up to three of them, in order).
-
-    Raises:
-        InputError: a key is no column of `segments`.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b"], "speaker_id": ["x", "y"], "text": ["Hvala  lijepa", "hvala lijepa"]}
-        >>> leakage(pl.DataFrame({**rows, "split": ["train", "test"]}), keys=["speaker_id"]).rows()
-        [('speaker_id', 0, []), ('sentence', 1, ['hvala lijepa'])]
-    """
-    usable_keys(segments, keys)
-    # Upper and then lower case folds ß and the two small sigmas; single spaces are the rule and need no rewriting.
-    folded = pl.col("text").str.to_uppercase().str.to_lowercase()
-    sentence = folded.str.replace_all(r"\s{2,}|[^\S ]", " ").str.strip_chars()
-    kept = segments.filter(pl.col("split").is_not_null())
-    found = []
-    for name, value in [*((key, pl.col(key).cast(pl.String)) for key in keys), ("sentence", sentence)]:
-        pairs = kept.select(value.alias("value"), pl.col("split").cast(pl.String)).drop_nulls()
-        # Whatever is in two splits is in a small one: train alone is never grouped.
-        small = pairs.filter(pl.col("split") != "train")["value"].unique()
-        shared = (
-            pairs.filter(pl.col("value").is_in(small.implode()))
-            .group_by("value")
-            .agg(pl.col("split").n_unique())
-            .filter(pl.col("split") > 1)["value"]
-            .sort()
-        )
-        found.append({"key": name, "shared": len(shared), "examples": shared.head(3).to_list()})
-    return pl.DataFrame(found, schema={"key": pl.String, "shared": pl.Int64, "examples": pl.List(pl.String)})

@@ -287,7 +287,7 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     assert (facts["segments"], facts["kept"], facts["rejected"]) == (120, 120, {})
     assert facts["hours"] == pytest.approx(600 / 3600, abs=1e-4)
     assert facts["dev"] == {"segments": 6, "hours": pytest.approx(30 / 3600, abs=1e-4), "speakers": 1}
-    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0}
+    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0, "near-identical sentence": 0}
     assert facts["parameters"]["seed"] == 7
     assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
     assert "speaker 0, recording 0, identical sentence 0" in str(report)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.errors import InputError
-from nbaudio.splits import Target, divide, leakage, parse_target, usable_keys
+from nbaudio.splits import Target, divide, parse_target, usable_keys
 
 KEYS = ["speaker_id", "recording_id"]
 MINUTE = 60_000_000
@@ -157,27 +157,3 @@ def test_keys_are_checked_by_name():
         usable_keys(segments, ["speaker"])
     with pytest.raises(InputError, match="'words'"):
         usable_keys(segments, ["words"])
-
-
-texts = st.sampled_from(["Da", "da ", "DA", "ne", "ne  to", "Ne\tto", "straße", "STRASSE", None])
-splits = st.sampled_from(["train", "dev", "test", None])
-
-
-@given(st.lists(st.tuples(values, values, texts, splits), max_size=30))
-@settings(deadline=None)
-def test_leakage_counts_what_a_plain_loop_counts(rows):
-    schema = {"speaker_id": pl.String, "recording_id": pl.String, "text": pl.String, "split": pl.String}
-    segments = pl.DataFrame(rows, schema=schema, orient="row")
-    folded = segments.with_columns(
-        sentence=pl.Series([text and " ".join(text.casefold().split()) for text in segments["text"]], dtype=pl.String)
-    )
-    shared = crossing(folded, [*KEYS, "sentence"])
-    for key, number, examples in leakage(segments).rows():
-        expected = sorted(value for name, value in shared if name == key)
-        assert number == len(expected)
-        assert examples == expected[:3]
-
-
-def test_leakage_wants_known_columns():
-    with pytest.raises(InputError, match="'chamber'"):
-        leakage(pl.DataFrame({"text": ["da"], "split": ["train"]}), keys=["chamber"])

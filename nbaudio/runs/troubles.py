@@ -12,8 +12,8 @@ import polars as pl
 
 from nbaudio import views
 from nbaudio.corpus import reading
+from nbaudio.leakage import SENTENCE, leakage
 from nbaudio.names import youtube_id
-from nbaudio.splits import leakage
 from nbaudio.workspace import Workspace
 
 # Decision of the names audit, by trouble and id of the recording.
@@ -112,7 +112,7 @@ def _in_segments(evidence: Evidence) -> dict[str, str | None]:
 def _in_texts(evidence: Evidence) -> dict[str, str | None]:
     odd = set(views.characters(evidence.workspace)["character"])
     segments = evidence.workspace.segments
-    shared = leakage(segments, keys=()).row(0, named=True)
+    shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
     tables = [reading.clips(evidence.corpus), pl.read_parquet(evidence.corpus / "rejected.parquet")]
     texts = {text for table in tables for text in table["text"]}
     # A formula would be read back as its value.

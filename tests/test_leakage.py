@@ -1,0 +1,142 @@
+"""What splits share is found, all of it, and told the same however the table is read."""
+
+from collections import defaultdict
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
+
+from nbaudio import leakage as module
+from nbaudio.errors import InputError
+from nbaudio.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
+
+KEYS = ["speaker_id", "recording_id"]
+SCHEMA = {
+    "speaker_id": pl.String,
+    "recording_id": pl.String,
+    "text": pl.String,
+    "audio_sha256": pl.String,
+    "split": pl.String,
+    "segment_id": pl.String,
+}
+SAID = ["Da", "da ", "DA!", "hvala vam lijepa", "Hvala Vam, lijepo", "hvala vama lijepo", "straße i ceste", "STRASSE i cesta", "–", None]
+
+values = st.sampled_from(["a", "b", "c", None])
+rows = st.lists(
+    st.tuples(values, values, st.sampled_from(SAID), values, st.sampled_from(["train", "dev", "test", None])), max_size=25
+)
+
+
+def table(rows):
+    """Segments in the order of their ids."""
+    return pl.DataFrame([(*row, f"s{number:03d}") for number, row in enumerate(rows)], schema=SCHEMA, orient="row")
+
+
+def folded(text):
+    letters = "".join(c if c.isalnum() else " " for c in (text or "").casefold())
+    return " ".join(letters.split()) or None
+
+
+def near(a, b):
+    return 0 < Levenshtein.distance(a, b) <= min(len(a), len(b)) // 10
+
+
+def slow(segments):
+    """By check, which held-out segments share something with another split, and what: each with each."""
+    found = defaultdict(dict)
+    everything = [row | {"sentence": folded(row["text"])} for row in segments.iter_rows(named=True) if row["split"]]
+    for row in everything:
+        for other in everything:
+            if row["split"] == "train" or other["split"] == row["split"]:
+                continue
+            for check, name in ((*((key, key) for key in KEYS), (SENTENCE, "sentence"), (AUDIO, "audio_sha256"))):
+                if row[name] is not None and row[name] == other[name]:
+                    found[check][row["segment_id"]] = row[name]
+            if row["sentence"] and other["sentence"] and near(row["sentence"], other["sentence"]):
+                found[NEAR_SENTENCE][row["segment_id"]] = row["sentence"]
+    return found
+
+
+@given(rows)
+@settings(max_examples=200, deadline=None)
+def test_leakage_is_what_comparing_each_with_each_finds(rows):
+    segments = table(rows)
+    wanted = slow(segments)
+    found = exceptions(segments)
+    for check in (*KEYS, SENTENCE, NEAR_SENTENCE, AUDIO):
+        here = found.filter(pl.col("check") == check)
+        assert dict(here.select("segment_id", "value").iter_rows()) == wanted[check]
+    by_id = {row["segment_id"]: row for row in segments.iter_rows(named=True)}
+    for row in found.iter_rows(named=True):
+        other = by_id[row["other_segment_id"]]
+        assert by_id[row["segment_id"]]["split"] == row["split"] != row["other_split"] == other["split"]
+        if row["check"] == NEAR_SENTENCE:
+            assert row["other_value"] == folded(other["text"])
+    counts = {check: (shared, number) for check, shared, number, _ in leakage(segments).iter_rows()}
+    assert counts == {
+        check: (len(set(wanted[check].values())), len(wanted[check])) for check in (*KEYS, SENTENCE, NEAR_SENTENCE, AUDIO)
+    }
+
+
+@given(rows, st.randoms(use_true_random=False), st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_order_and_slices_change_nothing(rows, random, size):
+    segments = table(rows)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROWS_A_GROUP", size)
+        assert proof(segments[order].lazy()) == proof(segments)
+
+
+def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
+    segments = table([("a", "r", "Hvala lijepa svima", "x", "train"), ("b", "q", "hvala ljepa svima", "x", "test")])
+    segments.cast({"split": pl.Enum(["train", "dev", "test"])}).write_parquet(tmp_path / "s.parquet")
+    told = proof(pl.scan_parquet(tmp_path / "s.parquet"))
+    assert told == proof(segments)
+    assert told[NEAR_SENTENCE]["exceptions"] == [
+        {
+            "split": "test",
+            "segment_id": "s001",
+            "value": "hvala ljepa svima",
+            "other_split": "train",
+            "other_segment_id": "s000",
+            "other_value": "hvala lijepa svima",
+        }
+    ]
+    assert {check: (one["shared"], one["segments"]) for check, one in told.items()} == {
+        "speaker_id": (0, 0),
+        "recording_id": (0, 0),
+        SENTENCE: (0, 0),
+        NEAR_SENTENCE: (1, 1),
+        AUDIO: (1, 1),
+    }
+
+
+def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_LISTED", 3)
+    rows = [("a", "r", f"rečenica broj {n}", None, split) for n in range(10) for split in ("train", "test")]
+    told = proof(table(rows), keys=[])[SENTENCE]
+    assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)
+
+
+def test_the_partner_that_is_told_is_the_nearest_then_train_then_by_id():
+    said = "ovo je jedna sasvim obična rečenica iz sabora"
+    rows = [("a", "r", said[:-2], None, "train"), ("a", "r", said[:-1], None, "dev"), ("a", "r", said, None, "test")]
+    found = exceptions(table([*rows, ("a", "r", said[1:], None, "train")]), keys=["speaker_id"])
+    partners = {(check, split): other for check, split, *_, other, _ in found.iter_rows()}
+    assert partners["speaker_id", "test"] == "s000"
+    assert partners[NEAR_SENTENCE, "test"] == "s003"
+    assert partners[NEAR_SENTENCE, "dev"] == "s000"
+
+
+def test_keys_must_be_columns():
+    with pytest.raises(InputError, match="'chamber'"):
+        leakage(pl.DataFrame({"segment_id": ["a"], "text": ["da"], "split": ["train"]}), keys=["chamber"])
+
+
+def test_without_audio_none_is_compared():
+    segments = table([("a", "r", "da", None, "train")]).drop("audio_sha256")
+    assert leakage(segments)["check"].to_list() == [*KEYS, SENTENCE, NEAR_SENTENCE]
