@@ -438,9 +438,69 @@ def test_what_datasets_writes_is_read(tmp_path):
         found = segments.select("end_sample", "text", "source_split", "reason").rows()
         duplicate = "duplicate" if name == "paths" else None
         assert found == [(8000, "da", "train", None), (8000, "ne", "train", duplicate)]
-    dataset.save_to_disk(tmp_path / "arrow")
-    with pytest.raises(InputError, match="write Parquet with to_parquet"):
-        nbaudio.ingest("hf", tmp_path / "arrow", out=tmp_path / "V")
+
+
+def saved(folder):
+    """A `DatasetDict` on disk: three recordings in two files of train, one in test, and what a cache leaves beside them."""
+    for number in range(4):
+        tone(folder / f"{number}.wav", 1, seed=number)
+    parts = {
+        name: datasets.Dataset.from_dict(
+            {"audio": [str(folder / f"{each}.wav") for each in which], "text": [f"da {each}" for each in which]}
+        )
+        for name, which in (("train", (0, 1, 2)), ("test", (3,)))
+    }
+    whole = datasets.DatasetDict(parts).cast_column("audio", datasets.Audio())
+    whole.save_to_disk(folder / "dict", num_shards={"train": 2, "test": 1})
+    (folder / "dict/train/cache-0123.arrow").write_bytes((folder / "dict/test/data-00000-of-00001.arrow").read_bytes())
+    return folder / "dict"
+
+
+def test_what_datasets_saved_to_disk_is_read(tmp_path):
+    source = saved(tmp_path / "x")
+    nbaudio.ingest("hf", source, out=tmp_path / "W")
+    workspace = Workspace.open(tmp_path / "W")
+    found = workspace.segments.select("text", "source_split", "end_sample").sort("text").rows()
+    assert found == [("da 0", "train", 8000), ("da 1", "train", 8000), ("da 2", "train", 8000), ("da 3", "test", 8000)]
+    names = workspace.recordings["path"].sort().to_list()
+    assert names[0] == "test/data-00000-of-00001/00000000.wav"
+    assert [path.split("/")[1] for path in names[1:]] == ["data-00000-of-00002"] * 2 + ["data-00001-of-00002"]
+    for name in names:
+        sound = (workspace.audio_root / name).read_bytes()
+        assert sound in {path.read_bytes() for path in (tmp_path / "x").glob("*.wav")}
+    nbaudio.ingest("hf", source / "train", out=tmp_path / "V")
+    assert Workspace.open(tmp_path / "V").segments["text"].to_list() == ["da 0", "da 1", "da 2"]
+    assert Workspace.open(tmp_path / "V").segments["source_split"].unique().to_list() == ["train"]
+
+
+def test_saved_datasets_that_cannot_be_read(tmp_path):
+    source = saved(tmp_path / "x")
+    test = source / "test/data-00000-of-00001.arrow"
+    test.write_bytes(test.read_bytes()[:200])
+    report = nbaudio.ingest("hf", source, out=tmp_path / "W")
+    assert report.facts["segments"] == 3
+    assert [problem for problem in report.problems if problem.startswith(test.name)]
+    state = json.loads((source / "test/state.json").read_text())
+    for change, said in (
+        ({"_indices_data_files": [{"filename": "indices.arrow"}]}, "picks rows by indices"),
+        ({"_data_files": [{"filename": "../../x.arrow"}]}, "names no data files"),
+        ({"_data_files": None}, "names no data files"),
+    ):
+        (source / "test/state.json").write_text(json.dumps(state | change))
+        with pytest.raises(InputError, match=said):
+            nbaudio.ingest("hf", source, out=tmp_path / "V")
+
+
+def test_arrow_and_parquet_of_a_dataset_give_the_same(tmp_path):
+    made = LAYOUTS["hf"](tmp_path)
+    [whole] = (made.source / "data").glob("*-00000-*.parquet")
+    table = pq.read_table(whole)
+    (tmp_path / "arrow/data").mkdir(parents=True)
+    with pa.ipc.new_stream(tmp_path / f"arrow/data/{whole.stem}.arrow", table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    one, two = READERS["hf"](made.source), READERS["hf"](tmp_path / "arrow")
+    assert two.frame.equals(one.frame.select(two.frame.columns))
+    assert list(two.embedded) == list(one.embedded)
 
 
 # options

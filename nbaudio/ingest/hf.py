@@ -1,30 +1,34 @@
-"""A Hugging Face dataset on disk: Parquet files with an Audio column, a struct of ``bytes`` and ``path``.
+"""A Hugging Face dataset on disk, Parquet or saved by ``save_to_disk``, with an Audio column: a struct of ``bytes`` and ``path``.
 
-Bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and Parquet has no place to seek to.
+Bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and a column has no place to seek to.
 Without bytes the paths name files below the source.
 
-Conventions: such a file is called after its Parquet file and row (``train-00000-of-00002/00000017.flac``) and never after what
+Conventions: of a saved dataset only the files that its ``state.json`` names are taken; others beside them are left-overs of its
+cache. A recording's file is called after its Parquet file and row (``train-00000-of-00002/00000017.flac``) and never after what
 the dataset calls it; of that only a known audio extension is kept.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nbaudio.errors import InputError
+from nbaudio.files import read_json
+from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
 from nbaudio.names import is_audio
 
 _ROWS = 4096
 _CLIPS = 32
-_SHARD = re.compile(r"(?:^|.*/)([^/]+?)-[0-9]+-of-[0-9]+")
+_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.parquet")
 _FURTHER = ("segment_id", "source_split")
-_WANTED = "Parquet files with an Audio column (a struct of bytes and path)"
+_WANTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
 # Names that datasets give these columns, the usual first.
 _TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 _ASR = ("asr_text", "pred_text", "hypothesis")
@@ -34,10 +38,11 @@ _ID = ("segment_id", "id", "utterance_id")
 
 @dataclass(frozen=True)
 class _Part:
-    """One Parquet file: where it is, its name without the extension, its Audio column and whether it holds any bytes."""
+    """One file: where it is, its name without the extension, its split, its Audio column and whether it holds any bytes."""
 
     path: Path
     stem: str
+    split: str | None
     audio: str
     embeds: bool
 
@@ -51,10 +56,10 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read the Parquet files of a dataset.
+    """Read the files of a dataset.
 
     Args:
-        source: the folder with the Parquet files, at any depth, or one of them.
+        source: the folder with the Parquet files, at any depth, or of a `Dataset` or `DatasetDict` saved to disk; or one file.
         audio: the Audio column; the only one unless given.
         text: the column of the transcripts; ``text``, ``sentence``, ``transcription`` and the like unless given.
         asr: the column of hypotheses; ``asr_text``, ``pred_text`` or ``hypothesis`` unless given.
@@ -62,25 +67,26 @@ def read(
         id: the column of ids; ``segment_id``, ``id`` or ``utterance_id`` unless given.
 
     Returns:
-        A whole recording per row; `source_split` is what names of files begin with (``train-00000-of-00002.parquet``). Problems:
-        files that cannot be read.
+        A whole recording per row; `source_split` is what a saved dataset says, or names of files begin with
+        (``train-00000-of-00002.parquet``). Problems: files that cannot be read.
 
     Raises:
         InputError: there is nothing of the kind, or a column that was asked for is in no file.
 
     Examples:
         >>> import tempfile
+        >>> from pyarrow import parquet
         >>> source = Path(tempfile.mkdtemp()) / "train-00000-of-00001.parquet"
-        >>> pq.write_table(pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "sentence": ["dobar dan"]}), source)
+        >>> parquet.write_table(pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "sentence": ["dobar dan"]}), source)
         >>> read(source).frame.select("name", "text", "source_split").rows()
         [('train-00000-of-00001/00000000.wav', 'dobar dan', 'train')]
     """
     parts: list[_Part] = []
     problems: list[Problem] = []
     root = source if source.is_dir() else source.parent
-    for path in _files(source):
+    for path, split in _files(source):
         try:
-            parts.append(_part(path, path.relative_to(root), audio))
+            parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
             problems.append(Problem(printable(path.name), None, str(error)))
     choices = {
@@ -90,7 +96,7 @@ def read(
         "segment_id": [id] if id else _ID,
     }
     asked = [name for name in (text, asr, speaker, id) if name]
-    columns = {name for part in parts for name in pq.read_schema(part.path).names}
+    columns = {name for part in parts for name in schema_of(part.path).names}
     if parts and (missing := [name for name in asked if name not in columns]):
         raise InputError(f"{source}: no column {missing[0]!r}; there are {', '.join(sorted(columns))}")
     embeds = any(part.embeds for part in parts)
@@ -107,20 +113,38 @@ def read(
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 
 
-def _files(source: Path) -> list[Path]:
-    if source.is_file():
-        return [source]
-    found = sorted(source.rglob("*.parquet"))
-    if not found and any(source.rglob("*.arrow")):
-        raise InputError(f"{source}: Arrow files, as of save_to_disk; write Parquet with to_parquet() and ingest that")
+def _files(source: Path) -> list[tuple[Path, str | None]]:
+    """The files of a dataset and their splits; Arrow files where there is no Parquet."""
+    if found := [source] if source.is_file() else _visible(source, "*.parquet"):
+        return [(path, split[1] if (split := _SHARD.fullmatch(path.name)) else None) for path in found]
+    if states := _visible(source, "state.json"):
+        return [file for state in states for file in _saved(state)]
+    return [(path, None) for path in _visible(source, f"*{ARROW}") if not path.name.startswith("cache-")]
+
+
+def _visible(source: Path, pattern: str) -> list[Path]:
+    found = sorted(source.rglob(pattern))
     return [path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts)]
 
 
-def _part(path: Path, relative: Path, audio: str | None) -> _Part:
+def _saved(state: Path) -> list[tuple[Path, str | None]]:
+    """The files of one dataset that was saved to disk; in a `DatasetDict` its folder is its split."""
+    told = read_json(state)
+    if told.get("_indices_data_files"):
+        raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
+    names = [file.get("filename") for file in told.get("_data_files") or [] if isinstance(file, dict)]
+    if not names or not all(isinstance(name, str) and name == Path(name).name for name in names):
+        raise InputError(f"{state}: names no data files; is it of a dataset that save_to_disk wrote?")
+    is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
+    split = state.parent.name if is_one_of_several else told.get("_split")
+    return [(state.parent / name, split if isinstance(split, str) else None) for name in names]
+
+
+def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
     stem = relative.with_suffix("").as_posix()
     if printable(stem) != stem:
         raise InputError("its name is not Unicode; rename it")
-    schema = pq.read_schema(path)
+    schema = schema_of(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
     found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
     if audio is not None:
@@ -130,39 +154,20 @@ def _part(path: Path, relative: Path, audio: str | None) -> _Part:
             f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
             f"it has {', '.join(kinds)}, the option audio says which one is meant"
         )
-    return _Part(path, stem, found[0], _embeds(path, f"{found[0]}.bytes"))
-
-
-def _embeds(path: Path, leaf: str) -> bool:
-    """Whether any value of a column is there, by the statistics; where there are none, it is taken to be."""
-    metadata = pq.read_metadata(path)
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for column in (group.column(place) for place in range(group.num_columns)):
-            if column.path_in_schema == leaf:
-                known = column.statistics
-                if known is None or not known.has_null_count or known.null_count < group.num_rows:
-                    return True
-    return False
+    return _Part(path, stem, split, found[0], holds_any(path, f"{found[0]}.bytes"))
 
 
 def _rows(part: _Part, choices: Mapping[str, Sequence[str]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
-    split = _SHARD.fullmatch(part.stem)
-    with pq.ParquetFile(part.path) as file:
-        names = file.schema_arrow.names
-        columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
-        wanted = [f"{part.audio}.path", *filter(None, columns.values())]
-        row = 0
-        for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
-            for values in batch.to_pylist():
-                path = (values[part.audio] or {}).get("path")
-                if embeds or path:
-                    found = {ours: _text(values[name]) for ours, name in columns.items() if name}
-                    name = _name(part, row, path) if embeds else path
-                    yield {"name": name, "source_split": split[1] if split else None, **found}
-                else:
-                    yield Problem(part.path.name, row + 1, "neither bytes nor a path")
-                row += 1
+    names = schema_of(part.path).names
+    columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
+    wanted = [f"{part.audio}.path", *filter(None, columns.values())]
+    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, wanted, rows=_ROWS))):
+        path = (values[part.audio] or {}).get("path")
+        if embeds or path:
+            found = {ours: _text(values[name]) for ours, name in columns.items() if name}
+            yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
+        else:
+            yield Problem(part.path.name, row + 1, "neither bytes nor a path")
 
 
 def _text(value: object) -> str | None:
@@ -177,14 +182,10 @@ def _name(part: _Part, row: int, path: str | None) -> str:
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
     """Names and bytes of all recordings; one without bytes, and what is behind a damage, is missing."""
     for part in parts:
-        row = 0
-        try:
-            with pq.ParquetFile(part.path) as file:
-                for batch in file.iter_batches(batch_size=_CLIPS, columns=[part.audio]):
-                    for value in batch.column(0):
-                        audio = value.as_py() or {}
-                        if audio.get("bytes") is not None:
-                            yield _name(part, row, audio.get("path")), audio["bytes"]
-                        row += 1
-        except (pa.ArrowException, OSError):
-            continue
+        values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
+        # What is behind a damage cannot be read here either, and was told.
+        with suppress(pa.ArrowException, OSError):
+            for row, value in enumerate(values):
+                audio = value.as_py() or {}
+                if audio.get("bytes") is not None:
+                    yield _name(part, row, audio.get("path")), audio["bytes"]
