@@ -4,10 +4,11 @@ Everything that gets a final name is written beside it first and moved there whe
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,27 @@ def write_json(target: Path, value: Any) -> None:
     """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
     with whole_file(target) as partial:
         partial.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf8")
+
+
+def append_lines(target: Path, lines: Iterable[bytes]) -> None:
+    """Add lines to a log; they are on the disk when this returns, and several programs may do it at once.
+
+    Args:
+        target: the log; its folder is made.
+        lines: without their line ends.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    data = b"".join(line + b"\n" for line in lines)
+    with target.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(max(file.tell() - 1, 0))
+        if file.read() not in (b"", b"\n"):
+            # A program that was killed while it wrote has left half a line, of which nobody was told that it is kept.
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_json(path: Path) -> dict[str, Any]:

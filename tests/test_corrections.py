@@ -1,0 +1,77 @@
+"""Corrected bounds: a log that only grows, and the step that puts what holds into the table."""
+
+import polars as pl
+import pytest
+
+from nbaudio.errors import InputError
+from nbaudio.review.corrections import Correction, append_corrections, correct, corrections
+
+WHEN = "2026-11-21T03:00:00Z"
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    made = make_workspace({"a.wav": (9.0, 44100)})
+    times = [[{"start": 0.0, "end": 0.5}], None, [{"start": 1.0, "end": 2.0}]]
+    made.save(segments=made.segments.with_columns(word_times=pl.Series(times)))
+    return made
+
+
+def bounds(workspace):
+    return workspace.segments.select("start_sample", "end_sample").rows()
+
+
+def test_the_last_line_holds_and_nothing_is_changed_before_it_is_asked_for(workspace):
+    ids, before = workspace.segments["segment_id"], bounds(workspace)
+    (start, end), rate = before[1], 44100
+    append_corrections(workspace, [Correction(ids[1], start - rate, end, start, end, "ana", WHEN)])
+    append_corrections(
+        workspace,
+        [
+            Correction(ids[1], start - rate // 2, end + 1, start, end, "ivo", WHEN),
+            Correction(ids[0], 5, 6, *before[0], "ana", WHEN),
+            Correction(ids[0], None, None, *before[0], "ana", WHEN),
+        ],
+    )
+    assert corrections(workspace).select("segment_id", "start_sample", "reviewer").rows() == [(ids[1], start - rate // 2, "ivo")]
+    assert bounds(workspace) == before
+
+    report = correct(workspace)
+    assert report.facts["corrected now"] == 1
+    assert bounds(workspace) == [before[0], (start - rate // 2, end + 1), *before[2:]]
+    segments = workspace.segments
+    assert segments["corrected_by"].to_list() == [None, "ivo", None]
+    assert segments["segment_id"].to_list() == ids.to_list()
+    assert segments["source_start"].to_list() == ["0.0", "3.0", "6.0"]
+    again = correct(workspace)
+    assert (again.facts["corrected now"], again.facts["corrected before"], again.problems) == (0, 1, [])
+
+
+def test_word_times_move_with_the_start(workspace):
+    segment = workspace.segments.row(2, named=True)
+    start, end = segment["start_sample"], segment["end_sample"]
+    append_corrections(workspace, [Correction(segment["segment_id"], start - 4410, end, start, end, "ana", WHEN)])
+    correct(workspace)
+    moved = workspace.segments["word_times"].to_list()
+    assert moved[:2] == [[{"start": 0.0, "end": 0.5}], None]
+    assert [round(value, 4) for value in moved[2][0].values()] == [1.1, 2.1]
+
+
+def test_bounds_that_are_no_longer_those_of_the_table_are_told(workspace):
+    segment_id = workspace.segments["segment_id"][0]
+    before = bounds(workspace)
+    append_corrections(workspace, [Correction(segment_id, 5, 60000, 17, 18, "ana", WHEN)])
+    report = correct(workspace)
+    assert report.problems == [f"{segment_id}: its bounds are no longer those that were corrected"]
+    assert bounds(workspace) == before
+
+
+def test_half_a_line_is_dropped_and_a_foreign_one_is_an_error(workspace):
+    log = workspace.path / "reviews" / "corrections.jsonl"
+    log.parent.mkdir()
+    log.write_bytes(b'{"segment_id": "a_0')
+    append_corrections(workspace, [Correction("s", 1, 2, 0, 2, "ana", WHEN)])
+    assert corrections(workspace)["segment_id"].to_list() == ["s"]
+    log.write_bytes(b"{}\n")
+    with pytest.raises(InputError, match=r"corrections\.jsonl: line 1: not a correction"):
+        corrections(workspace)
