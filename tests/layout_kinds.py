@@ -1,6 +1,7 @@
 """A small source of every layout, with real audio, its troubles, and what ingest is to make of it."""
 
 import gzip
+import json
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,9 +46,14 @@ LAYOUTS: dict[str, Make] = {}
 
 
 def layout(make: Make) -> Make:
-    """Register a builder under the name of its format."""
+    """Register a builder under the name of its format, or that and ``_`` and which of its forms it is."""
     LAYOUTS[make.__name__] = make
     return make
+
+
+def format_of(name: str) -> str:
+    """The format that a layout is ingested as."""
+    return name.partition("_")[0]
 
 
 def tone(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0) -> Path:
@@ -194,9 +200,8 @@ def folder(folder: Path) -> Made:
     return Made(source, segments, [("text named", "text named.wav")], options={"window": "1.0"})
 
 
-@layout
-def hf(folder: Path) -> Made:
-    source = folder / "dataset"
+def hf_table(folder: Path) -> pa.Table:
+    """Rows of a dataset with all that may be wrong with one."""
     flac = tone(folder / "x.flac", 1, seed=1).read_bytes()
     wav = tone(folder / "x.wav", 1.5, seed=2).read_bytes()
     audio = [
@@ -213,17 +218,41 @@ def hf(folder: Path) -> Made:
         "speaker_id": [7, 8, None, None, 7],
         "id": ["one", "../two", "three", "four", "one"],
     }
+    return pa.table(columns)
+
+
+@layout
+def hf(folder: Path) -> Made:
+    source = folder / "dataset"
     (source / "data").mkdir(parents=True)
-    pq.write_table(pa.table(columns), source / "data/train-00000-of-00002.parquet", row_group_size=2)
+    pq.write_table(hf_table(folder), source / "data/train-00000-of-00002.parquet", row_group_size=2)
     (source / "data/train-00001-of-00002.parquet").write_bytes(b"PAR1 no table")
-    stem = "data/train-00000-of-00002"
+    return hf_made(source, "data/train-00000-of-00002", "Parquet")
+
+
+@layout
+def hf_saved(folder: Path) -> Made:
+    source = folder / "dataset"
+    table = hf_table(folder)
+    lines(source / "dataset_dict.json", '{"splits": ["train"]}')
+    files = ("data-00000-of-00002.arrow", "data-00001-of-00002.arrow")
+    state = {"_data_files": [{"filename": file} for file in files], "_split": None}
+    lines(source / "train/state.json", json.dumps(state))
+    for file in (files[0], "cache-1.arrow"):
+        with pa.ipc.new_stream(source / "train" / file, table.schema) as stream:
+            stream.write_table(table, max_chunksize=2)
+    (source / "train" / files[1]).write_bytes(b"no stream of tables")
+    return hf_made(source, "train/data-00000-of-00002", "no Arrow stream")
+
+
+def hf_made(source: Path, stem: str, broken: str) -> Made:
     segments = {
         "one": (f"{stem}/00000000.flac", 0, 8000, COMPOSED, "7"),
         "../two": (f"{stem}/00000001.wav", 0, 12000, "dobar dan", "8"),
         "one#2": (f"{stem}/00000004.flac", 0, 8000, "evo", "7"),
     }
     problems = [
-        ("as a whole", "Parquet"),
+        ("as a whole", broken),
         (f"{stem}/00000002.wav", "no such recording"),
         (f"{stem}/00000003", "00000003.wav"),
     ]

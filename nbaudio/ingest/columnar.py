@@ -75,8 +75,13 @@ def holds_any(path: Path, leaf: str) -> bool:
 
 @contextmanager
 def _stream(path: Path) -> Iterator[pa.RecordBatchStreamReader]:
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        yield stream
+    with pa.memory_map(str(path)) as source:
+        try:
+            stream = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"no Arrow stream, or damaged at its beginning ({error})") from error
+        with stream:
+            yield stream
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
