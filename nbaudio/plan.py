@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.folders import Folder
 from nbaudio.keys import hash_column
 from nbaudio.places import Remote
 
@@ -71,7 +72,8 @@ class PackTask:
     """One shard to write.
 
     Attributes:
-        target: the shard.
+        folder: of the corpus.
+        name: of the shard in it.
         container: a key of `containers.CONTAINERS`.
         format: of the clips.
         clips: one row per clip in the order of the shard: `segment_id`, `split`, what the clip is (`num_samples`,
@@ -80,7 +82,8 @@ class PackTask:
         record: where to note what the shard holds.
     """
 
-    target: Path
+    folder: Folder
+    name: str
     container: str
     format: ClipFormat
     clips: pl.DataFrame

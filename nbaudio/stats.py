@@ -5,7 +5,9 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.corpus.layout import MANIFEST
 from nbaudio.errors import InputError
+from nbaudio.folders import LocalFolder, folder_at
 from nbaudio.report import Report
 from nbaudio.tables import SPLITS, with_durations
 from nbaudio.workspace import Workspace
@@ -17,32 +19,32 @@ def stats(path: str | Path) -> Report:
     """Segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
-        path: a workspace or a corpus folder.
+        path: a workspace, or a corpus: its folder or address.
 
     Raises:
         InputError: it is neither.
     """
-    folder = Path(path)
-    if (folder / "corpus.json").is_file():
+    folder = folder_at(path)
+    if folder.exists(MANIFEST):
         try:
-            kept = pl.read_parquet(folder / "segments.parquet")
-            rejected = pl.read_parquet(folder / "rejected.parquet")
-        except (OSError, pl.exceptions.PolarsError) as error:
+            with folder.local("segments.parquet") as segments_path, folder.local("rejected.parquet") as rejected_path:
+                kept, rejected = pl.read_parquet(segments_path), pl.read_parquet(rejected_path)
+        except (OSError, pl.exceptions.PolarsError, InputError) as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
-    elif (folder / "workspace.json").is_file():
-        workspace = Workspace.open(folder)
+    elif isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
+        workspace = Workspace.open(folder.root)
         segments = with_durations(workspace.segments, workspace.recordings)
         rejected = segments.filter(pl.col("decision") == "reject")
         kept = segments.filter(pl.col("decision") != "reject")
     else:
         raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
-    return Report("stats", _facts(folder, kept, rejected))
+    return Report("stats", _facts(str(folder), kept, rejected))
 
 
-def _facts(folder: Path, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, Any]:
+def _facts(folder: str, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, Any]:
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts: dict[str, Any] = {
-        "of": str(folder),
+        "of": folder,
         "segments kept": kept.height,
         "segments rejected": rejected.height,
         "reasons": dict(reasons.iter_rows()),

@@ -230,6 +230,7 @@ def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> 
     with pytest.raises(InputError, match="not a corpus"):
         verify(tmp_path)
     (tmp_path / ".work").mkdir()
+    (tmp_path / ".work/identity.json").write_text("{}")
     with pytest.raises(InputError, match="unfinished"):
         verify(tmp_path)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
 from nbaudio.corpus.containers import container_named
@@ -75,7 +74,8 @@ def materialize(
 
     Args:
         workspace: with a selection (`select`).
-        out: the corpus folder: new, or one of an unfinished run with the same parameters.
+        out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its address, such as
+            ``s3://bucket/corpus``: then each shard is made in the workspace, sent and removed.
         container: ``webdataset`` or ``parquet``.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
@@ -101,14 +101,12 @@ def materialize(
     check_channel(channel)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    if is_address(str(out)):
-        raise InputError(f"{out}: a corpus is written to a folder; copy it from there with the tool of your object store")
     if workspace.audio_root is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     run = _Run(
         workspace,
         workspace.audio_root,
-        Layout(Path(out)),
+        Layout.at(out, workspace.path),
         container,
         ClipFormat(rate, channel, encoding),
         parse_size(shard_size),
@@ -125,7 +123,7 @@ def materialize(
     if run.layout.claim(identity):
         restore_records(run.layout)
     run.packs.mkdir(exist_ok=True)
-    remove_partials(run.packs, run.layout.root)
+    remove_partials(run.packs)
     # The table as it is now: a selection that is made meanwhile is a file of its own.
     run = replace(run, table=_same_file(run.table, run.layout.work / "segments.parquet"))
 
@@ -256,7 +254,7 @@ def _write_shards(run: _Run, clips: pl.DataFrame) -> list[ShardResult]:
         for split, index, count in shards:
             name = shard_name(split, index, count, extension)
             part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
-            yield PackTask(run.layout.root / name, run.container, run.format, part, run.table, run.layout.record(name))
+            yield PackTask(run.layout.folder, name, run.container, run.format, part, run.table, run.layout.record(name))
 
     results = []
     with progress("pack", len(shards), "shards", show=run.show) as advance:
@@ -272,7 +270,7 @@ def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], los
     hours = sum(split["hours"] for split in splits.values())
     kept = sum(split["segments"] for split in splits.values())
     facts = {
-        "corpus": str(run.layout.root),
+        "corpus": str(run.layout),
         "kept": kept,
         "hours": round(hours, 3),
         "splits": {name: split["segments"] for name, split in splits.items()},
@@ -286,4 +284,4 @@ def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], los
         "seconds": round(took, 1),
         "times real time": round(hours * 3600 / took),
     }
-    return Report("materialize", facts, problems=first_lines(lost, f"{run.layout.root}/rejected.parquet"))
+    return Report("materialize", facts, problems=first_lines(lost, f"{run.layout}/rejected.parquet"))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.corpus.shards import ShardResult, rows_of
-from nbaudio.files import sha256_file, whole_file, write_json
+from nbaudio.files import sha256_file, write_json
+from nbaudio.leakage import grouping, proof
 from nbaudio.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.text import vocabulary
 from nbaudio.version import __version__
@@ -55,9 +57,21 @@ def publish(
             reasons.update(out["reason"].fill_null("").to_list())
             yield out
 
-    _write_table(layout.root / "segments.parquet", kept())
-    _write_table(layout.root / "rejected.parquet", rejected())
-    write_json(layout.root / "vocab.json", vocabulary(sorted(characters)).to_json())
+    hashes: dict[str, str] = {}
+
+    @contextmanager
+    def table_named(name: str) -> Iterator[Path]:
+        with layout.folder.new(name) as path:
+            yield path
+            hashes[name] = sha256_file(path)
+
+    with table_named("segments.parquet") as path:
+        _write_table(path, kept())
+        leakage = proof(pl.scan_parquet(path), keys=grouping(selection.get("facts", {})))
+    with table_named("rejected.parquet") as path:
+        _write_table(path, rejected())
+    with table_named("vocab.json") as path:
+        write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
     return {
@@ -65,6 +79,7 @@ def publish(
         "nbaudio": __version__,
         "selection": selection.get("facts", {}),
         "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
+        "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": used.select(facts).to_dicts(),
         "shards": [
@@ -78,7 +93,7 @@ def publish(
             }
             for shard in shards
         ],
-        "tables": {name: sha256_file(layout.root / name) for name in ("segments.parquet", "rejected.parquet", "vocab.json")},
+        "tables": hashes,
     }
 
 
@@ -94,17 +109,16 @@ def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) 
 
 def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
     """Write a table that comes in parts of the same columns, each a row group; empty ones only tell the columns."""
-    with whole_file(target) as partial:
-        writer: pq.ParquetWriter | None = None
-        try:
-            for part in parts:
-                arrow = part.to_arrow(compat_level=pl.CompatLevel.oldest())
-                writer = writer or pq.ParquetWriter(partial, arrow.schema, compression="ZSTD")
-                if len(part):
-                    writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
-        finally:
-            if writer:
-                writer.close()
+    writer: pq.ParquetWriter | None = None
+    try:
+        for part in parts:
+            arrow = part.to_arrow(compat_level=pl.CompatLevel.oldest())
+            writer = writer or pq.ParquetWriter(target, arrow.schema, compression="ZSTD")
+            if len(part):
+                writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
+    finally:
+        if writer:
+            writer.close()
 
 
 def _split_facts(segments: pl.DataFrame) -> dict[str, Any]:

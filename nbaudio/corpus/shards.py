@@ -9,9 +9,10 @@ import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.files import read_json, sha256_file, whole_file, write_json
+from nbaudio.files import sha256_file, whole_file, write_json
+from nbaudio.folders import read_object
 from nbaudio.plan import PackTask, digest
 from nbaudio.tables import SEGMENTS, conform
 
@@ -52,18 +53,17 @@ def pack(task: PackTask) -> ShardResult:
     Raises:
         DiskFullError: there is no space for it.
     """
-    split = task.clips["split"][0]
-    name = f"{split}/{task.target.name}"
+    split, name = task.clips["split"][0], task.name
     metadata = _metadata(task)
     # Where a clip lies among the packs may change between runs, its bytes not.
     wanted = digest([metadata.with_columns(task.clips["clip_sha256"])])
     record = _read_record(task.record)
     rows = rows_of(task.record)
-    if record.get("plan") == wanted and rows.is_file() and task.target.is_file() and sha256_file(task.target) == record["sha256"]:
-        return ShardResult(name, split, len(metadata), task.target.stat().st_size, record["sha256"], wanted, kept=True)
+    if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"]):
+        return ShardResult(name, split, len(metadata), record["bytes"], record["sha256"], wanted, kept=True)
     container = container_named(task.container)
     try:
-        with whole_file(task.target) as partial:
+        with task.folder.new(name) as partial:
             places = container.write(
                 partial,
                 metadata,
@@ -80,7 +80,7 @@ def pack(task: PackTask) -> ShardResult:
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard that has its name is always known to be whole.
-            _write_record(task.record, described, {"plan": wanted, "sha256": sha256})
+            _write_record(task.record, described, {"plan": wanted, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
         return ShardResult(name, split, len(metadata), 0, "", wanted, kept=False, damaged=str(error))
     return ShardResult(name, split, len(metadata), num_bytes, sha256, wanted, kept=False)
@@ -93,13 +93,13 @@ def rows_of(record: Path) -> Path:
 
 def restore_records(layout: Layout) -> None:
     """Make the records of a whole corpus again from what it says of itself, so that only its bad shards are written anew."""
-    manifest = read_json(layout.manifest)
-    table = layout.root / "segments.parquet"
-    if not table.is_file() or sha256_file(table) != manifest["tables"]["segments.parquet"]:
+    manifest = read_object(layout.folder, MANIFEST)
+    if not layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
         return
-    for shard in manifest["shards"]:
-        described = pl.scan_parquet(table).filter(pl.col("shard") == shard["name"]).collect()
-        _write_record(layout.record(shard["name"]), described, {"plan": shard["plan"], "sha256": shard["sha256"]})
+    with layout.folder.local("segments.parquet") as table:
+        for shard in manifest["shards"]:
+            described = pl.scan_parquet(table).filter(pl.col("shard") == shard["name"]).collect()
+            _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
 
 
 def _metadata(task: PackTask) -> pl.DataFrame:

@@ -1,33 +1,33 @@
-"""The proof that a corpus is whole: every file, every clip, every number, read back from the disk."""
+"""The proof that a corpus is whole and its splits apart: every file, every clip, every number, read back from the disk."""
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.audio import decode_clip
-from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
 from nbaudio.engine import release_workers, run_tasks
 from nbaudio.errors import AudioError, InputError
-from nbaudio.files import read_json, sha256_file
+from nbaudio.files import sha256_file
+from nbaudio.folders import Folder, folder_at, read_object
+from nbaudio.leakage import grouping, proof
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
-from nbaudio.splits import leakage
 from nbaudio.tables import SPLITS
 
-_TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _PLACES = ["segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
-_COLUMNS = [*_PLACES, "recording_id", "speaker_id", "split", "text", "duration_s", "shard"]
-_GROUPS = ("speaker_id", "recording_id")
+_COLUMNS = [*_PLACES, "split", "duration_s", "shard"]
+_HEARD = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
 
 
 @dataclass(frozen=True)
 class _ShardTask:
-    path: Path
+    folder: Folder
     name: str
     sha256: str
     num_bytes: int
@@ -39,7 +39,7 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
 
     Args:
-        corpus: the folder.
+        corpus: the folder, or its address: then each shard is fetched, checked and removed.
         jobs: how many shards at once; None means one a core.
         engine: as for `materialize`.
         show_progress: progress on standard error.
@@ -50,48 +50,48 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     Raises:
         InputError: there is no corpus.json.
     """
-    if is_address(str(corpus)):
-        raise InputError(f"{corpus}: a corpus is verified in a folder; copy it to one with the tool of your object store")
-    layout = Layout(Path(corpus))
-    if not layout.manifest.is_file():
-        hint = "an unfinished run: call materialize again" if layout.work.is_dir() else "not a corpus"
-        raise InputError(f"{corpus}: no corpus.json ({hint})")
-    manifest = read_json(layout.manifest)
+    folder = folder_at(corpus)
+    if not folder.exists(MANIFEST):
+        hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
+        raise InputError(f"{corpus}: no {MANIFEST} ({hint})")
+    with ExitStack() as stack:
+        tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
+        return _verify(folder, tables, jobs=jobs, engine=engine, show_progress=show_progress)
+
+
+def _verify(folder: Folder, tables: dict[str, Path], *, jobs: int | None, engine: str | None, show_progress: bool) -> Report:
+    manifest = read_object(folder, MANIFEST)
     try:
         shards = manifest["shards"]
         encoding = manifest["parameters"]["encoding"]
-        problems = _check_tables(layout, manifest)
-        segments = pl.read_parquet(layout.root / "segments.parquet", columns=_COLUMNS)
-        rejected = pl.read_parquet(layout.root / "rejected.parquet", columns=["segment_id", "reason"])
+        written = "its bytes are not those that were written"
+        problems = [f"{name}: {written}" for name, path in tables.items() if sha256_file(path) != manifest["tables"].get(name)]
+        segments = pl.read_parquet(tables["segments.parquet"], columns=_COLUMNS)
+        rejected = pl.read_parquet(tables["rejected.parquet"], columns=["segment_id", "reason"])
     except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{corpus}: the corpus cannot be read ({type(error).__name__}: {error})") from error
+        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {error})") from error
     problems += _check_numbers(manifest, segments, rejected)
     listed = {shard["name"] for shard in shards}
-    problems += [
-        f"{path.relative_to(layout.root)}: not listed in corpus.json"
-        for path in layout.shard_files()
-        if path.relative_to(layout.root).as_posix() not in listed
-    ]
+    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed)]
 
     def tasks() -> Iterator[_ShardTask]:
         for shard in shards:
             clips = segments.filter(pl.col("shard") == shard["name"])
-            yield _ShardTask(
-                layout.root / shard["name"], shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES)
-            )
+            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES))
 
     with progress("verify", len(shards), "shards", show=show_progress) as advance:
         found: list[str] = []
-        for bad in run_tasks(_check_shard, tasks(), jobs=jobs, engine=engine):
+        heard = []
+        for bad, samples in run_tasks(_check_shard, tasks(), jobs=jobs, engine=engine):
             found += bad
+            heard.append(samples)
             advance(1)
     release_workers(engine)
     problems += sorted(found)
-    leaks = dict(leakage(segments, keys=_GROUPS).select("key", "shared").iter_rows())
-    grouped = manifest.get("selection", {}).get("parameters", {}).get("group_by", [])
-    problems += [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
+    leaks, unproved = _check_splits(tables["segments.parquet"], manifest, pl.concat([pl.DataFrame(schema=_HEARD), *heard]))
+    problems += unproved
     facts = {
-        "corpus": str(corpus),
+        "corpus": str(folder),
         "whole": not problems,
         "clips decoded": segments.height,
         "hours": round(float(segments["duration_s"].sum()) / 3600, 3),
@@ -101,17 +101,6 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
         "leakage": leaks,
     }
     return Report("verify", facts, problems=first_lines(problems, "the files named", most=50))
-
-
-def _check_tables(layout: Layout, manifest: dict[str, Any]) -> list[str]:
-    problems = []
-    for name in _TABLES:
-        path = layout.root / name
-        if not path.is_file():
-            raise InputError(f"{path}: missing")
-        if sha256_file(path) != manifest["tables"].get(name):
-            problems.append(f"{name}: its bytes are not those that were written")
-    return problems
 
 
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
@@ -132,15 +121,41 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
     return problems
 
 
-def _check_shard(task: _ShardTask) -> list[str]:
-    """What is wrong with one shard; runs in a worker."""
-    if not task.path.is_file():
-        return [f"{task.name}: missing"]
-    if task.path.stat().st_size != task.num_bytes or sha256_file(task.path) != task.sha256:
+def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
+    """What the splits share, found anew from transcripts and decoded samples (`heard`), and where corpus.json says otherwise."""
+    selection = manifest.get("selection", {})
+    table = pl.scan_parquet(segments).drop("audio_sha256")
+    found = proof(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
+    leaks = {check: told["shared"] for check, told in found.items()}
+    grouped = selection.get("parameters", {}).get("group_by", [])
+    problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
+    for check, told in manifest.get("leakage", {}).items():
+        here = found.get(check, {})
+        differing = [what for what in ("shared", "segments") if told.get(what) != here.get(what)]
+        problems += [
+            f"corpus.json: leakage: {check}: {what} {told.get(what)} is said, {here.get(what)} is so" for what in differing
+        ]
+    return leaks, problems
+
+
+def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
+    """What is wrong with one shard, and a hash of what is heard in each of its clips; runs in a worker."""
+    try:
+        with task.folder.local(task.name) as path:
+            return _check_file(task, path)
+    except InputError:
+        return [f"{task.name}: missing"], pl.DataFrame(schema=_HEARD)
+    except AudioError as error:
+        return [str(error)], pl.DataFrame(schema=_HEARD)
+
+
+def _check_file(task: _ShardTask, path: Path) -> tuple[list[str], pl.DataFrame]:
+    if path.stat().st_size != task.num_bytes or sha256_file(path) != task.sha256:
         problems = [f"{task.name}: its bytes are not those that were written"]
     else:
         problems = []
-    with task.path.open("rb") as file:
+    heard = []
+    with path.open("rb") as file:
         for segment_id, offset, length, num_samples, rate, sha256 in task.clips.iter_rows():
             file.seek(offset)
             data = file.read(length)
@@ -152,9 +167,10 @@ def _check_shard(task: _ShardTask) -> list[str]:
             except AudioError as error:
                 problems.append(f"{task.name}: clip {segment_id}: {error}")
                 continue
+            heard.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
             told = rate if own_rate is None else own_rate
             if (len(samples), told) != (num_samples, rate):
                 problems.append(
                     f"{task.name}: clip {segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}"
                 )
-    return problems
+    return problems, pl.DataFrame(heard, schema=_HEARD, orient="row")

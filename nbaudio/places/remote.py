@@ -181,7 +181,7 @@ class Remote:
         if self.is_scheme:
             return None
         try:
-            found = patiently(self, self._links if self.located.web else self._names)
+            found = patiently(self, self._links if self.located.web else self.names)
         except AudioError as error:
             if self.located.web and isinstance(error, RefusedError):
                 return None
@@ -201,7 +201,8 @@ class Remote:
         info: dict[str, Any] = patiently(self, lambda: self.located.fs.info(self.located.path))
         return info
 
-    def _names(self) -> set[str]:
+    def names(self) -> set[str]:
+        """All files below the folder, relative to it; one request, as `patiently` makes it."""
         fs, top, _ = self.located
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
         return {name.removeprefix(prefix).removeprefix("/") for name in _files(fs, top, levels=2)}

@@ -1,0 +1,256 @@
+"""Folders that finished files are published to: on this machine, or elsewhere by way of this machine's disk.
+
+Names are paths inside the folder. Nothing half-written ever stands under one.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from nbaudio.addresses import inside, is_address
+from nbaudio.errors import AudioError, InputError, NbaudioError
+from nbaudio.files import read_json, remove_partials, sha256_file, whole_file, write_json
+from nbaudio.places import RefusedError, Remote, Status, remote, writing
+
+
+class Folder(Protocol):
+    """A folder to publish to and to read back from."""
+
+    def new(self, name: str) -> AbstractContextManager[Path]:
+        """A path of this machine to write to, published under `name` when the context ends well."""
+        ...
+
+    def local(self, name: str) -> AbstractContextManager[Path]:
+        """The whole file on this machine, for as long as the context lasts.
+
+        Raises:
+            InputError: there is no such file, or the name leads out of the folder.
+            AudioError: it cannot be had.
+        """
+        ...
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes [start, stop) of a file.
+
+        Raises:
+            InputError: there is no such file, or the name leads out of the folder.
+            AudioError: it has no such bytes, or they cannot be had.
+        """
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
+    def holds(self, name: str, sha256: str) -> bool:
+        """Whether there is such a file, of these bytes."""
+        ...
+
+    def names(self) -> Iterator[str]:
+        """All files, hidden ones too."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def tidy(self) -> None:
+        """Remove what killed runs left half-written."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder of this machine."""
+
+    root: Path
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    def new(self, name: str) -> AbstractContextManager[Path]:
+        """See `Folder.new`."""
+        return whole_file(self.root / name)
+
+    @contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """See `Folder.local`."""
+        path = self.root / _checked(name)
+        if not path.is_file():
+            raise InputError(f"{path}: missing")
+        yield path
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """See `Folder.read`."""
+        with self.local(name) as path, path.open("rb") as file:
+            file.seek(start)
+            data = file.read(stop - start)
+        if len(data) != stop - start:
+            raise AudioError(f"{path}: ends before byte {stop:,}")
+        return data
+
+    def exists(self, name: str) -> bool:
+        """See `Folder.exists`."""
+        return (self.root / name).is_file()
+
+    def holds(self, name: str, sha256: str) -> bool:
+        """See `Folder.holds`."""
+        return self.exists(name) and sha256_file(self.root / name) == sha256
+
+    def names(self) -> Iterator[str]:
+        """See `Folder.names`."""
+        return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if not path.is_dir())
+
+    def remove(self, name: str) -> None:
+        """See `Folder.remove`."""
+        (self.root / name).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """See `Folder.tidy`."""
+        remove_partials(self.root)
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """A folder that lies elsewhere. A file is written here, sent whole, and removed here.
+
+    Attributes:
+        place: where.
+        desk: a folder of this machine for files on their way, and for a note on each that was sent: its hash, and what the store
+            called it then. What the store still calls so need not be fetched to know its bytes. None where nothing is written.
+    """
+
+    place: Remote
+    desk: Path | None = None
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        """See `Folder.new`."""
+        if self.desk is None:
+            raise NbaudioError(f"{self}: was opened to be read")
+        written = self.desk / "new" / name
+        try:
+            with whole_file(written, sync=False) as partial:
+                yield partial
+            sha256 = sha256_file(written)
+            status = writing.send(self.place / name, written)
+            write_json(self._note(self.desk, name), {"sha256": sha256, **status._asdict()})
+        finally:
+            written.unlink(missing_ok=True)
+
+    @contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """See `Folder.local`."""
+        try:
+            with (self.place / _checked(name)).fetched() as path:
+                yield path
+        except RefusedError as error:
+            raise InputError(str(error)) from error
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """See `Folder.read`."""
+        try:
+            return (self.place / _checked(name)).read(start, stop)
+        except RefusedError as error:
+            raise InputError(str(error)) from error
+
+    def exists(self, name: str) -> bool:
+        """See `Folder.exists`."""
+        try:
+            (self.place / name).status()
+        except RefusedError:
+            return False
+        except AudioError as error:
+            raise InputError(str(error)) from error
+        return True
+
+    def holds(self, name: str, sha256: str) -> bool:
+        """See `Folder.holds`."""
+        try:
+            found = (self.place / name).status()
+            if self._noted(name, found) == sha256:
+                return True
+            with (self.place / name).fetched(found) as path:
+                return sha256_file(path) == sha256
+        except RefusedError:
+            return False
+
+    def names(self) -> Iterator[str]:
+        """See `Folder.names`."""
+        return writing.names(self.place)
+
+    def remove(self, name: str) -> None:
+        """See `Folder.remove`."""
+        writing.remove(self.place / name)
+
+    def tidy(self) -> None:
+        """See `Folder.tidy`."""
+        writing.tidy(self.place)
+        if self.desk is not None:
+            shutil.rmtree(self.desk / "new", ignore_errors=True)
+
+    def _noted(self, name: str, found: Status) -> str | None:
+        """The hash of the file that was sent, if the store holds that very one."""
+        if self.desk is None or found.version is None or not self._note(self.desk, name).is_file():
+            return None
+        note = read_json(self._note(self.desk, name))
+        return note["sha256"] if (note["num_bytes"], note["version"]) == found else None
+
+    @staticmethod
+    def _note(desk: Path, name: str) -> Path:
+        return desk / "sent" / f"{name}.json"
+
+
+def _checked(name: str) -> str:
+    """A name, which may come from a table that anybody wrote."""
+    if not inside(name):
+        raise InputError(f"{name}: leads out of the folder")
+    return name
+
+
+def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | RemoteFolder:
+    """The folder at a path or address.
+
+    Args:
+        where: path, or address (see `nbaudio.addresses`).
+        desk: of a folder that is to be written to, in case that it lies elsewhere; see `RemoteFolder`.
+
+    Raises:
+        InputError: the address is not usable.
+
+    Examples:
+        >>> print(folder_at("corpus"), folder_at("s3://bucket/corpus/"))
+        corpus s3://bucket/corpus
+    """
+    if not is_address(str(where)):
+        return LocalFolder(Path(where))
+    if str(where).startswith("file://"):
+        return LocalFolder(Path(url2pathname(urlsplit(str(where)).path)))
+    place = remote(str(where))
+    if desk is not None:
+        writing.check_writable(str(place))
+    return RemoteFolder(place, desk)
+
+
+def read_object(folder: Folder, name: str) -> dict[str, Any]:
+    """A JSON object from a folder.
+
+    Raises:
+        InputError: the file is missing or holds something else.
+    """
+    with folder.local(name) as path:
+        return read_json(path)
+
+
+def write_object(folder: Folder, name: str, value: dict[str, Any]) -> None:
+    """Publish a JSON object; equal values give equal bytes."""
+    with folder.new(name) as path:
+        write_json(path, value)
