@@ -103,7 +103,7 @@ def download(
 @app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
 def ingest(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts, or its address")],
     out: Annotated[str, typer.Option(help="the workspace folder to make")],
     audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,
     names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
@@ -214,7 +214,7 @@ def export(
 @app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
 def materialize(
     workspace: Workspace,
-    out: Annotated[str, typer.Option(help="the corpus folder: new, or one to go on with")],
+    out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
     container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
     channel: Annotated[str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")] = "mix",
@@ -245,7 +245,7 @@ def materialize(
 
 @app.command(epilog="Example: nbaudio verify CORPUS")
 def verify(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     jobs: Jobs = None,
     engine: Engine = "loky",
     as_json: AsJson = False,
