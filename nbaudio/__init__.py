@@ -5,6 +5,7 @@ Every step is a function of the name of its command, tables in and tables out:
     ingest -> score -> review.export -> select -> materialize -> verify
 """
 
+from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
 from nbaudio import review
 from nbaudio.corpus import materialize, verify
 from nbaudio.downloads import download

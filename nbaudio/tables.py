@@ -126,9 +126,9 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
         "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),
         "negative_start": start < 0,
         "end_before_start": end <= start,
-        "duplicate": pl.len().over(*window).gt(1) & ~pl.struct(*window).is_first_distinct(),
+        "duplicate": ~pl.struct(*window).is_first_distinct(),
         "unknown_channel": unknown_channel(),
-        "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | (pl.col("text").str.strip_chars() == "")),
+        "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
     }
 
