@@ -5,9 +5,10 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,12 +16,12 @@ import pytest
 import soundfile as sf
 from audio_kinds import KINDS, make
 from conftest import sweeps
+from typer.testing import CliRunner
 
 from nbaudio.audio import probe, read_clip
+from nbaudio.cli import app
 from nbaudio.corpus import materialize
 from nbaudio.errors import AudioError
-from nbaudio.ingest import ingest
-from nbaudio.select import select
 from nbaudio.workspace import Workspace
 
 RATE = 16000
@@ -63,59 +64,101 @@ def _specimens(audio: Path, scratch: Path) -> None:
     (audio / "hugeflac.flac").write_bytes(_declaring(flac, 2_147_483_647))
     (audio / "hugewav.wav").write_bytes(wav.replace(b"data" + wav[40:44], b"data" + struct.pack("<I", 2_147_483_647)))
     (audio / "folder.wav").mkdir()
+    (audio / "gone.wav").symlink_to("nothing")
     (audio / "shorten.sph").write_bytes(
         b"NIST_1A\n   1024\nsample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n".ljust(4000)
     )
 
 
-def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
-    _specimens(tmp_path / "audio", tmp_path)
-    names = sorted(path.name for path in (tmp_path / "audio").iterdir())
+def _command(*words: str | Path) -> dict[str, Any]:
+    """A command's report."""
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code in (0, 1), done.output
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == bool(report["problems"])
+    return report
+
+
+def _source(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Transcripts, two segments a recording; all lines."""
     lines = [
         {"file": name, "start": start, "end": start + 1.5, "words": ["dobar"], "asr": ["dobar"], "speaker": name}
         for name in names
         for start in (0.2, 2.3)
     ]
-    (tmp_path / "asr.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    report = ingest("parlaspeech", tmp_path / "asr.jsonl", audio=tmp_path / "audio", out=tmp_path / "w")
-    problems = pl.read_parquet(tmp_path / "w" / "problems.parquet")
-    said = {
-        name: " | ".join(problems.filter((pl.col("file") == name) | (pl.col("item") == name))["reason"].to_list())
-        for name in names
-    }
+    (folder / "asr.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return lines
+
+
+def _job(folder: Path, out: Path) -> dict[str, Any]:
+    """The whole job from the command line: workspace and corpus in `out`; the report of ingest."""
+    report = _command("ingest", "parlaspeech", folder / "asr.jsonl", "--audio", folder / "audio", "--out", out / "w")
+    _command("select", out / "w", "--dev", "0", "--test", "0")
+    _command("materialize", out / "w", "--out", out / "corpus", "--engine", "threading")
+    assert _command("verify", out / "corpus", "--engine", "threading")["problems"] == []
+    return report
+
+
+def _said(workspace: Path, name: str) -> str:
+    """All that the ledger says of a recording."""
+    problems = pl.read_parquet(workspace / "problems.parquet")
+    return " | ".join(problems.filter((pl.col("file") == name) | (pl.col("item") == name))["reason"].to_list())
+
+
+def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
+    _specimens(tmp_path / "audio", tmp_path)
+    lines = _source(tmp_path, sorted(path.name for path in (tmp_path / "audio").iterdir()))
+    report = _job(tmp_path, tmp_path)
     expected = {
         "empty.wav": "the file is empty",
         "header.wav": "a header without a single sample behind it",
         "text.wav": "not audio but text",
         "page.mp3": "a web page; did a download fail?",
         "zeros.wav": "nothing but zeros",
-        "folder.wav": "no such recording",
+        "folder.wav": "no such recording (folder.wav: a folder with the name of a recording",
+        "gone.wav": "no such recording (gone.wav: a link that leads nowhere)",
         "shorten.sph": "compressed with shorten",
     }
     for name, reason in expected.items():
-        assert reason in said[name]
-    warned = "\n".join(report.warnings)
+        assert reason in _said(tmp_path / "w", name)
+    warned = "\n".join(report["warnings"])
     for name in ("halfwav.wav", "halfflac.flac", "hugeflac.flac", "hugewav.wav"):
-        assert name in warned
-    select(tmp_path / "w", min_similarity=-1)
-    materialize(tmp_path / "w", out=tmp_path / "corpus", engine="threading", show_progress=False)
+        assert f"{name}: truncated: the header declares" in warned
     kept = pl.read_parquet(tmp_path / "corpus" / "segments.parquet")["segment_id"].to_list()
     rejected = pl.read_parquet(tmp_path / "corpus" / "rejected.parquet")
     whole = [f"{name}_{window}" for name in ("good", "hugeflac", "hugewav", "name") for window in ("0.2-1.7", "2.3-3.8")]
     assert sorted(kept) == sorted([*whole, "halfflac_0.2-1.7", "halfwav_0.2-1.7"])
     assert len(kept) + len(rejected) == len(lines)
-    assert rejected["reason"].null_count() == 0
+    reasons = dict(rejected.select("segment_id", "reason").iter_rows())
+    assert {reasons[f"{name}_2.3-3.8"] for name in ("halfwav", "halfflac")} == {"past_the_end"}
+    assert {reasons[f"{name.rpartition('.')[0]}_0.2-1.7"] for name in expected} == {"no_audio"}
 
 
-def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_may_not_be_read_is_told_as_such(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("closed")
-    path = folder / "a.wav"
-    path.write_bytes(_wav(folder))
+    (folder / "audio/closed").mkdir(parents=True)
+    (folder / "mine").mkdir()
+    (folder / "mine").chmod(0o777)
+    for name in ("good.wav", "locked.wav", "closed/a.wav"):
+        (folder / "audio" / name).write_bytes(_wav(folder))
+    _source(folder, ["good.wav", "locked.wav", "closed/a.wav"])
+    # Once with all rights, which also imports what nobody may not be allowed to import.
+    assert _job(folder, folder)["problems"] == []
     for parent in (folder, *folder.parents[:2]):
         parent.chmod(0o755)
-    path.chmod(0)
-    with _without_privileges(), pytest.raises(AudioError, match=r"a\.wav: may not be read by this user"):
-        probe(path)
+    (folder / "audio/locked.wav").chmod(0)
+    (folder / "audio/closed").chmod(0)
+    with _without_privileges():
+        _job(folder, folder / "mine")
+    (folder / "audio/closed").chmod(0o755)
+    workspace = folder / "mine/w"
+    assert "locked.wav: may not be read by this user (Permission denied); change its permissions" in _said(
+        workspace, "locked.wav"
+    )
+    assert _said(workspace, "closed") == "the folder cannot be read: Permission denied"
+    assert _said(workspace, "closed/a.wav") == "no such recording"
+    corpus = pl.read_parquet(folder / "mine/corpus/segments.parquet")
+    assert set(corpus["recording_id"]) == {"good"}
 
 
 @contextmanager

@@ -360,6 +360,21 @@ def test_kaldi_without_segments_has_an_utterance_a_recording(tmp_path):
         nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W", options={"asr": "none"})
 
 
+@pytest.mark.parametrize("above", [True, False])
+def test_kaldi_finds_its_recordings_by_their_paths(tmp_path, above):
+    audio = tmp_path / ("audio" if above else "data/audio")
+    tone(audio / "x/a.wav", 1)
+    tone(audio / "y/b.wav", 2)
+    named = audio if above else Path("audio")
+    lines(tmp_path / "data/wav.scp", f"u1 {named}/x/a.wav", f"u2 {named}/y/b.wav", f"u3 {named}/gone.wav")
+    lines(tmp_path / "data/text", "u1 da", "u2 ne", "u3 možda")
+    report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
+    workspace = Workspace.open(tmp_path / "W")
+    assert workspace.audio_root == audio
+    assert workspace.segments["end_sample"].to_list() == [8000, 16000, None]
+    assert report.problems == [f"{named}/gone.wav: no such recording"]
+
+
 def test_kaldi_with_commands_alone_says_so(tmp_path):
     lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
     with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; nothing is run"):

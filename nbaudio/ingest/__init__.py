@@ -159,7 +159,7 @@ def ingest(
     # What is told about segments is told without their texts: filters copy what they let through.
     told = segments.select(name for name in _TOLD if name in segments.columns)
     problems = {
-        "names": _name_problems(source, audit) if root else pl.DataFrame(schema=PROBLEMS),
+        "names": _name_problems(source, audit, refused, mapping) if root else pl.DataFrame(schema=PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": transcripts.problems.select(
@@ -264,11 +264,18 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
     return conform(pl.concat([found, transcripts.drop("name", *own)], how="horizontal"), SEGMENTS, "segments")
 
 
-def _name_problems(source: Path, audit: pl.DataFrame) -> pl.DataFrame:
+def _name_problems(
+    source: Path, audit: pl.DataFrame, refused: Iterable[tuple[str, str]], mapping: Mapping[str, str]
+) -> pl.DataFrame:
+    """Names that no recording was found for; where what they mean is among the refused, why it is."""
+    missing = audit.filter(pl.col("decision") == "missing")["name"].to_list()
+    why = dict(refused)
+    there = resolve(missing, list(why), mapping=mapping).filter(pl.col("path").is_not_null())
+    reasons = {name: f"no such recording ({path}: {why[path]})" for name, path in there.select("name", "path").iter_rows()}
     reason = (
         pl.when(pl.col("decision") == "ambiguous")
         .then(pl.format("could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")))
-        .otherwise(pl.lit("no such recording"))
+        .otherwise(pl.col("name").replace_strict(reasons, default="no such recording", return_dtype=pl.String))
     )
     return audit.filter(pl.col("path").is_null()).select(file=pl.lit(source.name), item="name", reason=reason)
 

@@ -132,8 +132,8 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
     told = read_json(state)
     if told.get("_indices_data_files"):
         raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
-    names = [file.get("filename") for file in told.get("_data_files") or [] if isinstance(file, dict)]
-    if not names or not all(isinstance(name, str) and name == Path(name).name for name in names):
+    names = [str(file.get("filename")) for file in told.get("_data_files") or [] if isinstance(file, dict)]
+    if not names or not all(name == Path(name).name for name in names):
         raise InputError(f"{state}: names no data files; is it of a dataset that save_to_disk wrote?")
     is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
     split = state.parent.name if is_one_of_several else told.get("_split")

@@ -41,8 +41,8 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
     """Audio files below a folder, hidden ones left out.
 
     Returns:
-        POSIX paths relative to `root`, sorted; and path and reason of what is not taken: links that lead out of the folder,
-        names that are no Unicode, folders that cannot be read, and audio names that are no files.
+        POSIX paths relative to `root`, sorted; and path and reason of what is not taken: links that lead out of the folder or
+        nowhere, names that are no Unicode, folders that cannot be read or are named like a recording, and what is no file at all.
     """
     inside = root.resolve()
     paths: list[str] = []
@@ -61,10 +61,13 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
                         refused.append((printable(name), "a link that leads out of the audio folder"))
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
+                        if is_audio(entry.name):
+                            refused.append((printable(name), "a folder with the name of a recording; recordings in it are taken"))
                     elif printable(name) != name:
                         refused.append((printable(name), "its name is not Unicode; rename it"))
                     elif not _is(entry.is_file):
-                        refused.append((name, "not a file"))
+                        nothing = "a link that leads nowhere" if entry.is_symlink() else "no file but a pipe, socket or device"
+                        refused.append((name, nothing))
                     else:
                         paths.append(name)
         except OSError as error:
