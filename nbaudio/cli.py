@@ -175,6 +175,7 @@ def select(
     test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="likewise")] = None,
     group_by: Annotated[str, typer.Option(help="columns whose values never cross splits, by commas")] = "speaker_id,recording_id",
     seed: Seed = 42,
+    gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide every segment: filters, budget, train, dev and test without leakage."""
@@ -192,6 +193,7 @@ def select(
             test=_amount(test),
             group_by=tuple(name.strip() for name in group_by.split(",") if name.strip()),
             seed=seed,
+            gold=gold,
         ),
         as_json=as_json,
     )

@@ -117,7 +117,7 @@ def leakage(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROU
         values = found.filter(pl.col("check") == check)["value"]
         distinct = values.unique().sort()
         rows.append({"check": check, "shared": len(distinct), "segments": len(values), "examples": distinct.head(3).to_list()})
-    schema = {"check": pl.String, "shared": pl.Int64, "segments": pl.Int64, "examples": pl.List(pl.String)}
+    schema = pl.Schema([("check", pl.String), ("shared", pl.Int64), ("segments", pl.Int64), ("examples", pl.List(pl.String))])
     return pl.DataFrame(rows, schema=schema)
 
 
@@ -146,7 +146,7 @@ def proof(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS
     return told
 
 
-_MATCHES = pl.Schema({**EXCEPTIONS, "edits": pl.Int64})
+_MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
 
 def _checks(segments: pl.DataFrame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
@@ -185,7 +185,9 @@ def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: Near
     texts = others[SENTENCE].unique().sort()
     near = index.among(texts.to_list())
     named = near.select(
-        pl.lit(spoken).gather(pl.col("sentence")).alias("value"), pl.lit(texts).gather(pl.col("text")).alias("other_value"), "edits"
+        pl.lit(spoken).gather(pl.col("sentence")).alias("value"),
+        pl.lit(texts).gather(pl.col("text")).alias("other_value"),
+        "edits",
     )
     left = held.select("split", "segment_id", value=SENTENCE)
     right = others.select(other_value=SENTENCE, other_split="split", other_segment_id="segment_id")

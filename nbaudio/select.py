@@ -21,6 +21,8 @@ from nbaudio.keys import hash_column
 from nbaudio.leakage import GROUPS, leakage
 from nbaudio.places import Remote
 from nbaudio.report import Report
+from nbaudio.review.gold import gold_ids
+from nbaudio.review.verdicts import verdicts
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import Target, divide, parse_target, usable_keys
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, whole_recording, with_durations
@@ -30,7 +32,7 @@ from nbaudio.workspace import Workspace
 HELD_OUT = ("test", "dev")
 """The splits that are filled before train, in that order."""
 
-LATER_RULES = ("reviewed", "crosses_splits", "beyond_split_size", "over_budget")
+LATER_RULES = ("reviewed", "crosses_splits", "beyond_split_size", "not_gold", "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 _MEASURED_CLIPS = 64
@@ -54,6 +56,7 @@ class Parameters:
     test: int | str | None = None
     group_by: tuple[str, ...] = ("speaker_id", "recording_id")
     seed: int = 42
+    gold: bool = False
     clip_size: ClipSize = PCM
 
     def __post_init__(self) -> None:
@@ -95,6 +98,7 @@ def select(
     test: int | str | None = None,
     group_by: Sequence[str] | str = ("speaker_id", "recording_id"),
     seed: int = 42,
+    gold: bool = False,
 ) -> Report:
     """Decide for every segment of a workspace whether it goes into the corpus and into which split.
 
@@ -110,6 +114,8 @@ def select(
         test: the same for test.
         group_by: columns, none of whose values may be in two splits; a sequence, or names with commas between; empty for none.
         seed: another one makes other choices.
+        gold: test is made of segments alone that reviewers call right (see `nbaudio.review.gold`); by default of all of them
+            that pass the filters. What shares a value of `group_by` with them is out.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the workspace's segments.
@@ -138,26 +144,37 @@ def select(
         test=test,
         group_by=tuple(name.strip() for name in names if name.strip()),
         seed=seed,
+        gold=gold,
     )
     recordings, segments = workspace.recordings, workspace.segments
     if disk is not None:
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
-    chosen = choose(recordings, segments, workspace.reviewed_ids(), parameters)
+    reviewed = workspace.reviewed_ids() | set(verdicts(workspace)["segment_id"])
+    right = gold_ids(workspace, segments) if gold else set()
+    chosen = choose(recordings, segments, reviewed, parameters, gold=right)
     workspace.save(segments=chosen)
     report = _report(recordings, chosen, parameters)
     workspace.save_report("select", report.to_dict())
     return report
 
 
-def choose(recordings: pl.DataFrame, segments: pl.DataFrame, reviewed: Collection[str], parameters: Parameters) -> pl.DataFrame:
+def choose(
+    recordings: pl.DataFrame,
+    segments: pl.DataFrame,
+    reviewed: Collection[str],
+    parameters: Parameters,
+    *,
+    gold: Collection[str] = (),
+) -> pl.DataFrame:
     """The decisions of `select`, without any file.
 
     Args:
         recordings: the recordings table.
         segments: the segments table.
-        reviewed: ids of segments that reviewers were given; they never go into train.
+        reviewed: ids of segments that reviewers were given or judged; they never go into train.
         parameters: what is asked for.
+        gold: ids of segments that reviewers call right; where gold is asked for, test is made of them.
 
     Returns:
         `segments` in their order, each with `decision` accept and a `split`, or reject and a `reason`.
@@ -169,8 +186,14 @@ def choose(recordings: pl.DataFrame, segments: pl.DataFrame, reviewed: Collectio
     frame = filtered(recordings, segments, parameters)
     fit = frame.filter(pl.col("reason").is_null()).drop("reason")
     keys, _ = usable_keys(fit, parameters.group_by)
-    targets = {split: parameters.target(split, default=_default_size(fit, parameters.budget())) for split in HELD_OUT}
-    divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed)
+    sizes = dict.fromkeys(HELD_OUT, _default_size(fit, parameters.budget()))
+    is_gold = fit.select(_in(gold)).to_series() if parameters.gold else None
+    if is_gold is not None:
+        sizes["test"] = int(is_gold.sum())
+        if not sizes["test"]:
+            raise InputError("gold: of the segments that pass the filters, reviewers call none right; import verdicts first")
+    targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
+    divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
     if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
         raise InputError(
             f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
@@ -294,7 +317,7 @@ def _report(recordings: pl.DataFrame, chosen: pl.DataFrame, parameters: Paramete
     """What `choose` decided, counted."""
     timed = with_durations(chosen, recordings).with_columns(micros=(pl.col("duration_s") * MICRO).round())
     kept = timed.filter(pl.col("split").is_not_null())
-    lost = timed.filter(pl.col("reason").is_in(["crosses_splits", "beyond_split_size"]))
+    lost = timed.filter(pl.col("reason").is_in(["crosses_splits", "beyond_split_size", "not_gold"]))
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *parameters.group_by))))
     facts: dict[str, Any] = {

@@ -73,7 +73,9 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[s
     return [key for key in keys if key not in empty], empty
 
 
-def divide(segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int) -> pl.DataFrame:
+def divide(
+    segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int, gold: pl.Series | None = None
+) -> pl.DataFrame:
     """Divide segments into splits; no value of any key is in two of them.
 
     Separate groups that fit are taken whole, in seeded order. What is then missing from a split is taken value by value,
@@ -85,9 +87,11 @@ def divide(segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str,
         keys: columns whose values stay together; rows that are null in a key are not grouped by it.
         targets: how much each split other than train gets, by name, in order; train gets the rest.
         seed: another one gives another division.
+        gold: a boolean for each segment: whether it may be in test; what else shares a value with test is out. None: all may.
 
     Returns:
-        As many rows as `segments`: `split` (null where out) and `reason` (``crosses_splits``, ``beyond_split_size``).
+        As many rows as `segments`: `split` (null where out) and `reason` (``crosses_splits``, ``beyond_split_size``,
+        ``not_gold``).
 
     Raises:
         InputError: a split cannot be filled; says how much there is.
@@ -99,29 +103,36 @@ def divide(segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str,
         ['test', 'test', 'train']
     """
     division = _Division(segments, keys, seed)
+    everywhere = np.ones(len(segments), dtype=np.bool_)
+    allowed = dict.fromkeys(targets, everywhere) | ({} if gold is None else {"test": gold.to_numpy()})
     for name, target in targets.items():
-        have = division.fill(SPLITS.index(name), target)
+        have = division.fill(SPLITS.index(name), target, allowed[name])
         if have < target.amount:
             grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
             remedy = "ask for less" + (" or group by fewer or other columns" if keys else "")
+            such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
             raise InputError(
-                f"{name}: {target} asked for, but of the {len(segments):,} segments that pass the filters{grouping} "
+                f"{name}: {target} asked for, but of the {allowed[name].sum():,} {such}{grouping} "
                 f"{Target(have, target.unit)} can be had: {remedy}"
             )
     split = division.split_of_rows()
     crossing = split == _OPEN
-    beyond = np.zeros(len(segments), dtype=np.bool_)
+    beyond, unfit = np.zeros(len(segments), dtype=np.bool_), np.zeros(len(segments), dtype=np.bool_)
     for name, target in targets.items():
-        beyond |= _beyond(segments, np.equal(split, SPLITS.index(name)), target, f"{name} trim {seed}")
+        within = np.equal(split, SPLITS.index(name))
+        unfit |= within & ~allowed[name]
+        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}")
     trimmed = beyond & ~division.alone
     split[beyond] = _TRAIN
-    split[trimmed] = _OPEN
+    split[trimmed | unfit] = _OPEN
     return pl.select(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
         reason=pl.when(pl.Series(crossing))
         .then(pl.lit("crosses_splits"))
         .when(pl.Series(trimmed))
-        .then(pl.lit("beyond_split_size")),
+        .then(pl.lit("beyond_split_size"))
+        .when(pl.Series(unfit))
+        .then(pl.lit("not_gold")),
     )
 
 
@@ -165,10 +176,7 @@ class _Division:
         self.unit_hash = np.zeros(self.num_units, dtype=np.uint64)
         np.add.at(self.unit_hash, self.pair_unit, self.value_hash[self.pair_value])
         self.size = np.bincount(self.pair_unit, minlength=self.num_units)
-        self.weights: dict[str, Floats] = {
-            "segments": _sums(unit, np.ones(len(unit)), self.num_units),
-            "micros": _sums(unit, segments["micros"].to_numpy(), self.num_units),
-        }
+        self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
         self.split = np.full(num_values, _OPEN)
         self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
 
@@ -181,14 +189,19 @@ class _Division:
         np.maximum.at(high, self.pair_unit, split)
         return np.asarray(np.where(low == high, low, _OPEN)[self.unit_of_row], dtype=np.int64)
 
-    def fill(self, split: int, target: Target) -> int:
-        """Give open values to `split` until its whole units reach the target, or nothing more can be had; how much it is."""
-        weight = self.weights[target.unit]
+    def fill(self, split: int, target: Target, allowed: Flags) -> int:
+        """Give open values to `split` until the allowed rows of its whole units reach the target, or no more can be had.
+
+        Returns:
+            What they come to.
+        """
+        every = _sums(self.unit_of_row, self.weights[target.unit], self.num_units)
+        weight = _sums(self.unit_of_row, self.weights[target.unit] * allowed, self.num_units)
         groups, group_weight = self._fitting_groups(target.amount, weight)
         self.split[np.isin(self.group, groups)] = split
         have = float(group_weight.sum())
         while have < target.amount:
-            chosen = self._best_step(split, target.amount - have, weight)
+            chosen = self._best_step(split, target.amount - have, weight, every)
             if not len(chosen):
                 break
             self.split[chosen] = split
@@ -221,11 +234,11 @@ class _Division:
         groups = np.array(fitting, dtype=np.int64)
         return groups, group_weight[groups]
 
-    def _best_step(self, split: int, missing: float, weight: Floats) -> Integers:
+    def _best_step(self, split: int, missing: float, weight: Floats, every: Floats) -> Integers:
         """The next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
 
-        The price is the weight of units that were whole until now and will be of use to no split, and what exceeds the
-        missing weight and will be trimmed.
+        What is added is `weight`. The price is the weight of `every` row of units that were whole until now and will be of use
+        to no split, and what exceeds the missing weight, or is not allowed in the split, and will be trimmed.
         """
         here = self.split[self.pair_value]
         is_open = here == _OPEN
@@ -235,7 +248,7 @@ class _Division:
         one_missing = usable & (num_open == 1)
         untouched = usable & (num_within == 0) & (num_open > 1)
 
-        def per_value(units: Flags) -> Floats:
+        def per_value(units: Flags, weight: Floats) -> Floats:
             pairs = is_open & units[self.pair_unit]
             return _sums(self.pair_value[pairs], weight[self.pair_unit[pairs]], len(self.split))
 
@@ -244,11 +257,11 @@ class _Division:
             useful = np.minimum(gain, missing)
             return np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
 
-        lost = per_value(untouched)
-        value_score = score(per_value(one_missing), lost)
+        lost = per_value(untouched, every)
+        value_score = score(per_value(one_missing, weight), lost + per_value(one_missing, every - weight))
         # A unit's own weight is in the price of each of its values, though it is what is gained.
         lost_by_unit = _sums(self.pair_unit[is_open], lost[self.pair_value[is_open]], self.num_units)
-        lost_by_unit -= np.where(untouched, num_open * weight, 0.0)
+        lost_by_unit -= np.where(untouched, num_open * every, 0.0) - (every - weight)
         unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
         best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
         if best_value == best_unit == 0:

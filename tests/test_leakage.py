@@ -21,7 +21,12 @@ SCHEMA = {
     "split": pl.String,
     "segment_id": pl.String,
 }
-SAID = ["Da", "da ", "DA!", "hvala vam lijepa", "Hvala Vam, lijepo", "hvala vama lijepo", "straße i ceste", "STRASSE i cesta", "–", None]
+SAID = [
+    *("Da", "da ", "DA!", "–", "hvala vam lijepa", "Hvala Vam, lijepo", "hvala vama lijepo"),
+    "straße i ceste",
+    "STRASSE i cesta",
+    None,
+]
 
 values = st.sampled_from(["a", "b", "c", None])
 rows = st.lists(
@@ -51,7 +56,7 @@ def slow(segments):
         for other in everything:
             if row["split"] == "train" or other["split"] == row["split"]:
                 continue
-            for check, name in ((*((key, key) for key in KEYS), (SENTENCE, "sentence"), (AUDIO, "audio_sha256"))):
+            for check, name in (*((key, key) for key in KEYS), (SENTENCE, "sentence"), (AUDIO, "audio_sha256")):
                 if row[name] is not None and row[name] == other[name]:
                     found[check][row["segment_id"]] = row[name]
             if row["sentence"] and other["sentence"] and near(row["sentence"], other["sentence"]):
@@ -60,7 +65,7 @@ def slow(segments):
 
 
 @given(rows)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_leakage_is_what_comparing_each_with_each_finds(rows):
     segments = table(rows)
     wanted = slow(segments)
@@ -81,7 +86,7 @@ def test_leakage_is_what_comparing_each_with_each_finds(rows):
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_order_and_slices_change_nothing(rows, random, size):
     segments = table(rows)
     order = list(range(len(rows)))

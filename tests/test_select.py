@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.errors import InputError
+from nbaudio.review.gold import gold_ids
+from nbaudio.review.record import content_hashes
+from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.select import Parameters, choose, select
 from nbaudio.sizes import PCM, ClipSize
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
@@ -287,7 +290,8 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     assert (facts["segments"], facts["kept"], facts["rejected"]) == (120, 120, {})
     assert facts["hours"] == pytest.approx(600 / 3600, abs=1e-4)
     assert facts["dev"] == {"segments": 6, "hours": pytest.approx(30 / 3600, abs=1e-4), "speakers": 1}
-    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0, "near-identical sentence": 0}
+    # Their texts differ in one character of ten.
+    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0, "near-identical sentence": 12}
     assert facts["parameters"]["seed"] == 7
     assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
     assert "speaker 0, recording 0, identical sentence 0" in str(report)
@@ -311,6 +315,54 @@ def test_a_repeated_sentence_is_reported_as_leakage(workspace):
 def test_reviews_of_the_workspace_stay_out_of_train(workspace):
     (workspace.path / "reviews").mkdir()
     (workspace.path / "reviews/first.json").write_text(json.dumps({"segment_ids": ["x0003"]}), encoding="utf8")
+    assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
+
+
+def judge(workspace, *said):
+    """Verdicts of (segment, verdict, reviewer) on the segments as they are."""
+    contents = dict(zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True))
+    append_verdicts(
+        workspace, [Verdict(i, contents[i], verdict, "", None, who, "2026-11-21T03:00:00Z", "panel") for i, verdict, who in said]
+    )
+
+
+def test_gold_is_what_all_its_reviewers_call_right_as_it_is_now(workspace):
+    judge(workspace, ("x0000", "ok", "a"), ("x0000", "ok", "b"), ("x0001", "ok", "a"), ("x0001", "unsure", "b"))
+    judge(workspace, ("x0002", "cut off", "a"), ("x0002", "ok", "a"), ("x0003", "ok", "a"), ("x0003", None, "a"))
+    judge(workspace, ("x0004", "ok", "a"))
+    assert gold_ids(workspace, workspace.segments) == {"x0000", "x0002", "x0004"}
+    changed = pl.when(pl.col("segment_id") == "x0004").then(pl.lit("other words")).otherwise("text")
+    assert gold_ids(workspace, workspace.segments.with_columns(text=changed)) == {"x0000", "x0002"}
+
+
+def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspace):
+    # Each speaker has 6 segments in a recording of their own, x0000 to x0005 the first.
+    judge(workspace, *((f"x{number:04d}", "ok", "a") for number in (0, 1, 7)), ("x0013", "noise", "a"))
+    report = select(workspace, dev=0, gold=True)
+    chosen = workspace.segments
+    assert sorted(chosen.filter(pl.col("split") == "test")["segment_id"]) == ["x0000", "x0001", "x0007"]
+    assert report.facts["rejected"] == {"not_gold": 9, "reviewed": 1}
+    assert report.facts["lost to grouping"]["segments"] == 9
+    assert report.facts["parameters"]["gold"] is True
+    assert report.facts["leakage"]["speaker"] == report.facts["leakage"]["recording"] == 0
+    select(workspace, dev=6, test=1, gold=True)
+    assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].is_in(["x0000", "x0001", "x0007"]).all()
+    with pytest.raises(InputError, match=r"test: 4 segments asked for, but of the 3 segments that pass the filters and are gold"):
+        select(workspace, dev=6, test=4, gold=True)
+
+
+def test_gold_passes_the_filters_like_any_other_segment(workspace):
+    judge(workspace, ("x0000", "ok", "a"), ("x0006", "ok", "a"))
+    low = pl.when(pl.col("segment_id") == "x0000").then(0.1).otherwise("similarity")
+    workspace.save(segments=workspace.segments.with_columns(similarity=low))
+    select(workspace, dev=0, gold=True)
+    assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list() == ["x0006"]
+    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers call none right"):
+        select(workspace, dev=0, gold=True, min_similarity=0.95)
+
+
+def test_what_was_judged_stays_out_of_train_though_no_sheet_held_it(workspace):
+    judge(workspace, ("x0003", "noise", "a"))
     assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
 
 

@@ -52,6 +52,34 @@ def test_no_value_crosses_splits_and_each_row_is_in_or_out(rows, keys, test, dev
     assert (divided["split"] == "dev").sum() == dev
 
 
+@given(rows, st.sets(st.sampled_from(KEYS)), st.tuples(st.integers(0, 4), st.integers(0, 3)), st.integers(0, 5), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_gold_test_set_holds_gold_alone_and_no_value_crosses(rows, keys, sizes, seed, data):
+    segments, (test, dev) = table(rows), sizes
+    gold = pl.Series(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
+    targets = {"test": Target(test, "segments"), "dev": Target(dev, "segments")}
+    try:
+        divided = divide(segments, keys=sorted(keys), targets=targets, seed=seed, gold=gold)
+    except InputError:
+        return
+    assert (divided["split"].is_null() == divided["reason"].is_not_null()).all()
+    assert crossing(segments.hstack(divided), keys) == set()
+    assert gold.filter(divided["split"] == "test").to_list() == [True] * test
+    assert not gold.filter(divided["reason"] == "not_gold").any()
+    assert (divided["split"] == "dev").sum() == dev
+
+
+def test_gold_is_taken_where_it_costs_least():
+    # Two speakers with two gold segments each, one among nine, one among three; a recording of both connects them.
+    alone = [("s0", "r0", 1)] * 9 + [("s1", "r1", 1)] * 3
+    segments = table([*alone, ("s0", "r9", 1), ("s1", "r9", 1), *[("s4", "r4", 1)] * 5])
+    gold = pl.Series([True, True, *[False] * 7, True, True, *[False] * 8])
+    for seed in range(5):
+        divided = divide(segments, keys=KEYS, targets={"test": Target(2, "segments")}, seed=seed, gold=gold)
+        assert divided["reason"].to_list()[9:] == [None, None, "not_gold", None, "crosses_splits", *[None] * 5]
+        assert divided["split"].to_list()[:9] == ["train"] * 9
+
+
 @given(rows, st.sets(st.sampled_from(KEYS)), st.integers(0, 5), st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_the_order_of_rows_changes_nothing(rows, keys, seed, random):
