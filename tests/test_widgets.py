@@ -130,7 +130,7 @@ def workspace(make_workspace):
 
 def test_player_holds_the_clips_in_the_order_asked_for(workspace):
     ids = views.examples(workspace, "random", n=3)["segment_id"].to_list()[::-1]
-    player = widgets.player(workspace, ids)
+    player = widgets.Player(workspace, ids).clips
     assert [clip.segment_id for clip in player.clips] == ids
     found = sounds(player._repr_html_())
     segments = {row["segment_id"]: row for row in workspace.segments.iter_rows(named=True)}
@@ -145,24 +145,24 @@ def test_player_holds_the_clips_in_the_order_asked_for(workspace):
 
 def test_player_shows_no_more_than_the_limit_and_says_how_many_there_are(workspace):
     ids = workspace.segments["segment_id"]
-    player = widgets.player(workspace, ids, limit=2)
+    player = widgets.Player(workspace, ids, limit=2).clips
     assert len(sounds(player._repr_html_())) == 2
     assert f"and {len(ids) - 2} more, not shown" in player._repr_html_()
 
 
 def test_player_of_nothing(workspace):
-    assert "no segments" in widgets.player(workspace, [])._repr_html_()
+    assert "no segments" in widgets.Player(workspace, []).static_html()
 
 
 def test_segment_that_is_not_there(workspace):
     with pytest.raises(InputError, match="no segment 'x'"):
-        widgets.player(workspace, ["x"])
+        widgets.Player(workspace, ["x"])
 
 
 def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monkeypatch):
     monkeypatch.setattr(players, "LONGEST_S", 1)
     monkeypatch.setattr(players, "MOST_BYTES", 40_000)
-    player = widgets.player(workspace, workspace.segments["segment_id"])
+    player = widgets.Player(workspace, workspace.segments["segment_id"]).clips
     found = sounds(player._repr_html_())
     assert {len(samples) for _, (samples, _) in found} == {16000}
     assert 0 < len(found) < len(player.clips)
@@ -176,7 +176,7 @@ def test_segments_that_cannot_be_heard_say_why(workspace):
         end_sample=pl.when(pl.col("segment_id") == "a_0.0-2.37").then(10**9).otherwise("end_sample")
     )
     workspace.save(segments=segments)
-    broken, beyond = widgets.player(workspace, ["b_0.0-2.37", "a_0.0-2.37"]).clips
+    broken, beyond = widgets.Player(workspace, ["b_0.0-2.37", "a_0.0-2.37"]).clips.clips
     assert (broken.audio, beyond.audio) == (None, None)
     assert broken.note.startswith("no sound: ")
     assert "b.flac" in broken.note
@@ -187,7 +187,7 @@ def test_without_audio_the_words_are_shown_alone(tmp_path):
     workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
     segments = {"segment_id": ["s"], "recording_id": ["r"], "text": ["evo blic"], "asr_text": [None]}
     workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
-    page = Page(widgets.player(workspace, ["s"])._repr_html_()).check_harmless()
+    page = Page(widgets.Player(workspace, ["s"]).static_html()).check_harmless()
     assert "evo blic" in page.texts
     assert "audio" not in dict(page.tags)
     assert page.marked == {"del": [], "ins": []}

@@ -1,0 +1,67 @@
+// Words of a transcript above those of a hypothesis, pair by pair. What differs is marked by line and sign, colour only helps.
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+const SAYS = {
+  equal: (pair) => pair.reference,
+  replace: (pair) => `${pair.reference}, heard ${pair.hypothesis}`,
+  delete: (pair) => `${pair.reference}, not heard`,
+  insert: (pair) => `only heard: ${pair.hypothesis}`,
+};
+
+/** Which way a text runs: that of its first letter. */
+function directionOf(pairs) {
+  const letter = pairs.map((pair) => pair.reference ?? pair.hypothesis ?? "").join(" ").match(/\p{L}/u);
+  return letter && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
+}
+
+/** The words in `host`; `onSeek(seconds)` hears of a click on a word whose time is known. Gives `{ show, at }`. */
+function createDiff(host, { onSeek = () => {} } = {}) {
+  const words = make("div", { class: "nba-words" });
+  const key = make(
+    "div",
+    { class: "nba-key nba-faint", hidden: true },
+    make("del", { text: "only in the transcript" }),
+    make("ins", { text: "only in the hypothesis" }),
+    make("span", { class: "nba-other", text: "another word" }),
+  );
+  host.append(words, key);
+  let timed = [];
+  let lit = null;
+
+  function show(pairs) {
+    timed = [];
+    lit = null;
+    words.dir = directionOf(pairs);
+    const heard = pairs.some((pair) => pair.hypothesis !== null);
+    key.hidden = !pairs.some((pair) => pair.kind !== "equal");
+    words.replaceChildren(
+      ...pairs.map((pair) => {
+        const element = make("span", { class: `nba-pair nba-${pair.kind}`, title: SAYS[pair.kind](pair) });
+        const over = make(pair.kind === "delete" ? "del" : "span", { class: "nba-word", dir: "auto", text: pair.reference ?? "" });
+        element.append(over);
+        if (heard) {
+          const tag = pair.kind === "insert" ? "ins" : "span";
+          element.append(make(tag, { class: "nba-word nba-heard", dir: "auto", text: pair.hypothesis ?? "" }));
+        }
+        if (pair.start !== null) {
+          element.classList.add("nba-timed");
+          element.addEventListener("click", () => onSeek(pair.start));
+          timed.push({ element, start: pair.start, end: pair.end });
+        }
+        return element;
+      }),
+    );
+    if (!pairs.length) words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
+  }
+
+  /** Light the word at a time, in seconds from the segment's start; null for none. */
+  function at(seconds) {
+    const now = seconds === null ? null : timed.find((word) => word.start <= seconds && seconds < word.end)?.element ?? null;
+    if (now === lit) return;
+    lit?.classList.remove("nba-lit");
+    now?.classList.add("nba-lit");
+    lit = now;
+  }
+
+  return { show, at };
+}

@@ -1,0 +1,421 @@
+// One segment to see, to hear and to move the bounds of. Python reads, levels and measures the window; this draws and plays it.
+
+const WAVE_PX = 84;
+const BANDS_PX = 112;
+const RULER_PX = 18;
+const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
+const CONTEXT_S = 2;
+const MOST_CONTEXT_S = 30;
+const NUDGE_MS = 20;
+const KEPT_CLIPS = 6;
+// From silence to loud, on a light and on a dark ground.
+const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
+const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
+
+function palette(stops) {
+  return Array.from({ length: 256 }, (_, i) => {
+    const place = (i / 255) * (stops.length - 1);
+    const at = Math.min(Math.floor(place), stops.length - 2);
+    return stops[at].map((value, channel) => value + (place - at) * (stops[at + 1][channel] - value));
+  });
+}
+
+function isDark(element) {
+  const [red, green, blue] = (getComputedStyle(element).backgroundColor.match(/\d+/g) ?? [255, 255, 255]).map(Number);
+  return red + green + blue < 380;
+}
+
+/**
+ * A player in `host`. Gives `{ show, prefetch, toggle, play, stop, seek, key, element }`; `show(number, { play })` brings a
+ * segment and its words.
+ */
+function createPlayer(host, { ask, root, onShown = () => {} }) {
+  const settings = { before: 0, after: 0, channel: null, even: true };
+  const clips = new Map(); // key -> promise of a clip, the oldest first
+  let number = null;
+  let clip = null;
+  let facts = null;
+  let speed = 1;
+  let looping = false;
+  let until = null; // where to stop, in seconds of the clip
+  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved, not yet kept
+  let frame = 0;
+
+  const title = make("div", { class: "nba-title" });
+  const canvas = make("canvas", { class: "nba-canvas", role: "img" });
+  const head = make("div", { class: "nba-playhead", hidden: true });
+  const veils = ["before", "after"].map((side) => make("div", { class: `nba-veil nba-veil-${side}`, hidden: true }));
+  const bounds = ["start", "end"].map((side) => make("div", { class: `nba-bound nba-bound-${side}`, title: `the segment's ${side}: drag to move it`, hidden: true }));
+  const note = make("div", { class: "nba-note nba-faint", hidden: true });
+  const stage = make("div", { class: "nba-stage" }, canvas, ...veils, ...bounds, head, note);
+  const time = make("span", { class: "nba-time" });
+  const playing = control("▶ play", "Space", "play or pause all that is shown", () => toggle());
+  const only = control("segment", "s", "play the segment alone, from its start to its end", () => playSegment());
+  const loop = control("loop", "l", "over and over", () => setLoop(!looping));
+  const slower = control("−", "", "slower (key -)", () => setSpeed(-1));
+  const rate = make("span", { class: "nba-rate", text: "1×" });
+  const faster = control("+", "", "faster (key +)", () => setSpeed(1));
+  const context = control("context", "c", `${CONTEXT_S} s more on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
+  const even = control("even volume", "v", "all clips at one loudness, or as recorded", () => change({ even: !settings.even }));
+  const channel = control("channel: own", "h", "own channel, mix, left or right", () => nextChannel());
+  const keep = control("keep bounds", "k", "write the moved bounds to the log of corrections", () => keepBounds());
+  const revert = control("as they were", "Esc", "put the bounds back", () => nudge(-moved.start, -moved.end));
+  const shift = make("span", { class: "nba-shift" });
+  const correcting = make("div", { class: "nba-bar nba-correcting", hidden: true }, shift, keep, revert);
+  const words = make("div", { class: "nba-diff" });
+  const diff = createDiff(words, { onSeek: (seconds) => clip && (seek(clip.start + seconds), play()) });
+  host.append(
+    title,
+    stage,
+    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, make("span", { class: "nba-group" }, slower, rate, faster), context, even, channel, make("span", { class: "nba-space" }), time),
+    correcting,
+    words,
+  );
+  even.setAttribute("aria-pressed", "true");
+
+  function control(label, key, hint, action) {
+    const element = button(label, hint, () => {
+      action();
+      root.focus({ preventScroll: true });
+    });
+    if (key) element.append(make("kbd", { text: key }));
+    return element;
+  }
+
+  // what is shown
+
+  const columns = () => Math.max(200, Math.min(1600, Math.round(stage.clientWidth || 800)));
+  const keyOf = (which) => JSON.stringify([which, settings, columns()]);
+
+  function fetchClip(which) {
+    const key = keyOf(which);
+    if (!clips.has(key)) {
+      clips.set(key, ask("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers }) => prepare(result, buffers)));
+      clips.get(key).catch(() => clips.delete(key));
+      for (const [old, dropped] of clips) {
+        if (clips.size <= KEPT_CLIPS) break;
+        clips.delete(old);
+        dropped.then((gone) => gone !== clip && release(gone), () => {});
+      }
+    }
+    return clips.get(key);
+  }
+
+  function prepare(result, buffers) {
+    if (result.note && !buffers.length) return { note: result.note };
+    const [wav, peaks, bands] = buffers;
+    const url = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
+    const audio = make("audio", { src: url, preload: "auto", hidden: true });
+    audio.addEventListener("playing", () => (root.dataset.playing = performance.now()));
+    audio.addEventListener("ended", () => (looping ? again() : paused()));
+    audio.addEventListener("pause", () => audio.ended || paused());
+    stage.append(audio);
+    audio.load();
+    return {
+      ...result, audio, url,
+      peaks: new Int8Array(peaks.buffer, peaks.byteOffset, peaks.byteLength),
+      bands: new Uint8Array(bands.buffer, bands.byteOffset, bands.byteLength),
+    };
+  }
+
+  function release(gone) {
+    if (!gone.audio) return;
+    gone.audio.pause();
+    gone.audio.remove();
+    URL.revokeObjectURL(gone.url);
+  }
+
+  /** Show a segment; its facts and words come beside its sound. */
+  async function show(which, { play: start = false } = {}) {
+    number = which;
+    stop();
+    moved = { start: 0, end: 0 };
+    const said = ask("segment", { number: which }).then(({ result }) => {
+      if (number !== which) return;
+      facts = result;
+      title.replaceChildren(
+        make("code", { class: "nba-isolate", text: result.segment_id }),
+        ...result.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
+      );
+      diff.show(result.words);
+      onShown(result);
+      drawBounds();
+    });
+    const found = await fetchClip(which);
+    if (number !== which) return;
+    take(found);
+    if (start) play();
+    await said;
+  }
+
+  function take(found) {
+    clip = found;
+    note.hidden = !found.note;
+    note.textContent = found.note ?? "";
+    draw();
+    seek(Math.max(0, found.start ?? 0) && settings.before ? 0 : found.start ?? 0);
+    context.setAttribute("aria-pressed", settings.before > 0 || settings.after > 0);
+    root.dataset.shown = performance.now();
+  }
+
+  async function change(changes) {
+    Object.assign(settings, changes);
+    even.setAttribute("aria-pressed", settings.even);
+    channel.firstChild.textContent = `channel: ${settings.channel ?? "own"}`;
+    if (number === null) return;
+    const which = number;
+    const going = clip?.audio && !clip.audio.paused;
+    const at = clip?.audio ? clip.audio.currentTime - clip.start : 0;
+    stop();
+    const found = await fetchClip(which);
+    if (number !== which) return;
+    take(found);
+    if (!found.audio) return;
+    seek(found.start + at);
+    if (going) play();
+  }
+
+  const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
+
+  function nextChannel() {
+    const all = [null, "mix", "left", "right"];
+    change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
+  }
+
+  // the picture
+
+  function draw() {
+    const scale = window.devicePixelRatio || 1;
+    const width = stage.clientWidth;
+    const height = WAVE_PX + BANDS_PX + RULER_PX;
+    canvas.width = Math.max(1, width * scale);
+    canvas.height = height * scale;
+    canvas.style.height = `${height}px`;
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    pen.clearRect(0, 0, width, height);
+    if (clip?.audio) {
+      canvas.setAttribute("aria-label", `waveform and spectrogram of ${clip.seconds.toFixed(1)} seconds`);
+      drawWave(pen, width);
+      drawBands(pen, width);
+      drawRuler(pen, width);
+    }
+    drawBounds();
+  }
+
+  function drawWave(pen, width) {
+    const style = getComputedStyle(host);
+    const many = clip.peaks.length / 2;
+    const middle = WAVE_PX / 2;
+    pen.fillStyle = style.getPropertyValue("--hold").trim() || "#0072b2";
+    for (let i = 0; i < many; i += 1) {
+      const low = clip.peaks[2 * i] / 128;
+      const high = clip.peaks[2 * i + 1] / 128;
+      const top = middle - high * (middle - 2);
+      pen.fillRect((i * width) / many, top, Math.max(0.7, width / many), Math.max(1, (high - low) * (middle - 2)));
+    }
+  }
+
+  function drawBands(pen, width) {
+    const colours = palette(isDark(root) ? DARK : LIGHT);
+    const many = clip.peaks.length / 2;
+    const bands = clip.bands.length / many;
+    const image = new ImageData(many, bands);
+    for (let x = 0; x < many; x += 1) {
+      for (let y = 0; y < bands; y += 1) {
+        const [red, green, blue] = colours[clip.bands[x * bands + y]];
+        image.data.set([red, green, blue, 255], 4 * ((bands - 1 - y) * many + x));
+      }
+    }
+    const small = new OffscreenCanvas(many, bands);
+    small.getContext("2d").putImageData(image, 0, 0);
+    pen.drawImage(small, 0, WAVE_PX, width, BANDS_PX);
+  }
+
+  function drawRuler(pen, width) {
+    const style = getComputedStyle(host);
+    pen.fillStyle = style.color;
+    pen.globalAlpha = 0.7;
+    pen.font = "10.5px sans-serif";
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((each) => (each / clip.seconds) * width > 56) ?? 30;
+    const top = WAVE_PX + BANDS_PX;
+    for (let tick = Math.ceil(-clip.start / step); tick * step + clip.start <= clip.seconds; tick += 1) {
+      const x = ((tick * step + clip.start) / clip.seconds) * width;
+      const label = `${short(tick * step)} s`;
+      pen.fillRect(x, top, 1, 4);
+      pen.fillText(label, Math.min(Math.max(0, x + 3), width - pen.measureText(label).width), top + 14);
+    }
+    pen.globalAlpha = 1;
+  }
+
+  const short = (seconds) => String(Math.round(seconds * 100) / 100).replace("-", "−");
+  // Where the segment begins and ends in the clip, with what was moved and kept.
+  const segmentStart = () => clip.start + ((facts?.correction?.start_ms ?? 0) + moved.start) / 1000;
+  const segmentEnd = () => clip.end + ((facts?.correction?.end_ms ?? 0) + moved.end) / 1000;
+
+  function drawBounds() {
+    const whole = Boolean(clip?.audio);
+    const places = whole ? [segmentStart() / clip.seconds, segmentEnd() / clip.seconds].map((share) => Math.min(1, Math.max(0, share))) : [0, 1];
+    const inside = whole && (settings.before > 0 || settings.after > 0 || moved.start || moved.end || facts?.correction);
+    bounds.forEach((bound, i) => {
+      bound.hidden = !whole;
+      bound.style.left = `${100 * places[i]}%`;
+    });
+    veils.forEach((veil) => (veil.hidden = !inside));
+    veils[0].style.width = `${100 * places[0]}%`;
+    veils[1].style.left = `${100 * places[1]}%`;
+    const signed = (ms) => `${ms > 0 ? "+" : ms < 0 ? "−" : "±"}${Math.abs(ms / 1000).toFixed(2)} s`;
+    correcting.hidden = !(moved.start || moved.end || facts?.correction);
+    keep.hidden = revert.hidden = !(moved.start || moved.end);
+    shift.textContent = moved.start || moved.end
+      ? `bounds moved, not kept yet: start ${signed(moved.start)}, end ${signed(moved.end)}`
+      : facts?.correction
+        ? `bounds corrected by ${visible(facts.correction.reviewer)}: start ${signed(facts.correction.start_ms)}, end ${signed(facts.correction.end_ms)}`
+        : "";
+  }
+
+  // the sound
+
+  function tick() {
+    if (!clip?.audio) return;
+    const now = clip.audio.currentTime;
+    if (until !== null && now >= until) {
+      if (looping) again();
+      else clip.audio.pause();
+    }
+    head.hidden = false;
+    head.style.left = `${(100 * Math.min(now, clip.seconds)) / clip.seconds}%`;
+    time.textContent = `${clock(now - clip.start).replace("-", "−")} of ${clock(clip.end - clip.start)}`;
+    diff.at(clip.audio.paused ? null : now - clip.start);
+    if (!clip.audio.paused) frame = requestAnimationFrame(tick);
+  }
+
+  function play() {
+    if (!clip?.audio) return;
+    if (clip.audio.currentTime >= clip.seconds - 0.02) clip.audio.currentTime = 0;
+    clip.audio.playbackRate = speed;
+    clip.audio.preservesPitch = true;
+    clip.audio.play().catch((error) => error.name === "AbortError" || (note.textContent = error.message));
+    playing.firstChild.textContent = "❚❚ pause";
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(tick);
+  }
+
+  function playSegment() {
+    if (!clip?.audio) return;
+    seek(segmentStart());
+    until = segmentEnd();
+    play();
+  }
+
+  function again() {
+    clip.audio.currentTime = until === null ? 0 : Math.max(0, segmentStart());
+    play();
+  }
+
+  function paused() {
+    playing.firstChild.textContent = "▶ play";
+    tick();
+  }
+
+  function stop() {
+    until = null;
+    clip?.audio?.pause();
+  }
+
+  function toggle() {
+    if (!clip?.audio) return;
+    if (clip.audio.paused) {
+      until = null;
+      play();
+    } else clip.audio.pause();
+  }
+
+  function seek(seconds) {
+    if (!clip?.audio) return;
+    clip.audio.currentTime = Math.max(0, Math.min(clip.seconds, seconds));
+    tick();
+  }
+
+  function setLoop(on) {
+    looping = on;
+    loop.setAttribute("aria-pressed", on);
+  }
+
+  function setSpeed(step) {
+    speed = SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, SPEEDS.indexOf(speed) + step))];
+    rate.textContent = `${speed}×`;
+    if (clip?.audio) clip.audio.playbackRate = speed;
+  }
+
+  // the bounds
+
+  function nudge(start, end) {
+    if (!clip?.audio) return;
+    moved = { start: moved.start + start, end: moved.end + end };
+    drawBounds();
+  }
+
+  async function keepBounds() {
+    if (!moved.start && !moved.end) return;
+    const kept = facts?.correction ?? { start_ms: 0, end_ms: 0 };
+    const { result } = await ask("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
+    facts.correction = result;
+    moved = { start: 0, end: 0 };
+    drawBounds();
+  }
+
+  bounds.forEach((bound, i) => {
+    bound.addEventListener("pointerdown", (event) => {
+      event.stopPropagation();
+      bound.setPointerCapture(event.pointerId);
+      const ms = () => (clip.seconds * 1000) / stage.clientWidth;
+      let last = event.clientX;
+      const drag = (move) => {
+        const by = Math.round((move.clientX - last) * ms());
+        last = move.clientX;
+        nudge(i === 0 ? by : 0, i === 1 ? by : 0);
+      };
+      bound.addEventListener("pointermove", drag);
+      bound.addEventListener("pointerup", () => bound.removeEventListener("pointermove", drag), { once: true });
+    });
+  });
+  stage.addEventListener("pointerdown", (event) => {
+    if (!clip?.audio) return;
+    until = null;
+    const box = stage.getBoundingClientRect();
+    seek(((event.clientX - box.left) / box.width) * clip.seconds);
+  });
+  new ResizeObserver(() => draw()).observe(stage);
+
+  const actions = {
+    " ": () => toggle(),
+    s: () => playSegment(),
+    l: () => setLoop(!looping),
+    "-": () => setSpeed(-1),
+    "+": () => setSpeed(1),
+    "=": () => setSpeed(1),
+    c: () => widen(CONTEXT_S, CONTEXT_S),
+    C: () => change({ before: 0, after: 0 }),
+    b: () => widen(CONTEXT_S, 0),
+    a: () => widen(0, CONTEXT_S),
+    v: () => change({ even: !settings.even }),
+    h: () => nextChannel(),
+    ArrowLeft: () => clip?.audio && seek(clip.audio.currentTime - 1),
+    ArrowRight: () => clip?.audio && seek(clip.audio.currentTime + 1),
+    q: () => nudge(-NUDGE_MS, 0),
+    w: () => nudge(NUDGE_MS, 0),
+    o: () => nudge(0, -NUDGE_MS),
+    p: () => nudge(0, NUDGE_MS),
+    k: () => keepBounds(),
+    Escape: () => nudge(-moved.start, -moved.end),
+  };
+
+  function key(event) {
+    const action = actions[event.key];
+    action?.();
+    return Boolean(action);
+  }
+
+  return { show, key, play, stop, toggle, seek, prefetch: (which) => fetchClip(which).catch(() => {}), number: () => number };
+}

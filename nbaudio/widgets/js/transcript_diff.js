@@ -1,0 +1,54 @@
+const FAR = { before: 0, after: 0, channel: null, even: true, columns: 1 };
+
+function render(widget) {
+  return mount(widget, "transcript-diff", async ({ root, ask, keys, close }) => {
+    const { result } = await ask("diffs");
+    const audio = make("audio", { hidden: true });
+    const items = [];
+    let current = null; // the item that is heard
+    let url = "";
+    root.append(audio);
+    close(() => (audio.pause(), URL.revokeObjectURL(url)));
+
+    async function play(item, seconds) {
+      if (current !== item) {
+        current?.diff.at(null);
+        const { result: said, buffers } = await ask("clip", { number: item.number, ...FAR });
+        item.note.textContent = said.note ?? "";
+        if (said.note) return;
+        URL.revokeObjectURL(url);
+        url = URL.createObjectURL(new Blob([buffers[0]], { type: "audio/wav" }));
+        audio.src = url;
+        current = item;
+      }
+      audio.currentTime = seconds;
+      await audio.play();
+      requestAnimationFrame(light);
+    }
+
+    function light() {
+      current?.diff.at(audio.paused ? null : audio.currentTime);
+      if (!audio.paused) requestAnimationFrame(light);
+    }
+
+    for (let i = 0; i < result.shown; i += 1) {
+      const words = make("div", {});
+      const item = { number: i, note: make("span", { class: "nba-faint" }) };
+      item.diff = createDiff(words, { onSeek: (seconds) => play(item, seconds) });
+      const title = make("div", { class: "nba-title" });
+      root.append(make("div", { class: "nba-item" }, title, words));
+      items.push(item);
+      const { result: said } = await ask("segment", { number: i });
+      title.append(
+        make("code", { class: "nba-isolate", text: said.segment_id }),
+        ...said.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
+        button("▶", `play ${said.segment_id}`, () => (current === item && !audio.paused ? audio.pause() : play(item, 0))),
+        item.note,
+      );
+      item.diff.show(said.words);
+    }
+    if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
+    if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
+    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(light)) : audio.pause(), true));
+  });
+}

@@ -1,0 +1,48 @@
+"""Transcripts beside hypotheses, word by word; a click on a word plays from it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nbaudio.widgets.listening import Listening
+from nbaudio.widgets.players import saved_clips
+from nbaudio.widgets.segments import load
+from nbaudio.widgets.skin import Skin, esm
+from nbaudio.workspace import Workspace
+
+MOST_SHOWN = 50
+
+
+class TranscriptDiff(Skin):
+    """Where transcripts and hypotheses part.
+
+    What is only in the transcript is struck through, what is only in the hypothesis underlined, another word has a wavy line. A
+    click on a word whose time is known plays from it, and the word that is heard is lit in both lines.
+    """
+
+    _esm = esm("core", "diff", "transcript_diff")
+
+    def __init__(
+        self, workspace: str | Path | Workspace, segment_ids: Iterable[str] | None = None, *, limit: int = MOST_SHOWN
+    ) -> None:
+        """Load the segments.
+
+        Args:
+            workspace: where they are.
+            segment_ids: which ones, in the order to show; None for all.
+            limit: how many at most.
+
+        Raises:
+            InputError: a segment is not in the workspace.
+        """
+        self._segments = load(workspace, segment_ids)
+        self._limit = limit
+        super().__init__({"diffs": self._diffs, **Listening(self._segments, "").calls})
+
+    def _diffs(self) -> dict[str, Any]:
+        total = len(self._segments.frame)
+        return {"shown": min(self._limit, total), "hidden": max(0, total - self._limit)}
+
+    def static_html(self) -> str:
+        """The same as plain text with marks, without sound."""
+        return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit, sound=False)._repr_html_()

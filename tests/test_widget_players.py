@@ -1,0 +1,185 @@
+"""Player and TranscriptDiff without a browser: what is heard, what is drawn, which words stand beside which."""
+
+import io
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from hypothesis import given
+from hypothesis import strategies as st
+from test_widget_tables import ask
+from test_widgets import HOSTILE, Page
+
+from nbaudio.audio import read_clip
+from nbaudio.errors import AudioError, InputError
+from nbaudio.review.corrections import corrections
+from nbaudio.text import words
+from nbaudio.widgets import Player, TranscriptDiff
+from nbaudio.widgets.segments import load
+from nbaudio.widgets.sounds import BANDS, RATE, peaks, read_sound, spectrogram
+from nbaudio.widgets.words import aligned
+from nbaudio.workspace import Workspace
+
+AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({"a.wav": (9.0, 44100), "b.flac": (6.0, 16000)})
+
+
+def heard(buffer):
+    samples, rate = sf.read(io.BytesIO(buffer), dtype="int16")
+    assert rate == RATE
+    return samples
+
+
+# sound
+
+
+def test_only_the_window_is_sent_and_it_is_what_a_corpus_would_hold(workspace):
+    player = Player(workspace, ["a_3.0-5.37", "b_0.0-2.37"])
+    assert ask(player, "player.open")[0] == {"total": 2, "at": 0}
+    said, (wav, drawn, bands) = ask(player, "clip", number=0, **AS_RECORDED)
+    path = workspace.audio_root / "a.wav"
+    np.testing.assert_array_equal(heard(wav), read_clip(path, 132300, 236817, rate=RATE))
+    assert said == {"seconds": len(heard(wav)) / RATE, "start": 0.0, "end": pytest.approx(2.37)}
+    assert (len(drawn), len(bands)) == (2 * 300, BANDS * 300)
+
+
+def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(workspace):
+    player = Player(workspace, ["a_0.0-2.37"])
+    said, (wav, *_) = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 2, "after": 1.5})
+    assert (said["start"], said["end"]) == (0.0, pytest.approx(2.37))
+    assert len(heard(wav)) == pytest.approx(3.87 * RATE, abs=1)
+    later, _ = ask(Player(workspace, ["a_3.0-5.37"]), "clip", number=0, **{**AS_RECORDED, "before": 2})
+    assert (later["start"], later["end"]) == (2.0, pytest.approx(4.37))
+    answer, _ = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 31})
+    assert "must be from 0 to 30 s" in answer["error"]
+
+
+def test_channels_and_volume(workspace):
+    segments = load(workspace, ["a_3.0-5.37"])
+    left, right, mix = (heard(segments.sound(0, channel=channel, even=False).wav) for channel in ("left", "right", "mix"))
+    assert (left != right).any()
+    np.testing.assert_allclose(mix, (left.astype(float) + right) / 2, atol=1.5)
+    quiet = heard(segments.sound(0, even=True).wav).astype(float)
+    assert 20 * np.log10(np.sqrt((quiet**2).mean()) / 32768) == pytest.approx(-20, abs=0.3)
+    owned = {**segments.row(0), "source_channel": "right"}
+    np.testing.assert_array_equal(heard(read_sound(segments.audio_root, owned, even=False).wav), right)
+
+
+def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
+    (workspace.audio_root / "b.flac").write_bytes(b"no audio")
+    player = Player(workspace, ["b_0.0-2.37"])
+    said, buffers = ask(player, "clip", number=0, **AS_RECORDED)
+    assert "b.flac" in said["note"]
+    assert buffers == []
+    assert [pair["reference"] for pair in ask(player, "segment", number=0)[0]["words"]] == ["rečenica", "0", "iz", "b"]
+    row = {"recording_path": "a.wav", "start_sample": 5, "end_sample": 10**9, "sampling_rate": 44100, "num_samples": 396900}
+    with pytest.raises(AudioError, match="not inside the recording"):
+        read_sound(workspace.audio_root, row)
+    with pytest.raises(AudioError, match="its recording is not there"):
+        read_sound(None, row)
+    with pytest.raises(InputError, match="columns=0"):
+        read_sound(workspace.audio_root, row, columns=0)
+
+
+@given(st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), st.integers(1, 40))
+def test_peaks_are_those_of_each_stretch(values, columns):
+    samples = np.array(values, dtype=np.int16)
+    found = peaks(samples, columns)
+    for i, (low, high) in enumerate(found):
+        start, stop = i * len(values) // columns, (i + 1) * len(values) // columns
+        stretch = values[start : max(stop, start + 1)]
+        assert (low, high) == (min(stretch) >> 8, max(stretch) >> 8)
+
+
+def test_spectrogram_shows_a_tone_where_it_is():
+    t = np.arange(2 * RATE) / RATE
+    tone = (200 * np.sin(2 * np.pi * np.where(t < 1, 500, 3000) * t)).astype(np.int16)
+    loudest = spectrogram(tone, 40).argmax(axis=1) * RATE / (2 * BANDS)
+    assert set(loudest[2:18]) == {500}
+    assert set(loudest[22:38]) == {3000}
+    assert not spectrogram(np.zeros(10, dtype=np.int16), 7).any()
+
+
+# bounds
+
+
+def test_moved_bounds_are_logged_and_shown_and_taken_back(workspace):
+    player = Player(workspace, ["a_3.0-5.37"], reviewer="ana")
+    before = workspace.segments
+    kept, _ = ask(player, "correct", number=0, start_ms=-20, end_ms=40)
+    assert kept == {"reviewer": "ana", "start_ms": -20, "end_ms": 40}
+    row = corrections(workspace).row(0, named=True)
+    assert (row["start_sample"], row["end_sample"], row["reviewer"]) == (132300 - 882, 236817 + 1764, "ana")
+    assert workspace.segments.equals(before)
+    again = Player(workspace, ["a_3.0-5.37"])
+    assert ask(again, "segment", number=0)[0]["correction"] == kept
+    assert ask(again, "correct", number=0, start_ms=0, end_ms=0)[0] is None
+    assert len(corrections(workspace)) == 0
+    assert ask(again, "segment", number=0)[0]["correction"] is None
+
+
+def test_bounds_outside_the_recording_are_refused(workspace):
+    player = Player(workspace, ["a_0.0-2.37"])
+    for moved in ({"start_ms": -10, "end_ms": 0}, {"start_ms": 2500, "end_ms": 0}, {"start_ms": 0, "end_ms": 10**6}):
+        assert "not inside the recording" in ask(player, "correct", number=0, **moved)[0]["error"]
+    assert len(corrections(workspace)) == 0
+
+
+# words
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
+def test_pairs_hold_all_words_of_both_sides_and_times_of_the_transcripts(left, right):
+    times = [(float(i), i + 0.5) for i in range(len(left))]
+    pairs = aligned(" ".join(left), " ".join(right), times)
+    assert [pair.reference for pair in pairs if pair.reference is not None] == left
+    assert [pair.hypothesis for pair in pairs if pair.hypothesis is not None] == right
+    assert [(pair.start, pair.end) for pair in pairs if pair.reference is not None] == times
+    if left:
+        starts = [pair.start for pair in pairs]
+        assert starts == sorted(starts)
+        assert all(pair.start <= pair.end for pair in pairs)
+
+
+def test_times_that_do_not_fit_the_words_are_left_out():
+    assert all(pair.start is None for pair in aligned("da ne", "da", [(0.0, 1.0)]))
+    assert [pair.hypothesis for pair in aligned("da ne", None)] == [None, None]
+    assert aligned("", "") == []
+
+
+def test_word_times_are_read_for_one_segment_at_a_time(workspace):
+    segments = workspace.segments
+    times = [[{"start": i + 0.0, "end": i + 0.25} for i in range(4)] for _ in range(len(segments))]
+    workspace.save(segments=segments.with_columns(word_times=pl.Series(times)))
+    loaded = load(workspace, ["b_3.0-5.37"])
+    assert [pair.start for pair in loaded.words(0)] == [0, 1, 2, 3]
+    workspace.save(segments=workspace.segments.reverse())  # made anew meanwhile
+    assert [pair.start for pair in loaded.words(0)] == [None] * 4
+
+
+@pytest.mark.parametrize("hostile", [*HOSTILE, "riječ " * 20_000])
+def test_hostile_words_travel_as_text(hostile, tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    rows = {
+        "segment_id": [hostile],
+        "recording_id": ["r"],
+        "text": [hostile],
+        "asr_text": [hostile[::-1]],
+        "speaker_id": [hostile],
+    }
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(rows))
+    for widget in (Player(workspace), TranscriptDiff(workspace)):
+        said, _ = ask(widget, "segment", number=0)
+        assert said["segment_id"] == hostile
+        assert [pair["reference"] for pair in said["words"] if pair["reference"]] == words(hostile[:2000])
+        assert len(json.dumps(said["words"])) < 100_000
+        Page(widget.static_html()).check_harmless()
+        state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
+        assert len(json.dumps(state)) < 2000
+    assert ask(TranscriptDiff(workspace), "diffs")[0] == {"shown": 1, "hidden": 0}
