@@ -1,5 +1,7 @@
 """What splits share is found, all of it, and told the same however the table is read."""
 
+import json
+import shutil
 from collections import defaultdict
 
 import polars as pl
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from nbaudio import leakage as module
+from nbaudio.corpus import materialize, verify
 from nbaudio.errors import InputError
 from nbaudio.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
 
+LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
 KEYS = ["speaker_id", "recording_id"]
 SCHEMA = {
     "speaker_id": pl.String,
@@ -145,3 +149,58 @@ def test_keys_must_be_columns():
 def test_without_audio_none_is_compared():
     segments = table([("a", "r", "da", None, "train")]).drop("audio_sha256")
     assert leakage(segments)["check"].to_list() == [*KEYS, SENTENCE, NEAR_SENTENCE]
+
+
+@pytest.fixture
+def corpus(make_workspace, tmp_path):
+    """A corpus of four recordings, two of which hold the same audio, one in train and one in test."""
+    workspace = make_workspace(dict.fromkeys(("one.wav", "two.wav", "three.wav", "four.wav"), (12.0, 16000)), channels=1)
+    shutil.copy(workspace.audio_root / "one.wav", workspace.audio_root / "two.wav")
+    recordings = workspace.recordings.drop("num_bytes", "mtime_ns")
+    of = {"one": "train", "two": "test", "three": "train", "four": "dev"}
+    said = pl.col("recording_id").replace(
+        {"one": "jedno", "two": "nešto drugo", "three": "i ono treće", "four": "sasvim četvrto"}
+    )
+    segments = workspace.segments.with_columns(
+        split=pl.col("recording_id").replace_strict(of, return_dtype=workspace.segments.schema["split"]),
+        speaker_id="recording_id",
+        text=pl.format("{} {}", said, pl.col("segment_id").rank("ordinal").replace_strict(dict(enumerate(LETTERS)))),
+    )
+    workspace.save(recordings=recordings, segments=segments)
+    workspace.save_report("select", {"facts": {"parameters": {"group_by": ["speaker_id", "recording_id"]}}})
+    materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    return tmp_path / "c"
+
+
+def checked(corpus):
+    return verify(corpus, jobs=1, engine="threading", show_progress=False)
+
+
+def test_a_corpus_carries_its_proof_and_verify_finds_the_same_anew(corpus):
+    told = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))["leakage"]
+    clips = pl.read_parquet(corpus / "segments.parquet")
+    assert told == json.loads(json.dumps(proof(clips)))
+    assert [told[check]["shared"] for check in (*KEYS, SENTENCE, NEAR_SENTENCE)] == [0, 0, 0, 0]
+    # The copied recording: every clip of it in test sounds like one in train, and both are named.
+    assert told[AUDIO]["segments"] == (clips["split"] == "test").sum() > 3
+    first = told[AUDIO]["exceptions"][0]
+    assert (first["segment_id"].replace("two", "one"), first["split"]) == (first["other_segment_id"], "test")
+    report = checked(corpus)
+    assert report.problems == []
+    assert report.facts["leakage"] == {check: one["shared"] for check, one in told.items()}
+
+
+@pytest.mark.parametrize("check", [AUDIO, SENTENCE, "speaker_id"])
+def test_verify_believes_no_count(corpus, check):
+    manifest = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
+    manifest["leakage"][check]["segments"] += 1
+    (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
+    assert [line for line in checked(corpus).problems if line.startswith(f"corpus.json: leakage: {check}: segments")]
+
+
+def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_speakers(corpus):
+    clips = pl.read_parquet(corpus / "segments.parquet").with_columns(speaker_id=pl.lit("the same"))
+    clips.write_parquet(corpus / "segments.parquet")
+    problems = checked(corpus).problems
+    assert "segments.parquet: 1 values of speaker_id are in two splits" in problems
+    assert "corpus.json: leakage: speaker_id: shared 0 is said, 1 is so" in problems
