@@ -15,7 +15,7 @@ from urllib.request import url2pathname
 from nbaudio.addresses import inside, is_address
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import read_json, remove_partials, sha256_file, whole_file, write_json
-from nbaudio.places import RefusedError, Remote, Status, remote, writing
+from nbaudio.places import AbsentError, Remote, Status, remote, writing
 
 
 class Folder(Protocol):
@@ -152,21 +152,21 @@ class RemoteFolder:
         try:
             with (self.place / _checked(name)).fetched() as path:
                 yield path
-        except RefusedError as error:
+        except AbsentError as error:
             raise InputError(str(error)) from error
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """See `Folder.read`."""
         try:
             return (self.place / _checked(name)).read(start, stop)
-        except RefusedError as error:
+        except AbsentError as error:
             raise InputError(str(error)) from error
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
         try:
             (self.place / name).status()
-        except RefusedError:
+        except AbsentError:
             return False
         except AudioError as error:
             raise InputError(str(error)) from error
@@ -180,7 +180,7 @@ class RemoteFolder:
                 return True
             with (self.place / name).fetched(found) as path:
                 return sha256_file(path) == sha256
-        except RefusedError:
+        except AbsentError:
             return False
 
     def names(self) -> Iterator[str]:

@@ -16,14 +16,14 @@ import pytest
 import soundfile as sf
 from web import serving
 
-from nbaudio import ingest, materialize, review, select, verify
+from nbaudio import ingest, materialize, review, select
 from nbaudio.addresses import check_address
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
 from nbaudio.places import patience, remote
 from nbaudio.ranges import RangedFile
-from nbaudio.widgets import player
+from nbaudio.widgets import Player
 from nbaudio.workspace import Workspace
 
 NAMES = ("7. sjednica  [HlauTe_NK6U].wav", "č & 100%.flac", "x#y?.mp3")
@@ -196,11 +196,11 @@ def test_server_that_cannot_be_reached_is_said_in_one_line(archive, tmp_path):
 def test_segments_are_heard_and_reviewed_from_there(archive, web, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     ids = Workspace.open(tmp_path / "w").segments["segment_id"].to_list()
-    assert all(clip.audio for clip in player(tmp_path / "w", ids).clips)
+    assert all(clip.audio for clip in Player(tmp_path / "w", ids).clips.clips)
     review.export(tmp_path / "w", out=tmp_path / "sheet.xlsx", n=4)
     assert len(list(tmp_path.glob("**/*.wav"))) == 4 + 1  # the one of the server
     web.gone.update(NAMES)
-    silent = player(tmp_path / "w", ids[:1]).clips[0]
+    silent = Player(tmp_path / "w", ids[:1]).clips.clips[0]
     assert (silent.audio, "there is no such file" in silent.note) == (None, True)
 
 
@@ -405,12 +405,7 @@ def test_pages_that_lead_elsewhere_are_not_followed(archive, tmp_path):
     assert [name for name, _ in refused] == ["../up.wav"]
 
 
-def test_corpora_are_written_to_folders(archive, tmp_path):
-    ingest("parlaspeech", archive / "asr.json", audio=archive / "audio", out=tmp_path / "w")
-    with pytest.raises(InputError, match="written to a folder"):
-        materialize(tmp_path / "w", out="s3://bucket/corpus")
-    with pytest.raises(InputError, match="verified in a folder"):
-        verify("s3://bucket/corpus")
+def test_workspaces_are_folders(archive, tmp_path):
     with pytest.raises(InputError, match="a folder on this machine"):
         ingest("parlaspeech", archive / "asr.json", out="s3://bucket/w")
     with pytest.raises(InputError, match="there is no such file"):

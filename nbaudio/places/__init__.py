@@ -4,7 +4,7 @@ A local folder has no part in this. A recording that is elsewhere is fetched who
 there, so that its samples are those of a local file; a large one of which little is wanted is read in ranges (`Remote.ranges`).
 """
 
-from nbaudio.places.patience import RefusedError
+from nbaudio.places.patience import AbsentError, RefusedError
 from nbaudio.places.remote import CHANGED, Remote, Status, remote
 
-__all__ = ["CHANGED", "RefusedError", "Remote", "Status", "remote"]
+__all__ = ["CHANGED", "AbsentError", "RefusedError", "Remote", "Status", "remote"]

@@ -27,7 +27,11 @@ _LASTING = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZip
 
 
 class RefusedError(AudioError):
-    """The server answers, and does not do it: not there, not allowed."""
+    """The server answers, and does not do it."""
+
+
+class AbsentError(RefusedError):
+    """It is not there."""
 
 
 def patiently(place: object, request: Callable[[], Result], *, done: str = "read") -> Result:
@@ -39,7 +43,8 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
         done: what it does to the place: ``read``, ``written``.
 
     Raises:
-        RefusedError: it is not there, or not allowed.
+        AbsentError: it is not there.
+        RefusedError: it is not allowed.
         AudioError: it did not work in `TRIES` times, or the server asks to wait longer than `LONGEST_ASKED_S`.
         MissingExtraError: the package for its scheme is not installed.
     """
@@ -51,6 +56,8 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
         except Exception as error:  # filesystems raise what their libraries raise
             # fsspec takes any failed look at a web file for a missing one.
             cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
+            if _is_absent(cause):
+                raise AbsentError(f"{place}: there is no such {'file' if done == 'read' else 'place'}") from error
             if reason := _refusal(cause, done):
                 raise RefusedError(f"{place}: {reason}") from error
             if isinstance(cause, _LASTING):
@@ -67,11 +74,13 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
     raise AssertionError  # the last try has returned or raised
 
 
+def _is_absent(error: BaseException) -> bool:
+    return isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+
+
 def _refusal(error: BaseException, done: str) -> str | None:
     """Why the server does not do it, where it says so."""
     status = getattr(error, "status", None)
-    if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return "there is no such file" if done == "read" else "there is no such bucket or folder"
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return f"may not be {done} with the credentials of this environment"
     if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.places.patience import RefusedError, patiently
+from nbaudio.places.patience import AbsentError, patiently
 from nbaudio.places.remote import Remote, Status
 
 # Stores of whole objects, and how their filesystems are told to hold few parts in memory.
@@ -81,10 +81,8 @@ def remove(place: Remote) -> None:
     fs, path, _ = place.located
     try:
         patiently(place, lambda: fs.rm_file(path), done="removed")
-    except RefusedError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return
-        raise NbaudioError(str(error)) from error
+    except AbsentError:
+        return
     except AudioError as error:
         raise NbaudioError(str(error)) from error
 
@@ -97,10 +95,8 @@ def names(folder: Remote) -> Iterator[str]:
     """
     try:
         found = patiently(folder, folder.names)
-    except RefusedError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return
-        raise NbaudioError(str(error)) from error
+    except AbsentError:
+        return
     except AudioError as error:
         raise NbaudioError(str(error)) from error
     yield from sorted(found)

@@ -1,0 +1,305 @@
+"""Corpora in stores: the bytes of the local one, nothing half-written in sight, and nothing done twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fsspec
+import polars as pl
+import pytest
+import stores
+from stores import Bucket
+from web import serving
+
+from nbaudio import folders, materialize, stats, verify
+from nbaudio.corpus import reading
+from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
+from nbaudio.places import patience
+from nbaudio.widgets import corpus_player
+
+SIZE = "40kB"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+
+
+@pytest.fixture
+def store(tmp_path):
+    stores.register(tmp_path / "store")
+    (tmp_path / "store").mkdir()
+    yield tmp_path / "store"
+    stores.unregister()
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({f"r{i}.flac": (40.0, 16000) for i in range(2)})
+
+
+def made(workspace, out, **options):
+    return materialize(workspace, out=out, jobs=1, shard_size=SIZE, show_progress=False, **options)
+
+
+def contents(folder):
+    """All files but those that are hidden: what other programs see."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    }
+
+
+@pytest.fixture
+def local(workspace, tmp_path):
+    made(workspace, tmp_path / "local")
+    return contents(tmp_path / "local")
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/a/corpus", "hdfs://bucket/a/corpus/"])
+def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, address):
+    report = made(workspace, address)
+    assert report.facts["corpus"] == address.rstrip("/")
+    assert contents(store) == {f"bucket/a/corpus/{name}": data for name, data in local.items()}
+    assert len(local) > 8
+    assert (Bucket.sent + stores.Cluster.sent)[-1].endswith("/corpus.json")
+    assert not [path for path in (store / "bucket").rglob(".*") if path.is_file()]
+    assert not list((workspace.path / "publishing").rglob("*.tar"))
+    assert verify(address, jobs=1, show_progress=False).facts | {"corpus": ""} == verify(
+        tmp_path / "local", jobs=1, show_progress=False
+    ).facts | {"corpus": ""}
+    assert stats(address).facts | {"of": ""} == stats(tmp_path / "local").facts | {"of": ""}
+
+
+def test_memory_of_this_process_is_a_store_too(workspace, local):
+    fs = fsspec.filesystem("memory")
+    made(workspace, "memory://place/corpus")
+    assert {name.removeprefix("/place/corpus/"): fs.cat_file(name) for name in fs.find("/place/corpus")} == local
+    fs.rm("/place", recursive=True)
+
+
+def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
+    made(workspace, "gs://bucket/corpus")
+    ids = reading.clips(tmp_path / "local")["segment_id"].to_list()[::-1]
+    Bucket.fetched.clear()
+    assert reading.read_audio("gs://bucket/corpus", ids[:3]) == reading.read_audio(tmp_path / "local", ids[:3])
+    assert reading.shards("gs://bucket/corpus").equals(reading.shards(tmp_path / "local"))
+    assert len(corpus_player("gs://bucket/corpus", ids[:2]).clips) == 2
+    with pytest.raises(InputError, match="no clip 'x'"):
+        reading.read_audio("gs://bucket/corpus", ["x"])
+
+
+def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path):
+    ids = reading.clips(tmp_path / "local")["segment_id"].to_list()[:2]
+    with serving(tmp_path / "local") as web:
+        assert verify(web.url, jobs=1, show_progress=False).problems == []
+        web.sent = 0
+        assert reading.read_audio(web.url, ids) == reading.read_audio(tmp_path / "local", ids)
+        assert web.sent < sum(map(len, local.values())) / 2
+
+
+# again
+
+
+def test_what_is_there_is_known_by_its_record_and_not_sent_again(workspace, local, store):
+    made(workspace, "gs://bucket/corpus")
+    Bucket.sent.clear()
+    Bucket.fetched.clear()
+    report = made(workspace, "gs://bucket/corpus/")
+    assert report.facts["shards kept from before"] == report.facts["shards"]
+    assert not [name for name in [*Bucket.sent, *Bucket.fetched] if name.endswith(".tar")]
+    assert contents(store / "bucket/corpus") == local
+
+
+@pytest.mark.parametrize("lost", ["sent", "sent and work"])
+def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
+    made(workspace, "gs://bucket/corpus")
+    for note in (workspace.path / "publishing").rglob("*.json"):
+        note.unlink()
+    if lost == "sent":
+        (store / "bucket/corpus/corpus.json").unlink()  # unfinished, and nothing is known of it here
+        with pytest.raises(ExistsError, match="not empty and not a corpus"):
+            made(workspace, "gs://bucket/corpus")
+        return
+    Bucket.sent.clear()
+    assert made(workspace, "gs://bucket/corpus").facts["shards kept from before"] == len(local) - 4
+    assert not [name for name in Bucket.sent if name.endswith(".tar")]
+    assert contents(store / "bucket/corpus") == local
+
+
+def test_shards_that_changed_in_the_store_are_found_and_made_again(workspace, local, store):
+    made(workspace, "gs://bucket/corpus")
+    shards = sorted((store / "bucket/corpus/train").iterdir())
+    data = bytearray(shards[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    shards[0].write_bytes(data)
+    shards[1].unlink()
+    (store / "bucket/corpus/train/train-00099-of-00100.tar").write_bytes(b"x")
+    problems = "\n".join(verify("gs://bucket/corpus", jobs=1, show_progress=False).problems)
+    assert f"{shards[0].name}: its bytes are not those" in problems
+    assert f"{shards[1].name}: missing" in problems
+    assert "train-00099-of-00100.tar: not listed" in problems
+    report = made(workspace, "gs://bucket/corpus")
+    assert report.facts["shards"] - report.facts["shards kept from before"] == 2
+    assert contents(store / "bucket/corpus") == local
+
+
+def test_nothing_else_is_overwritten(workspace, store):
+    (store / "bucket/other").mkdir(parents=True)
+    (store / "bucket/other/thesis.txt").write_text("x")
+    with pytest.raises(ExistsError, match="not empty and not a corpus"):
+        made(workspace, "gs://bucket/other")
+    made(workspace, "gs://bucket/corpus")
+    with pytest.raises(ExistsError, match="encoding is flac, not wav"):
+        made(workspace, "gs://bucket/corpus", encoding="wav")
+
+
+# stores with a temper
+
+
+def test_broken_uploads_are_made_again(workspace, local, store):
+    Bucket.broken = 4
+    made(workspace, "gs://bucket/corpus")
+    assert Bucket.broken == 0
+    assert contents(store / "bucket/corpus") == local
+
+
+def test_a_store_that_stays_broken_stops_the_run_and_the_next_goes_on(workspace, local, store):
+    def break_down(name, _original=Bucket.put_file):
+        def put_file(self, lpath, rpath, **options):
+            if name in rpath:
+                type(self).broken = 1
+            _original(self, lpath, rpath, **options)
+
+        return put_file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "put_file", break_down("train-00002"))
+        with pytest.raises(NbaudioError, match=r"train-00002-of-\d+\.tar: could not be written in 5 tries") as caught:
+            made(workspace, "gs://bucket/corpus")
+    assert "geheim" not in str(caught.value)
+    assert contents(store / "bucket/corpus").items() <= local.items()
+    with pytest.raises(InputError, match="an unfinished run"):
+        verify("gs://bucket/corpus")
+    assert made(workspace, "gs://bucket/corpus").facts["shards kept from before"] > 0
+    assert contents(store / "bucket/corpus") == local
+
+
+def test_a_store_that_keeps_less_than_it_was_sent_is_noticed(workspace, store, monkeypatch):
+    whole = Bucket.info
+    monkeypatch.setattr(
+        Bucket, "info", lambda self, path, **_: whole(self, path) | ({"size": 7} if path.endswith(".tar") else {})
+    )
+    with pytest.raises(NbaudioError, match=r"7 of [\d,]+ bytes are there after writing it"):
+        made(workspace, "gs://bucket/corpus")
+
+
+def test_few_shards_are_on_this_disk_at_once(workspace, store, monkeypatch):
+    here, put = [], Bucket.put_file
+
+    def counted(self, lpath, rpath, **options):
+        here.append(len(list((workspace.path / "publishing").rglob("*.tar"))))
+        put(self, lpath, rpath, **options)
+
+    monkeypatch.setattr(Bucket, "put_file", counted)
+    materialize(workspace, out="gs://bucket/corpus", jobs=2, engine="threading", shard_size=SIZE, show_progress=False)
+    assert len(here) > 8
+    assert max(here) <= 2
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "said"),
+    [
+        ("https://host/corpus", InputError, "nothing can be written there"),
+        ("zip://::https://host/a.zip", InputError, "nothing can be written there"),
+        ("gs://", InputError, "nothing can be written there"),
+        ("s3://key:geheim@bucket/a", InputError, "no place in an address"),
+        ("ftp://host/a", InputError, "scheme 'ftp' is unknown"),
+        ("s3://bucket/a", MissingExtraError, r"nbaudio\[s3\]"),
+        ("abfs://container@account.dfs.core.windows.net/a", MissingExtraError, r"nbaudio\[azure\]"),
+    ],
+)
+def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, said):
+    for package in ("s3fs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(error, match=said) as caught:
+        made(workspace, address)
+    assert "geheim" not in str(caught.value)
+
+
+def test_places_that_hold_no_corpus_are_told_apart_from_those_that_cannot_be_read(store, monkeypatch):
+    for look in (verify, stats, reading.shards, reading.clips):
+        with pytest.raises(InputError, match="corpus"):
+            look("gs://bucket/nothing")
+
+    def refuse(*_, **__):
+        raise PermissionError("key geheim is not allowed")
+
+    monkeypatch.setattr(Bucket, "info", refuse)
+    with pytest.raises((InputError, AudioError), match="may not be read with the credentials") as caught:
+        verify("gs://bucket/corpus")
+    assert "geheim" not in str(caught.value)
+
+
+def test_names_of_a_folder_never_lead_out_of_it(store, tmp_path):
+    (store / "secret").write_bytes(b"x")
+    (store / "bucket").mkdir()
+    for folder in (folders.folder_at("gs://bucket"), folders.folder_at(store / "bucket")):
+        with pytest.raises(InputError, match="leads out"), folder.local("../secret"):
+            pass
+        with pytest.raises(InputError, match="leads out"):
+            folder.read("../secret", 0, 1)
+
+
+# killed
+
+RUN = (
+    "import sys; sys.path.append(sys.argv[3]); import stores\n"
+    "from nbaudio import materialize; materialize(sys.argv[1], out=sys.argv[2], jobs=1, shard_size='40kB')"
+)
+
+# When to kill: each looks at the corpus in the store and at what is on its way, and is true from that moment on.
+MOMENTS = {
+    "claimed": lambda corpus, coming: (corpus / ".work/identity.json").exists(),
+    "first shard is sent": lambda corpus, coming: any(name.endswith((".tar", ".tar.partial")) for name in coming),
+    "half of the shards": lambda corpus, coming: len(list(corpus.glob("*/*.tar"))) >= 5,
+    "tables": lambda corpus, coming: (corpus / "segments.parquet").exists(),
+    "manifest is sent": lambda corpus, coming: any("corpus.json" in name for name in coming),
+}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "moment"), [*(("gs", moment) for moment in MOMENTS), ("hdfs", "first shard is sent"), ("hdfs", "manifest is sent")]
+)
+def test_a_killed_run_leaves_whole_files_and_is_finished_by_another(workspace, local, store, moment, scheme):
+    corpus = store / "bucket/corpus"
+    environment = os.environ | {"NBAUDIO_TEST_STORE": str(store)}
+    command = [sys.executable, "-c", RUN, workspace.path, f"{scheme}://bucket/corpus", Path(__file__).parent]
+    run = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while run.poll() is None:
+        coming = [path.name for path in store.rglob("*") if path.parent.name == ".uploads" or path.suffix == ".partial"]
+        if MOMENTS[moment](corpus, coming):
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    assert run.poll() is None
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    left = contents(corpus)
+    assert left.items() <= local.items()
+    assert "corpus.json" not in left
+
+    report = made(workspace, f"{scheme}://bucket/corpus")
+    assert contents(corpus) == local
+    assert not list(store.rglob("*.partial"))
+    kept = sum(name.endswith(".tar") for name in left)
+    assert report.facts["shards kept from before"] == kept
+    assert not list((workspace.path / "publishing").rglob("*.tar"))
+    assert json.loads(local["corpus.json"])["format"]
+    assert len(pl.read_parquet(local["segments.parquet"])) == report.facts["kept"]
