@@ -161,15 +161,8 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     out = tmp_path / "round one" / "sheet.xlsx"
     report = review.export(workspace, out=out, n=15)
     rows = cells_of(out)
-    assert [cell.value for cell in rows[0].values()][3:] == [
-        1,
-        rows[0]["transcript"].value,
-        rows[0]["hypothesis"].value,
-        0.9,
-        None,
-        None,
-    ]
     assert list(rows[0]) == list(sheet.COLUMNS)
+    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet.FILLED_IN)] == [1, 0.9, None, None, None]
     heard = set(workspace.segments.filter(pl.col("recording_id") != "c")["segment_id"])
     assert {row["segment_id"].value for row in rows} == heard
     for row in rows:
@@ -200,14 +193,18 @@ def test_sheet_is_made_for_people(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4)
     book = openpyxl.load_workbook(tmp_path / "s.xlsx")
     table = book["review"]
-    assert [(s.title, s.sheet_state) for s in book] == [("review", "visible"), ("instructions", "visible"), ("nbaudio", "hidden")]
+    visible = [("review", "visible"), ("summary", "visible"), ("instructions", "visible")]
+    assert [(s.title, s.sheet_state) for s in book] == [*visible, ("nbaudio", "hidden")]
     assert table.freeze_panes == "A2"
-    assert table.auto_filter.ref == "A1:I5"
+    assert table.auto_filter.ref == "A1:K5"
     assert all(cell.font.bold for cell in table[1])
-    assert table["E2"].alignment.wrap_text
+    assert table["C2"].alignment.wrap_text
+    assert [table[f"{letter}2"].number_format for letter in "BCDEF"] == ["@"] * 5
+    assert [column for column, shape in table.column_dimensions.items() if shape.hidden] == ["K"]
     [choice] = table.data_validations.dataValidation
-    assert str(choice.sqref) == "H2:H5"
-    assert choice.formula1 == '"ok,wrong words,cut off,extra speech,other speaker,noise,unsure"'
+    assert str(choice.sqref) == "B2:B5"
+    name, cells = choice.formula1.split("!")
+    assert [cell.value for (cell,) in book[name][cells]] == list(review.VERDICTS)
     marks = [
         (str(part), getattr(getattr(part, "font", None), "u", None))
         for part in cells_of(tmp_path / "s.xlsx")[0]["transcript"].value
@@ -220,15 +217,16 @@ def test_origin_of_every_row_is_in_the_hidden_sheet(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7)
     origin = list(openpyxl.load_workbook(tmp_path / "s.xlsx")["nbaudio"].values)
     kept = json.loads((workspace.path / "reviews" / "s.json").read_text())
-    assert [row[:2] for row in origin[:5]] == [
+    assert [row[:2] for row in origin[:6]] == [
         ("review", "s"),
         ("strategy", "random"),
         ("seed", "7"),
         ("n", "4"),
         ("corpus", kept["corpus"]),
+        ("reviewer", None),
     ]
-    assert [row[:2] for row in origin[7:]] == list(zip(kept["segment_ids"], kept["contents"], strict=True))
-    assert [row[2] for row in origin[7:]] == pytest.approx([4 / 10] * 4)
+    assert [row[:2] for row in origin[8:]] == list(zip(kept["segment_ids"], kept["contents"], strict=True))
+    assert [row[2] for row in origin[8:]] == pytest.approx([4 / 10] * 4)
     assert kept["probabilities"] == [4 / 10] * 4
     assert len(set(kept["contents"])) == 4
 
@@ -248,22 +246,35 @@ def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tm
         with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} wants another name"):
             review.export(workspace, out=out, **other)
     change(workspace, text=pl.col("text") + "!")
-    with pytest.raises(ExistsError, match="segments that have changed since wants another name"):
+    with pytest.raises(ExistsError, match="segments that have changed since: give another name"):
         review.export(workspace, out=out, n=4)
     assert out.read_bytes() == first
     assert (workspace.path / "reviews" / "s.json").read_bytes() == record
 
 
-def test_a_sheet_that_was_filled_in_is_never_overwritten(workspace, tmp_path):
+def test_a_sheet_that_was_filled_in_is_left_as_it_is(workspace, tmp_path):
     out = tmp_path / "s.xlsx"
     review.export(workspace, out=out, n=4)
     book = openpyxl.load_workbook(out)
-    book["review"]["H2"] = "ok"
+    book["review"]["B2"] = "ok"
     book.save(out)
     filled = out.read_bytes()
-    with pytest.raises(ExistsError, match=r"s\.xlsx: is there and differs"):
-        review.export(workspace, out=out, n=4)
+    assert review.export(workspace, out=out, n=4).warnings[0].endswith("left as it is")
     assert out.read_bytes() == filled
+
+
+@pytest.mark.parametrize("name", ["s.xlsx", "s.csv", "s.zip"])
+def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path, name):
+    other = tmp_path / name
+    book = openpyxl.Workbook()
+    book.active.append(["budget", 3])
+    book.save(other)
+    before = other.read_bytes()
+    with pytest.raises(ExistsError, match="is there and is no sheet of review s"):
+        review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"], zip=True)
+    assert other.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("s.*")] == [name]
+    assert not workspace.reviewed_ids()
 
 
 def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
@@ -308,7 +319,7 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
     [
         ({"out": "s.csv"}, r"s\.csv: a review sheet is a file that ends in \.xlsx"),
         ({"out": "s.xlsx", "n": 0}, "n must be 1 or more, not 0"),
-        ({"out": "s.xlsx", "strategy": "stratified"}, "strategy 'stratified' is unknown; known are random"),
+        ({"out": "s.xlsx", "strategy": "guess"}, "strategy 'guess' is unknown; known are random"),
     ],
 )
 def test_parameters_that_cannot_be_used(workspace, tmp_path, options, message):
@@ -338,6 +349,8 @@ def rows_of(pairs):
                 "text": text,
                 "asr_text": asr,
                 "similarity": None,
+                "probability": 1.0,
+                "content": f"{number:016x}",
             }
             for number, (text, asr) in enumerate(pairs)
         ],
@@ -359,9 +372,9 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
     path.write_bytes(sheet.write_sheet(rows_of(pairs), record_of(len(pairs))))
     found = strings_of(path)
     for number, (text, asr) in enumerate(pairs, start=2):
+        assert found.get(f"G{number}", "") == cells.cell_text(text)
         assert found.get(f"C{number}", "") == cells.cell_text(text)
-        assert found.get(f"E{number}", "") == cells.cell_text(text)
-        assert found.get(f"F{number}", "") == ("no hypothesis" if asr is None else cells.cell_text(asr))
+        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else cells.cell_text(asr))
     with zipfile.ZipFile(path) as book:
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 

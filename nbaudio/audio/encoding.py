@@ -93,6 +93,22 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
     return encoder(encoding).encode(samples, rate)
 
 
+def encode_mp3(samples: NDArray[np.int16], rate: int) -> bytes:
+    """A clip as an MP3 to be heard by people, about 50 kbit/s at 16 kHz; the same samples give the same bytes.
+
+    Args:
+        samples: int16, shape (samples,).
+        rate: Hz, one of those that MP3 knows, such as 16000.
+
+    Examples:
+        >>> len(encode_mp3(np.zeros(16000, dtype=np.int16), 16000)) < 16000
+        True
+    """
+    file = io.BytesIO()
+    sf.write(file, samples, rate, format="MP3", subtype="MPEG_LAYER_III")
+    return file.getvalue()
+
+
 def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16], int | None]:
     """Samples (int16, shape (samples,)) and rate (Hz; None where the encoding does not tell) of an encoded clip.
 

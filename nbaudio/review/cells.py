@@ -1,11 +1,16 @@
 """Text for spreadsheet cells: nothing in it is interpreted, nothing that a cell cannot hold gets lost unseen."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nbaudio.text import word_diff, word_spans
 
 #: UTF-16 code units that a cell holds.
 MAX_CELL = 32_767
+
+#: How a text ends that was too long for its cell.
+CUT = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
 
 # XML has no place for controls, except tab and line feed; Unicode has pictures of them.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {
@@ -13,6 +18,11 @@ _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n
     0xFFFE: 0xFFFD,
     0xFFFF: 0xFFFD,
 }
+
+# Where rich text is parted: xlsxwriter escapes twice what looks like Excel's own escape, _x0041_, and wants two parts or more.
+_RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
+
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
 
 # A stretch of text, and whether its words differ from the other side.
 Fragment = tuple[str, bool]
@@ -34,6 +44,17 @@ def cell_text(text: str) -> str:
     mark = f" [cut here: {len(text):,} characters in all]"
     # A character beyond the basic plane takes two units; its first half alone is dropped.
     return encoded[: 2 * (MAX_CELL - len(mark))].decode("utf-16-le", "ignore") + mark
+
+
+def as_read(text: str) -> str:
+    """A text as far as every program brings it back: without Excel's escapes, which some read and some do not.
+
+    Examples:
+        >>> as_read("_x005F_x0041_ da") == as_read("_x0041_ da") == as_read("A da")
+        True
+    """
+    plain = text.replace("x005F_", "")
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), plain)
 
 
 def marked(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
@@ -64,3 +85,17 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
         elif piece:
             merged.append((piece, marks))
     return merged
+
+
+def put(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:
+    """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font."""
+    text = "".join(piece for piece, _ in fragments)
+    # xlsxwriter takes a text like this for rich text of its own making, and writes its tags as they are.
+    looks_rich = text.startswith("<r>") and text.endswith("</r>")
+    if not text:
+        sheet.write_blank(*place, None, style)
+    elif len(fragments) == 1 and not looks_rich:
+        sheet.write_string(*place, text, style)
+    else:
+        parts = [(part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)]
+        sheet.write_rich_string(*place, *(token for part, differs in parts for token in (fonts[differs], part)), style)

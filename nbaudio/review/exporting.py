@@ -1,40 +1,64 @@
-"""The export step: draw a sample, cut its clips, write the sheet, remember what was given away."""
+"""The export step: draw a sample, cut its clips, write the sheets, remember what was given away."""
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio.channels import own_channel
-from nbaudio.errors import ExistsError, InputError
+from nbaudio.errors import ExistsError, InputError, look_up
 from nbaudio.files import whole_file
 from nbaudio.report import Report
-from nbaudio.review.clips import clip_names, write_clips
+from nbaudio.review.clips import ENCODINGS, clip_names, write_clips
+from nbaudio.review.delimited import SEPARATORS
+from nbaudio.review.handouts import Handout, handouts, is_filled_in, sheet_files, zipped
 from nbaudio.review.record import ReviewRecord, content_hashes, fingerprint
-from nbaudio.review.sampling import STRATEGIES
-from nbaudio.review.sheet import check_size, write_sheet
+from nbaudio.review.sampling import STRATEGIES, draw
+from nbaudio.review.sheet import check_size
+from nbaudio.review.texts import uncorrected
+from nbaudio.review.verdicts import VERDICTS, check_words
 from nbaudio.tables import seconds_column, segment_failures
 from nbaudio.workspace import Workspace
 
 _CLIPS = "clips"
 _NO_AUDIO = "no audio yet"
 _SHOWN_RECORDINGS = 3
+_REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
 def export(
-    workspace: Workspace | str | Path, *, out: str | Path, n: int = 1000, strategy: str = "random", seed: int = 42
+    workspace: Workspace | str | Path,
+    *,
+    out: str | Path,
+    n: int = 1000,
+    strategy: str = "random",
+    seed: int = 42,
+    reviewers: Sequence[str] = (),
+    overlap: int = 0,
+    verdicts: Sequence[str] = tuple(VERDICTS),
+    clips: str = "wav",
+    tables: Sequence[str] = (),
+    zip: bool = False,
 ) -> Report:
     """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
 
     Drawn is from the segments that keep the rules of the tables; whether they have a hypothesis, or were left out for their
     similarity, does not matter. What was drawn is remembered in the workspace under the sheet's name and stays out of training.
-    The same call again gives the same bytes; a sheet that has been filled in is never overwritten.
+    The same call again gives the same bytes; a sheet that has been filled in is left as it is.
 
     Args:
         workspace: the workspace or its folder.
-        out: the .xlsx file to write.
-        n: how many segments; all where there are fewer.
+        out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
+        n: how many segments in all; all where there are fewer.
         strategy: a key of `STRATEGIES`.
         seed: another seed gives another sample.
+        reviewers: who gets a sheet each, as names without blanks; one sheet for whoever it may be where none is given.
+        overlap: how many segments every reviewer is given, so that their agreement can be told; the rest is dealt out.
+        verdicts: the words to choose from; ``ok`` must be one of them.
+        clips: ``wav`` or ``mp3``, which is a fifth of the size.
+        tables: ``csv`` or ``tsv`` writes each sheet as such a file too.
+        zip: write each sheet with its clips into one .zip to send as well.
 
     Returns:
         A report with what was drawn and where it is; clips that could not be cut are its problems.
@@ -56,14 +80,18 @@ def export(
         1
     """
     workspace, out = Workspace.open(workspace), Path(out)
-    if out.suffix.lower() != ".xlsx" or out.is_dir():
-        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
-    if n < 1:
-        raise InputError(f"n must be 1 or more, not {n}")
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy {strategy!r} is unknown; known are {', '.join(STRATEGIES)}")
+    asked = {
+        "strategy": strategy,
+        "n": n,
+        "seed": seed,
+        "reviewers": list(reviewers),
+        "overlap": overlap,
+        "verdicts": list(verdicts),
+    }
+    _check(out, n=n, strategy=strategy, reviewers=reviewers, overlap=overlap, clips=clips, tables=tables)
+    check_words(verdicts)
 
-    segments = workspace.segments
+    segments = uncorrected(workspace, workspace.segments)
     pool = reviewable(workspace.recordings, segments)
     audible = workspace.audio_root is not None
     silent = pool.filter(pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())) if audible else pool.clear()
@@ -71,44 +99,97 @@ def export(
     pool = pool.join(silent, on="segment_id", how="anti", maintain_order="left")
     if pool.is_empty():
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
-    drawn = STRATEGIES[strategy](pool, n, seed).join(pool, on="segment_id", how="left", maintain_order="left")
-    drawn = drawn.with_columns(
-        duration_s=seconds_column(),
-        clip=pl.Series(clip_names(drawn["segment_id"].to_list())),
-    )
-    check_size(len(drawn), len(drawn) if audible else 0)
-    record = ReviewRecord(
-        name=out.stem,
-        strategy=strategy,
-        n=n,
-        seed=seed,
-        corpus=fingerprint(segments),
-        segment_ids=drawn["segment_id"].to_list(),
-        probabilities=drawn["probability"].to_list(),
-        contents=content_hashes(drawn),
-    )
-    record.check_free(workspace)
-
-    failed: dict[str, str] = {}
-    if workspace.audio_root is not None:
-        failed = write_clips(drawn, workspace.audio_root, out.parent / _CLIPS)
-    cut = pl.lit(audible) & ~pl.col("segment_id").is_in(list(failed))
-    rows = drawn.with_columns(
-        clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
-        note=pl.lit("not readable" if audible else _NO_AUDIO),
-    )
-    data = write_sheet(rows, record)
-    if out.exists() and out.read_bytes() != data:
-        raise ExistsError(
-            f"{out}: is there and differs (filled in, or made from other texts or audio); move it away or give another --out"
+    record = ReviewRecord.find(workspace, out.stem)
+    if record is None:
+        drawn = draw(pool, strategy=strategy, n=n, seed=seed)
+        record = ReviewRecord(
+            name=out.stem,
+            strategy=strategy,
+            n=n,
+            seed=seed,
+            corpus=fingerprint(segments),
+            segment_ids=drawn["segment_id"].to_list(),
+            probabilities=drawn["probability"].to_list(),
+            contents=content_hashes(drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")),
+            verdicts=list(verdicts),
+            reviewers=list(reviewers),
+            overlap=overlap,
         )
+    record.check_asked(asked)
+    sheets = handouts(record, out)
+    most = max(len(sheet.segment_ids) for sheet in sheets)
+    check_size(most, most if audible else 0)
+    rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
+
+    files: dict[Path, bytes] = {}
+    kept: list[Path] = []
+    for sheet in sheets:
+        part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
+        made = sheet_files(part, record, sheet, tables=tables)
+        if zip:
+            made |= zipped(made, part, sheet.path)
+        kept += [path for path, data in made.items() if is_filled_in(path, data, record)]
+        files |= made
     # Remembered first: a sheet must never be out while its segments can still go into training.
     record.save(workspace)
-    with whole_file(out) as partial:
-        partial.write_bytes(data)
-    report = _report(rows, pool, silent, record=record, out=out, failed=failed)
+    for path in files.keys() - set(kept):
+        with whole_file(path) as partial:
+            partial.write_bytes(files[path])
+    report = _report(rows, pool, silent, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
+
+
+def _check(
+    out: Path, *, n: int, strategy: str, reviewers: Sequence[str], overlap: int, clips: str, tables: Sequence[str]
+) -> None:
+    if out.suffix.lower() != ".xlsx" or out.is_dir():
+        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
+    if n < 1:
+        raise InputError(f"n must be 1 or more, not {n}")
+    look_up(STRATEGIES, strategy, "strategy")
+    if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
+        raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
+    if len({name.casefold() for name in reviewers}) < len(reviewers):
+        raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
+    if overlap and len(reviewers) < 2:
+        raise InputError(f"overlap={overlap}: wants two reviewers or more")
+    if not 0 <= overlap <= n:
+        raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
+    for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
+        look_up(dict.fromkeys(known), name, what)
+
+
+def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
+    """The segments of a review, with `probability` and `content`.
+
+    Those of an earlier call are not drawn again: a strategy may look at verdicts that have come since.
+
+    Raises:
+        ExistsError: they are not what they were.
+    """
+    drawn = pl.DataFrame(
+        {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
+        schema_overrides={"segment_id": pl.String},
+    ).join(pool, on="segment_id", how="left", maintain_order="left")
+    if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
+        raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
+    return drawn
+
+
+def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The rows of the sheet with their clips cut, and why there is none, by segment id."""
+    rows = drawn.with_columns(
+        duration_s=seconds_column(), clip=pl.Series(clip_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
+    )
+    root = workspace.audio_root
+    failed = {} if root is None else write_clips(rows, root, folder / _CLIPS, encoding=encoding)
+    cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
+    rows = rows.with_columns(
+        clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
+        note=pl.lit(_NO_AUDIO if root is None else "not readable"),
+    )
+    return rows, failed
 
 
 def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
@@ -124,7 +205,15 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
 
 
 def _report(
-    rows: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame, *, record: ReviewRecord, out: Path, failed: dict[str, str]
+    rows: pl.DataFrame,
+    pool: pl.DataFrame,
+    silent: pl.DataFrame,
+    *,
+    record: ReviewRecord,
+    sheets: Sequence[Handout],
+    files: Mapping[Path, bytes],
+    kept: Sequence[Path],
+    failed: Mapping[str, str],
 ) -> Report:
     facts = {
         "drawn": len(rows),
@@ -133,9 +222,11 @@ def _report(
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        "sheet": str(out),
+        **({"reviewers": {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}} if record.reviewers else {}),
+        **({"seen by all": min(record.overlap, len(rows))} if record.overlap else {}),
+        "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = []
+    warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
     if record.n > len(pool):
         warnings.append(f"{record.n:,} were asked for, only {len(pool):,} segments can be reviewed: all are in the sheet")
     if len(silent):

@@ -6,21 +6,29 @@ it showed, and a sheet by the corpus it was drawn from.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import write_json
+from nbaudio.keys import hash_column
+from nbaudio.review.verdicts import VERDICTS
 from nbaudio.workspace import Workspace
 
 _CONTENT = ("segment_id", "recording_id", "source_start", "source_end", "text", "asr_text")
+_KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
+#: What `export` was asked for: the same name with other values is another review.
+PARAMETERS = ("strategy", "n", "seed", "reviewers", "overlap", "verdicts")
 
 
 @dataclass(frozen=True)
 class ReviewRecord:
-    """One sheet.
+    """One review: a sheet, or one for each of several reviewers.
 
     Attributes:
         name: the sheet's name without its ending; unique in a workspace.
@@ -31,6 +39,12 @@ class ReviewRecord:
         segment_ids: what was drawn, in the order of the sheet.
         probabilities: the inclusion probability of each.
         contents: a hash of each segment's recording, times and texts.
+        verdicts: the words to choose from.
+        reviewers: who gets a sheet; empty where there is one sheet for whoever it may be.
+        overlap: how many segments all of them are given.
+        threshold: the similarity at which the decision was expected.
+        after: the reviews before it, whose segments were not drawn again.
+        missing: recordings that were not there, so that nothing of them could be drawn.
     """
 
     name: str
@@ -41,35 +55,105 @@ class ReviewRecord:
     segment_ids: list[str]
     probabilities: list[float]
     contents: list[str]
+    verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))
+    reviewers: list[str] = field(default_factory=list)
+    overlap: int = 0
+    threshold: float = 0.8
+    after: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
-    def path(self, workspace: Workspace) -> Path:
-        """Where the workspace keeps it."""
-        return workspace.path / "reviews" / f"{self.name}.json"
-
-    def check_free(self, workspace: Workspace) -> None:
-        """Let pass when the name is new, or names this very review.
+    @classmethod
+    def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
+        """The review of that name, if the workspace knows one.
 
         Raises:
-            ExistsError: a review of that name has other parameters or other segments.
-            InputError: the record that is there cannot be read.
+            InputError: its record cannot be read.
         """
-        path = self.path(workspace)
-        if not path.exists():
-            return
+        path = _path(workspace, name)
         try:
-            known = json.loads(path.read_text(encoding="utf8"))
-        except ValueError as error:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({error})") from error
-        differing = [name for name, value in asdict(self).items() if known.get(name) != value]
-        if differing:
-            asked = [f"{name} {known.get(name)}" for name in ("strategy", "n", "seed")]
-            changed = [name for name in ("strategy", "n", "seed") if name in differing]
-            why = f"another {' and '.join(changed)}" if changed else "segments that have changed since"
-            raise ExistsError(f"review {self.name} was exported with {', '.join(asked)}; {why} wants another name")
+
+    def check_asked(self, asked: Mapping[str, object]) -> None:
+        """Let pass when this very review is asked for again.
+
+        Raises:
+            ExistsError: one of `PARAMETERS` differs; names them.
+        """
+        changed = [name for name, value in asked.items() if getattr(self, name) != value]
+        if changed:
+            had = ", ".join(
+                f"{name} {_listed(getattr(self, name))}" for name in dict.fromkeys(("strategy", "n", "seed", *changed))
+            )
+            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} wants another name")
 
     def save(self, workspace: Workspace) -> None:
         """Remember it: from now on its segments stay out of training."""
-        write_json(self.path(workspace), asdict(self))
+        write_json(_path(workspace, self.name), asdict(self))
+
+    def shares(self) -> dict[str, list[str]]:
+        """The segments of each reviewer in the order of the draw; all under an empty name where nobody is named.
+
+        Which ones everybody is given follows a hash of their ids, so they are a random part of any draw; the rest is dealt out
+        in turns.
+
+        Examples:
+            >>> ids = ["a", "b", "c", "d"]
+            >>> record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
+            >>> record.shares()
+            {'ana': ['a', 'b', 'c'], 'ben': ['a', 'b', 'd']}
+        """
+        if not self.reviewers:
+            return {"": self.segment_ids}
+        ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
+        order = hash_column(ids, f"overlap {self.seed}").arg_sort()
+        shared = set(ids.gather(order.head(self.overlap)))
+        own = [key for key in self.segment_ids if key not in shared]
+        of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
+        return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
+
+
+def records(workspace: Workspace) -> dict[str, ReviewRecord]:
+    """All reviews of a workspace by name.
+
+    Raises:
+        InputError: a record cannot be read.
+    """
+    names = sorted(path.stem for path in (workspace.path / "reviews").glob("*.json"))
+    found = ((name, ReviewRecord.find(workspace, name)) for name in names)
+    return {name: record for name, record in found if record is not None}
+
+
+def _path(workspace: Workspace, name: str) -> Path:
+    return workspace.path / "reviews" / f"{name}.json"
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
+def row_key(content: str, reviewer: str, review: str) -> str:
+    """What makes a row known again wherever it ends up, in text that no program reads as a number or formula.
+
+    Examples:
+        >>> row_key("00f1", "ana", "round one")
+        'nb 00f1 ana round one'
+    """
+    return f"nb {content} {reviewer or '-'} {review}"
+
+
+def read_key(text: str) -> tuple[str, str, str] | None:
+    """What `row_key` was made of: content, reviewer and review; None where it is no such key.
+
+    Examples:
+        >>> read_key("nb 00f1 - round one")
+        ('00f1', '', 'round one')
+    """
+    found = _KEY.fullmatch(text.strip())
+    return (found[1], "" if found[2] == "-" else found[2], found[3]) if found else None
 
 
 def fingerprint(segments: pl.DataFrame) -> str:

@@ -4,9 +4,8 @@ The log only grows: whoever changes their mind adds a line. What holds is the la
 without a verdict withdraws the one before it.
 """
 
-import fcntl
-import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.files import append_lines
 from nbaudio.workspace import Workspace
 
 #: What a reviewer can say of a clip, and what is meant by it.
@@ -56,9 +56,26 @@ class Verdict:
     review: str
 
 
+_WORD = re.compile(r"\w[\w '/-]{0,39}")
 _SCHEMA = pl.Schema(dict.fromkeys(Verdict.__annotations__, pl.String))
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Verdict).decode
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Refuse words that a list of verdicts cannot have: spreadsheets would read them as something else, or not count them.
+
+    Raises:
+        InputError: says what is wrong with which word.
+    """
+    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
+        raise InputError(
+            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, beginning with no blank or mark"
+        )
+    if len({word.casefold() for word in words}) < len(words):
+        raise InputError(f"verdicts {', '.join(words)}: one is there twice")
+    if "ok" not in words:
+        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be one, it says that a transcript is right")
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
@@ -75,19 +92,7 @@ def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) 
         >>> verdicts(workspace)["verdict"].to_list()
         ['ok']
     """
-    path = _path(Workspace.open(workspace))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = b"".join(_encode(row) + b"\n" for row in rows)
-    with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(max(file.tell() - 1, 0))
-        if file.read() not in (b"", b"\n"):
-            # A program that was killed while it wrote has left half a line, of which nobody was told that it is kept.
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(lines)
-        file.flush()
-        os.fsync(file.fileno())
+    append_lines(_path(Workspace.open(workspace)), map(_encode, rows))
 
 
 def verdict_log(workspace: Workspace | str | Path) -> pl.DataFrame:

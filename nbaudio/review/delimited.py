@@ -1,0 +1,81 @@
+"""Review sheets as CSV and TSV: for programs that read no workbook. Without types, texts are guarded from being computed.
+
+Conventions: UTF-8 with a byte order mark, which Excel needs to see that it is; a text that a spreadsheet might compute gets an
+apostrophe before it, as people write it there by hand. Reading takes it off again.
+"""
+
+import csv
+import io
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.errors import InputError
+
+#: What is between the fields, by the ending of the file.
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+
+# What makes a formula, and the guard itself, or a text that begins with one would lose it.
+_GUARDED = ("=", "+", "-", "@", "\t", "\r", "'")
+
+
+def guard(text: str) -> str:
+    """A text that no spreadsheet computes.
+
+    Examples:
+        >>> guard("=1+1"), guard("da"), unguard(guard("'tis"))
+        ("'=1+1", 'da', "'tis")
+    """
+    return f"'{text}" if text.startswith(_GUARDED) else text
+
+
+def unguard(text: str) -> str:
+    """The text that `guard` was given; others stay as they are."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(_GUARDED) else text
+
+
+def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
+    """Rows as the bytes of a .csv or .tsv; nulls are empty.
+
+    Args:
+        rows: columns as they are to be called; texts and numbers.
+        kind: a key of `SEPARATORS`.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=SEPARATORS[kind])
+    writer.writerow(rows.columns)
+    for row in rows.iter_rows():
+        writer.writerow([guard(value) if isinstance(value, str) else value for value in row])
+    return out.getvalue().encode("utf-8-sig")
+
+
+def read_delimited(path: Path) -> list[list[str]]:
+    r"""The rows of a .csv or .tsv, also as other programs save it: between the fields may be comma, semicolon or tab.
+
+    Raises:
+        InputError: it is no text in UTF-8 or UTF-16, or cannot be parted into fields.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "sheet.csv"
+        >>> _ = path.write_text("segment_id;verdict\n'-a;ok\n")
+        >>> read_delimited(path)
+        [['segment_id', 'verdict'], ['-a', 'ok']]
+    """
+    data = path.read_bytes()
+    # Excel's "Unicode text" is UTF-16.
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
+    header = text.partition("\n")[0]
+    separator = max(",;\t", key=header.count)
+    limit = csv.field_size_limit(1 << 30)
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read as a table ({error})") from error
+    finally:
+        csv.field_size_limit(limit)
+    return [[unguard(cell) for cell in row] for row in rows]

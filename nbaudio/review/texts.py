@@ -1,0 +1,153 @@
+"""Corrected texts: what reviewers wrote in place of a transcript goes into the segments table, what was there stays known.
+
+Conventions: of a corrected segment, `text_corrected` is the correction as it was written, `text_origin` says whose it is,
+`text_raw` keeps the source's own words, and `text` and the scores follow the correction. ``W/corrected_texts.parquet`` holds
+`text` and the scores as they were, so that a correction can be taken back and `uncorrected` gives what reviewers judged. All of
+it follows from the log of verdicts: applied again, nothing changes.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from nbaudio.review.record import content_hashes
+from nbaudio.review.verdicts import verdicts
+from nbaudio.text import score_columns
+from nbaudio.text.normal import nfc
+from nbaudio.workspace import Workspace
+
+# What a correction changes, and `uncorrected` brings back.
+_CHANGED = ("text", "similarity", "wer", "cer")
+_TABLE = "corrected_texts"
+_WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
+
+
+class CorrectedTexts(NamedTuple):
+    """What came of the corrections: how many hold, how many rows were changed just now, and which ones were not applied."""
+
+    held: int
+    changed: int
+    problems: list[str]
+
+
+def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
+    """Bring the corrected texts that hold now into the segments table, and take back those that do not any more.
+
+    A correction is applied where it is the only one, nobody says that the transcript is ok, and the segment is still the one
+    that was judged.
+
+    Args:
+        workspace: the workspace or its folder.
+
+    Returns:
+        How many hold and how many rows changed; a line for each segment whose correction was not applied.
+
+    Examples:
+        >>> import tempfile
+        >>> from nbaudio.review.verdicts import Verdict, append_verdicts
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["s"], "text": ["evo blic"], "asr_text": ["evo blitz"]}))
+        >>> [content] = content_hashes(workspace.segments)
+        >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", "2026-11-21T03:00:00Z", "sheet")
+        >>> append_verdicts(workspace, [said])
+        >>> correct_texts(workspace).changed
+        1
+        >>> workspace.segments.select("text", "text_raw", "text_origin").rows()
+        [('evo blitz', 'evo blic', 'ana (sheet)')]
+        >>> uncorrected(workspace, workspace.segments)["text"].to_list()
+        ['evo blic']
+    """
+    workspace = Workspace.open(workspace)
+    segments = workspace.segments
+    before = uncorrected(workspace, segments)
+    wanted, problems = _wanted(before, verdicts(workspace))
+    before = before.drop("text_corrected", "text_origin", strict=False)
+    before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
+    rows = _column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
+    if len(rows):
+        after = _rewritten(segments, before, rows)
+        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *_CHANGED)
+        # First what was there, then what takes its place: a kill in between loses neither.
+        there = pl.concat([fresh, _known(workspace)]).unique("segment_id", keep="first", maintain_order=True)
+        workspace.save(**{_TABLE: there})
+        workspace.save(segments=after)
+    return CorrectedTexts(before["text_corrected"].count(), len(rows), problems)
+
+
+def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
+    """Segments with the texts and scores that reviewers judged: those of corrected ones as they were before.
+
+    Args:
+        workspace: whose segments they are.
+        segments: its segments table, or some of its rows, with at least `segment_id` and `text_corrected` where there is one.
+
+    Returns:
+        The same rows; `text`, `similarity`, `wer` and `cer`, as far as they are there, are those from before.
+    """
+    if not _column(segments, "text_corrected").count():
+        return segments
+    names = [name for name in _CHANGED if name in segments.columns]
+    old = _known(workspace).select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
+    joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
+    back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
+    return joined.select(
+        pl.when(back).then(f"{name} before").otherwise(name).alias(name) if name in names else name for name in segments.columns
+    )
+
+
+def _wanted(before: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """`segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not."""
+    corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
+    involved = before.join(corrected, on="segment_id", how="semi").unique("segment_id", keep="first")
+    contents = dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
+    votes = said.join(corrected, on="segment_id", how="semi", maintain_order="left")
+    rows, problems = [], []
+    for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
+        given = of_one.filter(pl.col("corrected_text").is_not_null())
+        texts = {nfc(text) for text in given["corrected_text"]}
+        happy = sorted(of_one.filter(pl.col("verdict") == "ok")["reviewer"])
+        who = ", ".join(sorted(given["reviewer"]))
+        if len(texts) > 1:
+            problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
+        elif happy:
+            problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
+        elif set(given["content"]) != {contents.get(str(segment_id))}:
+            problems.append(f"{segment_id}: is not any more what {who} corrected: not applied")
+        else:
+            reviews = ", ".join(sorted(set(given["review"])))
+            rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))
+    return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
+
+
+def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    """The table with some rows set back, and corrected where `before` has a correction for them.
+
+    Args:
+        segments: the table.
+        before: its rows as they were judged, with `text_corrected` and `text_origin` as they are to be.
+        rows: numbers of those that change.
+    """
+    corrected = pl.col("text_corrected").is_not_null()
+    new = before[rows].with_columns(
+        text=pl.coalesce("text_corrected", "text"),
+        text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
+    )
+    scores = score_columns(new["text"], new["asr_text"])
+    # What has never been scored stays so.
+    rescored = corrected & pl.col("similarity").is_not_null()
+    new = new.with_columns(pl.when(rescored).then(scores[name]).otherwise(name).alias(name) for name in scores.columns)
+    return segments.with_columns(
+        _column(segments, name).scatter(rows, new[name]) for name in (*_CHANGED, "text_raw", "text_corrected", "text_origin")
+    )
+
+
+def _known(workspace: Workspace) -> pl.DataFrame:
+    """What stood in the table before corrections; empty when there has been none."""
+    if (workspace.path / f"{_TABLE}.parquet").exists():
+        return workspace.table(_TABLE)
+    return workspace.segments.select("segment_id", *_CHANGED).clear()
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Series:
+    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)
