@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-review_app = typer.Typer(help="Samples for reviewers, as spreadsheets.", no_args_is_help=True)
+review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
 app.add_typer(review_app, name="review")
 
 Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]
@@ -146,19 +146,55 @@ def score(
     _finish(lambda: step(workspace, normalize=tuple(normalize or ())), as_json=as_json)
 
 
-@review_app.command("export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --seed 42")
+@review_app.command(
+    "export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100"
+)
 def review_export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
     n: Annotated[int, typer.Option(min=1, help="how many clips")] = 1000,
     strategy: Annotated[str, typer.Option(help="how they are drawn: random")] = "random",
     seed: Seed = 42,
+    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="a sheet for each of them")] = "",
+    overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
+    verdicts: Annotated[str | None, typer.Option(help="the words to choose from, by commas; ok is one of them")] = None,
+    clips: Annotated[str, typer.Option(help="wav or mp3")] = "wav",
+    table: Annotated[list[str] | None, typer.Option(help="csv or tsv, to write beside the sheet; repeat for both")] = None,
+    zip_: Annotated[bool, typer.Option("--zip", help="each sheet with its clips in one archive, to send")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw clips for reviewers into a spreadsheet; they stay out of training."""
+    """Draw clips for reviewers into spreadsheets; they stay out of training."""
     from nbaudio import review
 
-    _finish(lambda: review.export(workspace, out=out, n=n, strategy=strategy, seed=seed), as_json=as_json)
+    _finish(
+        lambda: review.export(
+            workspace,
+            out=out,
+            n=n,
+            strategy=strategy,
+            seed=seed,
+            reviewers=_parts(reviewers),
+            overlap=overlap,
+            verdicts=tuple(review.VERDICTS) if verdicts is None else _parts(verdicts),
+            clips=clips,
+            tables=tuple(table or ()),
+            zip=zip_,
+        ),
+        as_json=as_json,
+    )
+
+
+@review_app.command("import", epilog="Example: nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx")
+def review_import(
+    workspace: Workspace,
+    sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv or .tsv")],
+    reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take verdicts and corrected texts from sheets that came back; say what cannot be taken, and how far reviewers agree."""
+    from nbaudio import review
+
+    _finish(lambda: review.import_(workspace, sheets, reviewer=reviewer), as_json=as_json)
 
 
 @app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
@@ -191,7 +227,7 @@ def select(
             disk=disk,
             dev=_amount(dev),
             test=_amount(test),
-            group_by=tuple(name.strip() for name in group_by.split(",") if name.strip()),
+            group_by=_parts(group_by),
             seed=seed,
             gold=gold,
         ),
@@ -219,7 +255,9 @@ def materialize(
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
     container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
-    channel: Annotated[str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")] = "mix",
+    channel: Annotated[
+        str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
+    ] = "mix",
     encoding: Annotated[str, typer.Option(help="flac, wav, or 256 levels: mulaw, linear")] = "flac",
     shard_size: Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")] = "500MB",
     jobs: Jobs = None,
@@ -275,6 +313,11 @@ def _named(options: list[str]) -> dict[str, str]:
             raise InputError(f"--option {option!r}: wanted is name=value, such as window=10")
         found[name.strip()] = value
     return found
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _amount(text: str | None) -> int | str | None:

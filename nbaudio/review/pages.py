@@ -56,9 +56,10 @@ def write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: dict[
     sheet.fit_to_pages(1, 0)
     heading = book.add_format({"bold": True, "font_size": 13})
     label = book.add_format({"bold": True, "bottom": 1, "bg_color": "#E7E6E6"})
-    right = book.add_format({"bold": True, "bottom": 1, "bg_color": "#E7E6E6", "align": "right"})
+    right = book.add_format({"bold": True, "bottom": 1, "bg_color": "#E7E6E6", "align": "right", "indent": 1})
     name = book.add_format({"num_format": "@", "bg_color": "#FFF8E1", "border": 1, "border_color": "#D9D9D9"})
-    count, share, one_decimal = (book.add_format({"num_format": form}) for form in ("#,##0", "0.0%", "0.0"))
+    figure = {"align": "right", "indent": 1}
+    count, share, one_decimal = (book.add_format({**figure, "num_format": form}) for form in ("#,##0", "0.0%", "0.0"))
     judged = f"LEN({columns['verdict']})>0"
 
     sheet.write_string(0, 0, cell_text(f"Review {record.name}"), heading)
@@ -101,7 +102,7 @@ def write_instructions(book: Any, words: Sequence[str]) -> None:
     meanings = [(word, VERDICTS.get(word, " ")) for word in words]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
-        sheet.set_row(number, LINE_POINTS * (1 + len(line) // 80))
+        sheet.set_row(number, LINE_POINTS * (1 + len(line) // 95))
         sheet.write_string(number, 0, name, label if line else heading)
         sheet.write_string(number, 1, line, wrapped)
 

@@ -134,7 +134,7 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
     cells.text(number, "speaker", row["speaker_id"])
     cells.figure(number, "duration s", row["duration_s"], "seconds")
     cells.figure(number, "similarity", row["similarity"], "similarity")
-    cells.text(number, "segment_id", row["segment_id"])
+    cells.text(number, "segment_id", row["segment_id"], "id")
 
 
 def _range(name: str, rows: int) -> str:
@@ -161,6 +161,7 @@ class _Cells:
         figure = {**_LINE, "align": "right", "indent": 1}
         self.formats = {
             "text": book.add_format({**_LINE, "num_format": "@"}),
+            "id": book.add_format({**_LINE, "num_format": "@", "indent": 1}),
             "seconds": book.add_format({**figure, "num_format": "0.00"}),
             "similarity": book.add_format({**figure, "num_format": "0.000"}),
             "link": book.add_format({**_LINE, "font_color": "#0B5394", "underline": 1}),

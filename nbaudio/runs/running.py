@@ -13,7 +13,7 @@ from nbaudio.resources import bundled
 from nbaudio.runs.manifests import defaults, list_notebooks, parameters, parse_only
 
 # Steps in the order in which their reports are told.
-_STEPS = ("ingest", "score", "review", "select", "materialize", "verify")
+_STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
 _PLACES = ("notebooks", "html", "workspace", "corpus")
 
 
