@@ -20,6 +20,7 @@ class Web:
         ranges: whether it serves ranges.
         lists: whether it lists folders.
         busy: how often it still says 503.
+        after: what it says in Retry-After then, by name.
         cut: how often it still hangs up in the middle.
         gone: names that it says 404 to.
         asked: (method, name) of every request, counted.
@@ -30,6 +31,7 @@ class Web:
         self.folder = folder
         self.ranges = self.lists = True
         self.busy: Counter[str] = Counter()
+        self.after: dict[str, str] = {}
         self.cut: Counter[str] = Counter()
         self.gone: set[str] = set()
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -57,6 +59,12 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.web.asked[self.command, name] += 1
             busy = self.web.busy[name] > 0
             self.web.busy[name] -= busy
+        if busy and name in self.web.after:
+            self.send_response(503)
+            self.send_header("Retry-After", self.web.after[name])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return True
         if busy or name in self.web.gone:
             self.send_error(503 if busy else 404)
             return True

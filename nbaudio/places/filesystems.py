@@ -1,6 +1,5 @@
 """The filesystems behind addresses, through fsspec, which nobody else imports."""
 
-import re
 import threading
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -75,11 +74,3 @@ def _web_options(scheme: str) -> dict[str, Any]:
         "headers": {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"},
     }
     return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
-
-
-def plainly(error: BaseException) -> str:
-    """An error in one line, without addresses, which may hold secrets."""
-    status = getattr(error, "status", None)
-    if isinstance(status, int):
-        return f"the server says {status}"
-    return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__

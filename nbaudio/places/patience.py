@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from nbaudio.errors import AudioError, NbaudioError
-from nbaudio.places.filesystems import plainly
+from nbaudio.places.answers import metadata_of, plainly, status_of
 from nbaudio.servers import retry_after
 
 Result = TypeVar("Result")
@@ -75,23 +75,23 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
 
 
 def _is_absent(error: BaseException) -> bool:
-    return isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+    return isinstance(error, FileNotFoundError) or status_of(error) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def _refusal(error: BaseException, done: str) -> str | None:
     """Why the server does not do it, where it says so."""
-    status = getattr(error, "status", None)
+    status = status_of(error)
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return f"may not be {done} with the credentials of this environment"
-    if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
+    if status is not None and 400 <= status < 500 and status not in _PASSING:
         return f"the server says {status}"
     return None
 
 
 def _asked(error: BaseException) -> float | None:
     """Seconds that the server asks to wait, if it does."""
-    headers = getattr(error, "headers", None)
-    return retry_after(headers) if isinstance(headers, Mapping) else None
+    headers = getattr(error, "headers", None) or metadata_of(error).get("HTTPHeaders")
+    return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
 def _pause(attempt: int) -> float:

@@ -1,7 +1,12 @@
-"""Recordings in an object store: moto's S3 server on this machine, asked through s3fs as any other."""
+"""Recordings and corpora in an object store: moto's S3 server on this machine, asked through s3fs as any other."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import boto3
@@ -10,9 +15,11 @@ import pytest
 import soundfile as sf
 from moto.server import ThreadedMotoServer
 
-from nbaudio import ingest, materialize, select
+from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
 from nbaudio.cache import Cache
+from nbaudio.corpus import reading
+from nbaudio.errors import InputError, NbaudioError
 from nbaudio.places import remote
 
 
@@ -29,6 +36,7 @@ def store():
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         client = boto3.client("s3")
         client.create_bucket(Bucket="recordings")
+        client.create_bucket(Bucket="corpora")
         yield client
         client.close()
     server.stop()
@@ -106,3 +114,86 @@ def test_ranges_of_an_object_equal_those_of_the_file(store, archive, tmp_path):
         wanted = read_clip(path, start, start + 5000, num_samples=44100 * 180)
         assert np.array_equal(read_clip(place, start, start + 5000, num_samples=44100 * 180), wanted)
     assert not (tmp_path / "cache").exists()
+
+
+# corpora
+
+OPTIONS = {"encoding": "wav", "rate": 44100, "shard_size": "60MB", "show_progress": False}
+RUN = (
+    "import sys; from nbaudio import materialize\n"
+    f"materialize(sys.argv[1], out=sys.argv[2], jobs=int(sys.argv[3]), **{OPTIONS!r})"
+)
+
+
+@pytest.fixture
+def selected(archive, tmp_path):
+    """A workspace whose corpus has shards that are sent in several parts."""
+    said = [{"file": "large [HlauTe_NK6U].wav", "start": i, "end": i + 10, "words": ["a"], "asr": ["a"]} for i in range(165)]
+    (tmp_path / "asr.json").write_text("\n".join(map(json.dumps, said)))
+    ingest("parlaspeech", tmp_path / "asr.json", audio=tmp_path / "audio", out=tmp_path / "w")
+    select(tmp_path / "w", dev=0, test=0, group_by=())
+    materialize(tmp_path / "w", out=tmp_path / "local", jobs=2, **OPTIONS)
+    return tmp_path / "w"
+
+
+def objects(store, prefix):
+    """All objects below a prefix by name, and their bytes."""
+    listed = store.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get("Contents", [])
+    read = ((each["Key"], store.get_object(Bucket="corpora", Key=each["Key"])["Body"].read()) for each in listed)
+    return {key.removeprefix(f"{prefix}/"): data for key, data in read}
+
+
+def uploads(store):
+    return store.list_multipart_uploads(Bucket="corpora").get("Uploads", [])
+
+
+def test_corpus_in_a_bucket_is_the_local_one(store, selected, tmp_path):
+    report = materialize(selected, out="s3://corpora/whole", jobs=2, **OPTIONS)
+    local = contents(tmp_path / "local")
+    assert report.facts["shards"] > 2
+    assert objects(store, "whole") == local
+    assert not uploads(store)
+    assert verify("s3://corpora/whole", jobs=2, show_progress=False).problems == []
+    assert stats("s3://corpora/whole").facts["segments kept"] == 165
+    ids = reading.clips("s3://corpora/whole")["segment_id"].to_list()[:3]
+    assert reading.read_audio("s3://corpora/whole", ids) == reading.read_audio(tmp_path / "local", ids)
+    again = materialize(selected, out="s3://corpora/whole", jobs=1, **OPTIONS)
+    assert again.facts["shards kept from before"] == again.facts["shards"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "jobs"), [("claimed", 1), ("parts are sent", 1), ("parts are sent", 2), ("a shard is there", 2)]
+)
+def test_a_run_that_is_killed_leaves_whole_objects_and_is_finished_by_another(store, selected, moment, jobs, tmp_path):
+    prefix = f"killed {moment} {jobs}"
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN, selected, f"s3://corpora/{prefix}", str(jobs)],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while run.poll() is None:
+        keys = [each["Key"] for each in store.list_objects_v2(Bucket="corpora", Prefix=f"{prefix}/").get("Contents", [])]
+        come = {"claimed": bool(keys), "parts are sent": bool(uploads(store)), "a shard is there": ".tar" in "".join(keys)}
+        if come[moment]:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    assert run.poll() is None
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    local = contents(tmp_path / "local")
+    left = {name: data for name, data in objects(store, prefix).items() if not name.startswith(".work/")}
+    assert left.items() <= local.items()
+    assert "corpus.json" not in left
+    report = materialize(selected, out=f"s3://corpora/{prefix}", jobs=1, **OPTIONS)
+    assert objects(store, prefix) == local
+    assert not uploads(store)
+    assert report.facts["shards kept from before"] == sum(name.endswith(".tar") for name in left)
+
+
+def test_bucket_that_is_not_there_is_said_in_one_line(selected):
+    with pytest.raises(NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such place"):
+        materialize(selected, out="s3://nowhere/c", jobs=1, **OPTIONS)
+    with pytest.raises(InputError, match="not a corpus"):
+        verify("s3://nowhere/c")

@@ -1,0 +1,40 @@
+"""What the errors of filesystems tell of the answers of their servers; each library has its own way."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status that an error stands for, if any: aiohttp's ``status``, Azure's, Google's, Amazon's.
+
+    Examples:
+        >>> error = OSError("slow down")
+        >>> error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
+        >>> status_of(error), status_of(OSError("no route"))
+        (503, None)
+    """
+    known = (getattr(error, name, None) for name in ("status", "status_code", "code"))
+    found = next((each for each in known if isinstance(each, int)), None)
+    return metadata_of(error).get("HTTPStatusCode") if found is None else found
+
+
+def metadata_of(error: BaseException) -> Mapping[str, Any]:
+    """What botocore keeps of an answer: ``HTTPStatusCode``, ``HTTPHeaders``; s3fs raises another error from its own."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, Mapping) and isinstance(found := response.get("ResponseMetadata"), Mapping):
+            return found
+    return {}
+
+
+def plainly(error: BaseException) -> str:
+    """An error in one line, without addresses, which may hold secrets.
+
+    Examples:
+        >>> plainly(OSError("cannot reach https://host/?key=secret"))
+        'cannot reach ...'
+    """
+    if (status := status_of(error)) is not None:
+        return f"the server says {status}"
+    return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
