@@ -1,6 +1,5 @@
-"""Players, tables and the slider: what they show and play, and that nothing in a text or name is ever taken for markup."""
+"""Saved forms of clips and tables: what they show and play, and that nothing in a text or name is ever taken for markup."""
 
-import json
 from base64 import b64decode
 from html.parser import HTMLParser
 
@@ -15,7 +14,7 @@ from nbaudio.audio import decode_clip, read_clip
 from nbaudio.corpus import materialize, reading
 from nbaudio.errors import AudioError, InputError
 from nbaudio.text import words
-from nbaudio.widgets import pages, players, sliders
+from nbaudio.widgets import pages, players
 from nbaudio.workspace import Workspace
 
 HOSTILE = [
@@ -226,50 +225,7 @@ def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):
         reading.clips(tmp_path)
 
 
-# the slider
-
-
-@pytest.fixture
-def counts(tmp_path):
-    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
-    scores = [-1.0, 0.3, 0.8, 0.95, 1.0, None]
-    times = {"recording_id": "r", "source_start": "0", "source_end": "3600", "text": "da"}
-    rows = [{"segment_id": f"s{i}", "similarity": score, **times} for i, score in enumerate(scores)]
-    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(rows))
-    return sliders.count(workspace)
-
-
-def test_slider_says_what_each_position_keeps(counts):
-    assert counts.line(-1) == "at -1.00 kept: 6 segments (100.0%), 6.0 hours (100.0%)"
-    assert counts.line(0.8) == "at 0.80 kept: 4 segments (66.7%), 4.0 hours (66.7%)"
-    assert counts.line(0.81) == "at 0.81 kept: 3 segments (50.0%), 3.0 hours (50.0%)"
-    assert counts.line(1) == "at 1.00 kept: 2 segments (33.3%), 2.0 hours (33.3%)"
-    filled = [attributes["fill"] for tag, attributes in Page(counts.svg(0.8)).check_harmless().tags if tag == "rect"]
-    assert filled == ["white", "white", "#0072B2", "#0072B2", "#0072B2"]
-
-
-def test_slider_moves_picture_and_words_and_is_still_there_on_a_saved_page(counts):
-    slider = sliders.ThresholdSlider(counts, 0.8)
-    assert slider.value == 0.8
-    bundle = slider._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert "at 0.80 kept: 4 segments" in bundle["text/html"]
-    slider._slider.value = 0.96
-    assert slider.value == 0.96
-    assert slider._line.value == counts.line(0.96)
-    assert slider._picture.value == counts.svg(0.96)
-    assert "at 0.96 kept: 2 segments" in slider._repr_mimebundle_()["text/html"]
-    json.dumps(bundle)
-
-
-def test_slider_over_a_workspace_that_is_not_scored(tmp_path):
-    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
-    workspace.save(
-        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]})
-    )
-    slider = widgets.threshold(workspace, 7)
-    assert slider.value == 1.0
-    Page(slider._repr_mimebundle_()["text/html"]).check_harmless()
+# tables
 
 
 def test_table_cuts_rows_and_cells_and_says_so():

@@ -107,8 +107,8 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     const url = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
     const audio = make("audio", { src: url, preload: "auto", hidden: true });
     audio.addEventListener("playing", () => (root.dataset.playing = performance.now()));
-    audio.addEventListener("ended", () => (looping ? again() : paused()));
-    audio.addEventListener("pause", () => audio.ended || paused());
+    audio.addEventListener("ended", () => clip?.audio === audio && (looping ? again() : paused()));
+    audio.addEventListener("pause", () => clip?.audio === audio && !audio.ended && paused());
     stage.append(audio);
     audio.load();
     return {

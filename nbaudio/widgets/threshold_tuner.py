@@ -1,0 +1,97 @@
+"""A threshold to drag over a histogram: what it keeps, whom it costs, how the segments on both sides of it sound."""
+
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from nbaudio.errors import look_up
+from nbaudio.widgets.listening import Listening, facts
+from nbaudio.widgets.players import saved_clips
+from nbaudio.widgets.segments import load
+from nbaudio.widgets.skin import Answer, Skin, esm
+from nbaudio.widgets.tuning import MEASURES, Counts, Neighbours, count
+from nbaudio.workspace import Workspace
+
+_EXAMPLES = 3
+
+
+class ThresholdTuner(Skin):
+    """A threshold on similarity, word error rate or duration.
+
+    `value` is where it stands. Keys: arrows left and right move it by a step, with Shift by ten; up and down go through the
+    examples, Space plays, and the other keys are those of `Player`.
+    """
+
+    _esm = esm("core", "diff", "player", "threshold_tuner")
+    value = traitlets.Float(0.8).tag(sync=True)
+    measure = traitlets.Unicode("similarity").tag(sync=True)
+
+    def __init__(self, workspace: str | Path | Workspace, value: float = 0.8, *, measure: str = "similarity") -> None:
+        """Count what every position keeps.
+
+        Args:
+            workspace: a scored workspace.
+            value: where the threshold starts.
+            measure: ``similarity``, ``wer`` or ``duration``.
+
+        Raises:
+            InputError: the measure is not known.
+        """
+        look_up(MEASURES, measure, "measure")
+        self._segments = load(workspace)
+        self._counts: dict[str, Counts] = {}
+        self._neighbours: dict[str, Neighbours] = {}
+        grid = self._counted(measure).scale.grid
+        listening = Listening(self._segments, "me")
+        super().__init__(
+            {"tuner.open": self._open, "tuner.examples": self._examples, **listening.calls},
+            value=min(grid[-1], max(grid[0], float(value))),
+            measure=measure,
+        )
+
+    def _counted(self, measure: str) -> Counts:
+        if measure not in self._counts:
+            self._counts[measure] = count(self._segments.frame, measure)
+            self._neighbours[measure] = Neighbours(self._segments.frame, self._counts[measure].scale)
+        return self._counts[measure]
+
+    def _open(self, *, measure: str) -> Answer:
+        counts = self._counted(measure)
+        said = {
+            "measures": list(MEASURES),
+            "label": counts.scale.label,
+            "least": counts.scale.least,
+            "grid": counts.scale.grid,
+            "all_segments": counts.all_segments,
+            "all_hours": counts.all_hours,
+            "bins": counts.bins.tolist(),
+            "segments": counts.segments.tolist(),
+            "hours": counts.hours.tolist(),
+            "vanished": counts.vanished.tolist(),
+            "all_speakers": counts.all_speakers,
+            "speakers": counts.speakers,
+        }
+        return Answer((said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()]))
+
+    def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
+        kept, out = self._neighbours[measure].around(value, _EXAMPLES)
+        column = self._counts[measure].scale.column
+
+        def shown(number: int) -> dict[str, Any]:
+            row = self._segments.row(number)
+            words = (row["text"] or "")[:200]
+            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "facts": facts(row), "text": words}
+
+        return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
+
+    def static_html(self) -> str:
+        """The histogram at the value that was chosen, and clips on both sides of it."""
+        counts = self._counted(self.measure)
+        position = counts.scale.position(self.value)
+        kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
+        clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
+        return (
+            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>"
+            f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
+        )

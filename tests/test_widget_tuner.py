@@ -1,0 +1,127 @@
+"""ThresholdTuner without a browser: every position counted at once equals counting at one."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_widget_tables import ask
+from test_widgets import Page, sounds
+
+from nbaudio import views, widgets
+from nbaudio.errors import InputError
+from nbaudio.widgets import tuning
+from nbaudio.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
+from nbaudio.workspace import Workspace
+
+SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
+ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)
+
+
+def frame(rows):
+    scores, speakers, durations = zip(*rows, strict=True)
+    columns = {"similarity": pl.Float64, "wer": pl.Float64, "speaker_id": pl.String, "duration_s": pl.Float64}
+    return pl.DataFrame(dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns)
+
+
+@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, tuning.STEPS))
+def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
+    table = frame(rows)
+    counts = count(table, measure)
+    threshold, column = counts.scale.grid[position], counts.scale.column
+    score = pl.col(column).fill_nan(None)
+    kept = table.filter((score >= threshold if counts.scale.least else score <= threshold) | score.is_null())
+    hours = {None: 0.0, -1.0: 0.0, 7.5: 7.5 / 3600, 3600.0: 1.0}
+    assert counts.segments[position] == len(kept)
+    assert counts.hours[position] == pytest.approx(sum(hours[value] for value in kept["duration_s"]))
+    gone = set(table["speaker_id"]) - set(kept["speaker_id"])
+    assert counts.vanished[position] == len(gone)
+    assert counts.all_speakers == len(set(table["speaker_id"]))
+    for i, name in enumerate(counts.speakers):
+        mine = kept.filter(pl.col("speaker_id").fill_null(UNKNOWN) == name)
+        assert counts.speaker_segments[i, position] == len(mine)
+        assert counts.speaker_hours[i, position] == pytest.approx(sum(hours[value] for value in mine["duration_s"]))
+
+
+def test_more_speakers_than_are_told_one_by_one_are_still_counted(monkeypatch):
+    monkeypatch.setattr(tuning, "MOST_SPEAKERS", 2)
+    table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
+    counts = count(table, "similarity")
+    assert counts.speakers == ("b", "d")
+    assert counts.vanished[counts.scale.position(0.6)] == 2
+    assert counts.segments[counts.scale.position(0.6)] == 2
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.floats(0, 1), st.booleans())
+def test_neighbours_are_the_nearest_on_both_sides(scores, value, least):
+    place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
+    table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
+    scale = tuning.Scale("wer", "", (0.0, 1.0), least)
+    kept, out = Neighbours(table, scale).around(value, 3)
+    passes = [score >= value if least else score <= value for score in scores]
+    assert len(kept) == min(3, sum(passes))
+    assert len(out) == min(3, len(scores) - sum(passes))
+    distance = [abs(score - value) for score in scores]
+    for found, side in ((kept, True), (out, False)):
+        expected = sorted(distance[i] for i in range(len(scores)) if passes[i] is side)[:3]
+        assert [distance[i] for i in found] == expected
+
+
+def test_the_curve_of_plots_and_the_tuner_agree(make_workspace):
+    workspace = make_workspace({"a.wav": (30.0, 16000)})
+    scores = np.linspace(-1, 1, len(workspace.segments)).round(2)
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
+    curve = views.threshold_curve(workspace)
+    counts = widgets.ThresholdTuner(workspace)._counted("similarity")
+    assert curve["segments"].to_list() == counts.segments.tolist()
+    np.testing.assert_allclose(curve["hours"], counts.hours)
+
+
+def test_front_end_gets_counts_once_and_examples_where_the_threshold_is(make_workspace):
+    workspace = make_workspace({"a.wav": (30.0, 16000)})
+    scores = [0.1 * i for i in range(len(workspace.segments))]
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
+    tuner = widgets.ThresholdTuner(workspace, 0.35)
+    said, (kept, hours) = ask(tuner, "tuner.open", measure="similarity")
+    assert len(kept) == len(hours) == 4 * len(said["speakers"]) * (len(said["grid"]) + 1)
+    by_speaker = np.frombuffer(kept, np.uint32).reshape(len(said["speakers"]), -1)
+    assert by_speaker.sum(axis=0).tolist() == [*said["segments"], said["all_segments"]]
+    examples, _ = ask(tuner, "tuner.examples", measure="similarity", value=0.35)
+    assert [round(one["score"], 1) for one in examples["kept"]] == [0.4, 0.5, 0.6]
+    assert [round(one["score"], 1) for one in examples["out"]] == [0.3, 0.2, 0.1]
+    for measure in MEASURES:
+        assert ask(tuner, "tuner.open", measure=measure)[0]["label"]
+    assert "unknown" in ask(tuner, "tuner.open", measure="x")[0]["error"]
+    page = tuner.static_html()
+    assert f"at {tuner.value:.2f} kept" in page
+    assert len(sounds(page)) == 6
+
+
+@pytest.mark.parametrize("measure", list(MEASURES))
+def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, measure):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"]})
+    )
+    tuner = widgets.ThresholdTuner(workspace, 7, measure=measure)
+    assert tuner.value == 1.0
+    Page(tuner.static_html()).check_harmless()
+    assert not math.isnan(tuner._counted(measure).hours[0])
+    with pytest.raises(InputError, match="measure 'x' is unknown; known are similarity, wer, duration"):
+        widgets.ThresholdTuner(workspace, measure="x")
+
+
+def test_bars_of_what_is_out_are_hollow():
+    table = pl.DataFrame({"speaker_id": ["a"] * 3, "duration_s": [1.0] * 3, "similarity": [-1.0, 0.8, 1.0]})
+    counts = count(table, "similarity")
+    page = Page(counts.svg(counts.scale.position(0.8))).check_harmless()
+    assert [attributes["fill"] for tag, attributes in page.tags if tag == "rect"] == ["white", "#0072B2", "#0072B2"]
+
+
+@given(ROWS, st.sampled_from(["similarity", "wer"]))
+def test_bins_hold_all_that_is_scored(rows, measure):
+    counts = count(frame(rows), measure)
+    assert counts.bins.sum() == len(rows) - counts.unscored
+    assert (counts.bins >= 0).all()
