@@ -16,6 +16,7 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
+from nbaudio.audio.flac import decode_flac
 from nbaudio.audio.quantising import LAWS, quantise, restore
 from nbaudio.errors import AudioError, look_up
 
@@ -35,6 +36,8 @@ def _encode_pcm(samples: NDArray[np.int16], rate: int, *, container: str) -> byt
 
 
 def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
+    if found := decode_flac(data):
+        return found
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")
     except sf.LibsndfileError as error:
@@ -49,14 +52,24 @@ def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
     return file.getvalue()
 
 
-def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | None]:
+def decode_levels(data: bytes) -> NDArray[np.uint8]:
+    """Levels of a quantised clip: uint8, shape (samples,).
+
+    Raises:
+        AudioError: the bytes are none.
+    """
     try:
         levels = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise AudioError(f"{len(data)} bytes are no levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
         raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
-    return restore(levels, law), None
+    found: NDArray[np.uint8] = levels
+    return found
+
+
+def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | None]:
+    return restore(decode_levels(data), law), None
 
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(

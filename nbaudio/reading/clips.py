@@ -1,0 +1,140 @@
+"""The clips of one corpus: where their bytes lie, how they are asked for and decoded."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.errors import AudioError
+from nbaudio.reading.order import Ints
+
+#: One request reads clips that lie no further apart than this, and no more than so many bytes.
+_GAP = 32 << 10
+_MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One clip.
+
+    Attributes:
+        segment_id: its key.
+        samples: shape (samples,): int16, or uint8 levels; None where only the bytes were asked for.
+        sampling_rate: Hz.
+        encoded: its bytes, a complete file, where they were asked for.
+    """
+
+    segment_id: str
+    samples: NDArray[np.int16] | NDArray[np.uint8] | None
+    sampling_rate: int
+    encoded: bytes | None
+    _row: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The clip's row of `Corpus.segments`."""
+        return self._row()
+
+    @property
+    def text(self) -> str | None:
+        """The human words."""
+        text: str | None = self.metadata["text"]
+        return text
+
+
+class Request(NamedTuple):
+    """Bytes of a shard that are asked for at once, and where in them clips lie: number, start, end."""
+
+    shard: str
+    start: int
+    stop: int
+    clips: list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Clips:
+    """All clips of a split or a corpus, and how to have them.
+
+    Attributes:
+        frame: rows of `Corpus.segments`, by shard and offset.
+        read: gives the bytes [start, stop) of a shard.
+        decode: makes samples of a clip's bytes; None leaves them as they are.
+        in_flight: requests at once.
+    """
+
+    frame: pl.DataFrame
+    read: Callable[[str, int, int], bytes]
+    decode: Callable[[bytes], NDArray[Any]] | None
+    in_flight: int
+
+    def requests(self, clips: Ints) -> list[Request]:
+        """Requests that bring these clips, in the order in which they are first needed; neighbours share one."""
+        order = np.sort(clips)
+        needed = {clip: place for place, clip in enumerate(clips.tolist())}
+        found = list(self._joined(order.tolist()))
+        return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
+
+    def fetch(self, request: Request) -> bytes:
+        """The bytes of a request."""
+        return self.read(request.shard, request.start, request.stop)
+
+    def decoded(self, number: int, data: memoryview) -> Clip:
+        """A clip from its bytes; where they are not the right ones, they are asked for once more.
+
+        Raises:
+            AudioError: they are not the right ones.
+        """
+        table = self._table
+        if hashlib.sha256(data).hexdigest() != table.sha256[number]:
+            start = table.starts[number]
+            data = memoryview(self.read(table.shards[number], start, start + table.lengths[number]))
+            if hashlib.sha256(data).hexdigest() != table.sha256[number]:
+                which = f"{table.shards[number]}: clip {table.ids[number]!r}"
+                raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")
+        encoded = bytes(data)
+        frame = self.frame
+        samples = self.decode(encoded) if self.decode else None
+        return Clip(
+            table.ids[number],
+            samples,
+            table.rates[number],
+            None if self.decode else encoded,
+            lambda: frame.row(number, named=True),
+        )
+
+    def _joined(self, numbers: list[int]) -> Iterator[Request]:
+        table = self._table
+        request: Request | None = None
+        for number in numbers:
+            shard, start = table.shards[number], table.starts[number]
+            stop = start + table.lengths[number]
+            if request and request.shard == shard and start - request.stop <= _GAP and stop - request.start <= _MOST_BYTES:
+                request.clips.append((number, start - request.start, stop - request.start))
+                request = request._replace(stop=max(stop, request.stop))
+                continue
+            if request:
+                yield request
+            request = Request(shard, start, stop, [(number, 0, stop - start)])
+        if request:
+            yield request
+
+    @cached_property
+    def _table(self) -> "_Table":
+        names = ("segment_id", "shard", "offset", "length", "audio_sha256", "sampling_rate")
+        return _Table(*(self.frame[name].to_list() for name in names))
+
+
+class _Table(NamedTuple):
+    """Columns by the number of the clip."""
+
+    ids: list[str]
+    shards: list[str]
+    starts: list[int]
+    lengths: list[int]
+    sha256: list[str]
+    rates: list[int]

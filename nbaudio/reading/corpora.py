@@ -1,0 +1,194 @@
+"""A corpus to read: its table, any clip by its id, and streams of all."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.audio import decode_clip, decode_levels
+from nbaudio.audio.quantising import LAWS
+from nbaudio.corpus.layout import MANIFEST
+from nbaudio.corpus.reading import clips as clips_of
+from nbaudio.errors import InputError, look_up
+from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
+from nbaudio.reading.clips import Clip, Clips, Request
+from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
+from nbaudio.reading.streams import Stream
+
+Give = Literal["samples", "levels", "encoded"]
+
+#: Requests at once: of a stream, whose requests are large, and of clips by their ids.
+_STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus to read; made by `open_corpus`. May be pickled, and used after a fork: nothing is held open.
+
+    Attributes:
+        folder: where it is.
+        segments: one row per clip: its metadata, `shard`, `offset` and `length`, by shard and offset.
+        parameters: with which it was made, such as ``encoding`` and ``rate``.
+    """
+
+    folder: Folder
+    segments: pl.DataFrame
+    parameters: dict[str, Any]
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Clips of each split."""
+        return dict(self.segments["split"].value_counts(sort=True).iter_rows())
+
+    def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
+        """One clip by its id; of a remote corpus nothing else is fetched.
+
+        Raises:
+            InputError: it is not in the corpus.
+            AudioError: its bytes cannot be had, or are not the right ones.
+        """
+        return self.read_many([segment_id], give=give)[0]
+
+    def read_many(self, segment_ids: Sequence[str], *, give: Give = "samples") -> list[Clip]:
+        """Clips by their ids, in that order, many requests at once.
+
+        Args:
+            segment_ids: which.
+            give: ``samples`` (int16), ``levels`` (uint8, of a quantised corpus) or ``encoded`` (the bytes alone).
+
+        Raises:
+            InputError: one is not in the corpus.
+            AudioError: bytes cannot be had, or are not the right ones.
+        """
+        if unknown := [segment_id for segment_id in segment_ids if segment_id not in self._numbers]:
+            raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its segments.parquet")
+        clips = self._clips(self.segments, give, _CLIP_REQUESTS)
+        numbers = [self._numbers[segment_id] for segment_id in segment_ids]
+        requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
+
+        def read(request: Request) -> dict[int, Clip]:
+            data = memoryview(clips.fetch(request))
+            return {number: clips.decoded(number, data[start:end]) for number, start, end in request.clips}
+
+        found: dict[int, Clip] = {}
+        with ThreadPoolExecutor(max(1, min(clips.in_flight, len(requests)))) as pool:
+            for part in pool.map(read, requests):
+                found |= part
+        return [found[number] for number in numbers]
+
+    def stream(
+        self,
+        split: str,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world_size: int = 1,
+        worker: int = 0,
+        num_workers: int = 1,
+        consecutive: int = 1,
+        batch_s: float | None = None,
+        buffer: int = BUFFER,
+        run: int = RUN,
+        give: Give = "samples",
+        threads: int | None = None,
+    ) -> Stream:
+        """One epoch of a split, or a consumer's part of it, read ahead and decoded by threads.
+
+        Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by one step at
+        most and nothing is repeated to make them equal. Equal arguments give equal orders, wherever the corpus lies.
+
+        Args:
+            split: such as ``train``.
+            seed: another one gives another order.
+            epoch: likewise; count it up.
+            shuffle: False keeps the order of the corpus.
+            rank: of this process, from 0 to `world_size` - 1.
+            world_size: processes that share an epoch.
+            worker: of this rank, from 0 to `num_workers` - 1.
+            num_workers: processes that share the part of a rank.
+            consecutive: steps are lists of so many consecutive clips of a recording; its last may be shorter.
+            batch_s: steps are lists of clips of about equal durations, which padded to the longest are at most so many seconds in
+                all; see `Stream.padding`.
+            buffer: bytes of audio that are mixed at once; memory is about four times as much.
+            run: neighbours in a shard that are drawn together, so that one request reads them.
+            give: as for `read_many`.
+            threads: that decode; one a core, at most 4, unless given.
+
+        Returns:
+            An iterable of `Clip`, or of lists of them where steps are `consecutive` or batches.
+
+        Raises:
+            InputError: there is no such split, or a number makes no sense.
+        """
+        clips = self.segments.filter(pl.col("split") == split)
+        if clips.is_empty():
+            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
+        if consecutive > 1 and batch_s is not None:
+            raise InputError("consecutive and batch_s exclude each other: a step is one or the other")
+        for name, value in (("consecutive", consecutive), ("buffer", buffer), ("run", run), ("threads", threads)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be 1 or more, not {value}")
+        order = Epoch(
+            clips.select("shard", "length", "recording_id", "start_sample", "duration_s"),
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            run=run,
+            buffer=buffer,
+            consecutive=consecutive,
+            batch_s=batch_s,
+        )
+        threads = threads or min(4, os.cpu_count() or 1)
+        return Stream(
+            self._clips(clips, give, _STREAM_REQUESTS), order, Share(rank, world_size, worker, num_workers), threads=threads
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {segment_id: number for number, segment_id in enumerate(self.segments["segment_id"])}
+
+    def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> Clips:
+        encoding = self.parameters["encoding"]
+
+        def samples(data: bytes) -> NDArray[np.int16]:
+            return decode_clip(data, encoding)[0]
+
+        ways = {"samples": samples, "levels": decode_levels, "encoded": None}
+        decode = look_up(ways, give, "way to give clips")
+        if give == "levels" and encoding not in LAWS:
+            raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
+        local = isinstance(self.folder, LocalFolder)
+        return Clips(frame, self.folder.read, decode, os.cpu_count() or 1 if local else in_flight)
+
+
+def open_corpus(where: str | Path) -> Corpus:
+    """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
+
+    Args:
+        where: the corpus folder, or its address (see `nbaudio.addresses`).
+
+    Raises:
+        InputError: there is no corpus.
+
+    Examples:
+        >>> open_corpus("no such folder")
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: no such folder/segments.parquet: ...
+    """
+    folder = folder_at(where)
+    with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
+        manifest = pool.submit(read_object, folder, MANIFEST)
+        table = clips_of(where)
+        parameters = manifest.result().get("parameters")
+    if not isinstance(parameters, dict) or "encoding" not in parameters:
+        raise InputError(f"{where}/{MANIFEST}: tells no parameters; is {where} a corpus?")
+    return Corpus(folder, table.sort("shard", "offset", "segment_id"), parameters)

@@ -1,0 +1,241 @@
+"""In which order clips are read: a pure function of the index, a seed and an epoch. Pointers only, no audio.
+
+Clips lie in their shards in the order of a hash, so that neighbours have nothing to do with each other. An epoch draws *runs* of
+neighbours, which one request reads; a consumer (a rank, or a worker of a rank) takes an equal part of that order, and mixes its
+clips by the *block*, as much as it holds in memory. So nothing is read twice, and what is left can be parted anew among any
+number of consumers.
+
+Conventions: clips are numbered by their place in the corpus (by shard, then offset); a *step* is what a consumer gets at once:
+one clip, several consecutive ones of a recording, or a batch.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.errors import InputError
+
+Ints = NDArray[np.int64]
+
+#: Neighbours that are drawn together.
+RUN = 16
+#: Bytes of encoded audio that a consumer mixes at once.
+BUFFER = 32 << 20
+# The first blocks are small, so that the first clip comes soon; each is twice as large as the one before.
+_FIRST_BLOCK = 1 << 20
+
+
+class Share(NamedTuple):
+    """Which part of an epoch a consumer takes: its rank of so many, and its worker of so many in that rank."""
+
+    rank: int = 0
+    world_size: int = 1
+    worker: int = 0
+    num_workers: int = 1
+
+    def check(self) -> "Share":
+        """Itself.
+
+        Raises:
+            InputError: a number is not below its count.
+        """
+        for number, count, name in ((self.rank, self.world_size, "rank"), (self.worker, self.num_workers, "worker")):
+            if not 0 <= number < count:
+                raise InputError(
+                    f"{name} {number} of {count}: must be from 0 to {count - 1}" if count > 0 else f"{count} {name}s"
+                )
+        return self
+
+    def of(self, size: int) -> slice:
+        """Its part of so many units: ranks differ by one at most, and so do the workers of a rank.
+
+        Examples:
+            >>> [Share(rank, 3).of(10) for rank in range(3)]
+            [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+        """
+        first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
+        start, stop = (first + (last - first) * edge // self.num_workers for edge in (self.worker, self.worker + 1))
+        return slice(start, stop)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Groups of clips, one after the other.
+
+    Attributes:
+        clips: numbers of all their clips.
+        edges: where each step begins in `clips`, and behind them where the last ends.
+    """
+
+    clips: Ints
+    edges: Ints
+
+    @classmethod
+    def single(cls, clips: Ints) -> "Steps":
+        """Each clip a step."""
+        return cls(clips, np.arange(len(clips) + 1))
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __iter__(self) -> Iterator[Ints]:
+        return (self.clips[start:end] for start, end in zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True))
+
+    def __getitem__(self, which: slice | Ints) -> "Steps":
+        if isinstance(which, slice):
+            which = np.arange(len(self))[which]
+        sizes = np.diff(self.edges)[which]
+        edges = np.concatenate(([0], np.cumsum(sizes)))
+        inner = np.arange(edges[-1]) - np.repeat(edges[:-1], sizes)
+        return Steps(self.clips[np.repeat(self.edges[:-1][which], sizes) + inner], edges)
+
+    @property
+    def first(self) -> Ints:
+        """The first clip of each step."""
+        return self.clips[self.edges[:-1]]
+
+    def sums(self, values: Ints) -> Ints:
+        """Sum of a value of clips over each step; no step is empty."""
+        return np.add.reduceat(values[self.clips], self.edges[:-1]) if len(self) else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch of a split: all that its order depends on.
+
+    Attributes:
+        index: of the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`,
+            `start_sample` and `duration_s`.
+        seed: another one gives another order.
+        epoch: likewise.
+        shuffle: False keeps the order of the corpus.
+        run: neighbours that are drawn together.
+        buffer: bytes of audio that are mixed at once.
+        consecutive: clips of a recording that a step gives, in their order.
+        batch_s: seconds of a batch with its padding; None where steps are no batches.
+    """
+
+    index: pl.DataFrame
+    seed: int = 0
+    epoch: int = 0
+    shuffle: bool = True
+    run: int = RUN
+    buffer: int = BUFFER
+    consecutive: int = 1
+    batch_s: float | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """What a state must agree on."""
+        names = ("seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s")
+        return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Bytes of each clip's audio."""
+        return self.index["length"].to_numpy()
+
+    @cached_property
+    def whole(self) -> Steps:
+        """All units of the epoch: clips, or consecutive ones of a recording."""
+        if self.consecutive > 1:
+            windows = _windows(self.index, self.consecutive)
+            return windows[np.argsort(self._mixed(windows.first, "window"), kind="stable")] if self.shuffle else windows
+        numbers = np.arange(len(self.index))
+        if not self.shuffle:
+            return Steps.single(numbers)
+        shards = self.index["shard"].rle_id().to_numpy().astype(np.int64)
+        places = numbers - np.searchsorted(shards, shards)
+        runs = np.cumsum(places % self.run == 0)
+        return Steps.single(np.argsort(self._mixed(runs, "run"), kind="stable"))
+
+    def of(self, share: Share, left: Steps) -> tuple[Steps, Ints]:
+        """What a consumer is given of units that are left: its steps, and where its blocks begin among them, and end."""
+        units = left[share.of(len(left))]
+        ends = _blocks(units.sums(self.lengths), self.buffer)
+        blocks = [self._block(units[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        edges = np.cumsum([0, *(len(block) for block in blocks)])
+        return _joined(blocks), edges
+
+    def after(self, done: Sequence[Sequence[tuple[Share, int]]]) -> Steps:
+        """Units that are left when consumers have taken so many steps each; once for each time that they were parted anew."""
+        left = self.whole
+        for level in done:
+            gone = [self.of(share, left)[0][:taken].clips for share, taken in level]
+            left = left[np.flatnonzero(~np.isin(left.first, np.concatenate(gone)))]
+        return left
+
+    def _block(self, units: Steps) -> Steps:
+        """Units as they are given out: mixed, or made up to batches of about equal durations."""
+        if self.shuffle:
+            units = units[np.argsort(self._mixed(units.first, "block"), kind="stable")]
+        if self.batch_s is None:
+            return units
+        durations = np.maximum.reduceat(self.index["duration_s"].to_numpy()[units.clips], units.edges[:-1])
+        by_length = units[np.argsort(durations, kind="stable")]
+        batches = Steps(by_length.clips, by_length.edges[_batch_edges(np.sort(durations), self.batch_s)])
+        return batches[np.argsort(self._mixed(batches.first, "batch"), kind="stable")] if self.shuffle else batches
+
+    def _mixed(self, numbers: Ints, purpose: str) -> NDArray[np.uint64]:
+        return mixed(numbers, f"{purpose} {self.seed} {self.epoch}")
+
+
+def mixed(numbers: Ints, key: str) -> NDArray[np.uint64]:
+    """A hash of each number under a key, the same in every version of NumPy: the finaliser of SplitMix64.
+
+    Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
+
+    Examples:
+        >>> len({*mixed(np.arange(3), "seed 1").tolist(), *mixed(np.arange(3), "seed 2").tolist()})
+        6
+    """
+    salt = np.uint64(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))
+    with np.errstate(over="ignore"):
+        z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + salt
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def _windows(index: pl.DataFrame, size: int) -> Steps:
+    """Consecutive clips of each recording, so many to a step; what a recording has left over is a shorter one."""
+    ordered = index.select("recording_id", "start_sample").with_row_index("clip").sort("recording_id", "start_sample", "clip")
+    recordings = ordered["recording_id"].rle_id().to_numpy().astype(np.int64)
+    places = np.arange(len(recordings)) - np.searchsorted(recordings, recordings)
+    return Steps(ordered["clip"].to_numpy().astype(np.int64), np.append(np.flatnonzero(places % size == 0), len(places)))
+
+
+def _blocks(num_bytes: Ints, most: int) -> list[int]:
+    """Where blocks end: each as long as it stays below its bound, but never empty."""
+    ends, total, start = [], np.cumsum(num_bytes), 0
+    bound = min(_FIRST_BLOCK, most)
+    while start < len(total):
+        before = int(total[start - 1]) if start else 0
+        start = max(start + 1, int(np.searchsorted(total, before + bound, side="right")))
+        ends.append(start)
+        bound = min(2 * bound, most)
+    return ends
+
+
+def _batch_edges(durations: NDArray[np.float64], most: float) -> Ints:
+    """Where batches of sorted durations begin, and the last ends: clips times the longest is at most `most`, unless it is one."""
+    edges, count = [0], 0
+    for place, duration in enumerate(durations.tolist()):
+        if count and (count + 1) * duration > most:
+            edges.append(place)
+            count = 0
+        count += 1
+    return np.array([*edges, len(durations)])
+
+
+def _joined(blocks: Sequence[Steps]) -> Steps:
+    if not blocks:
+        return Steps(np.zeros(0, np.int64), np.zeros(1, np.int64))
+    offsets = np.cumsum([0, *(len(block.clips) for block in blocks)])
+    edges = [block.edges[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)]
+    return Steps(np.concatenate([block.clips for block in blocks]), np.concatenate([*edges, offsets[-1:]]))

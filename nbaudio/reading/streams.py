@@ -1,0 +1,179 @@
+"""Clips one after the other, read ahead and decoded by threads of this process.
+
+Requests for one block are under way while the block before is decoded and given out; threads decode a few clips at a time, in
+order. Memory is bounded by two blocks and what is decoded ahead, whatever the corpus.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nbaudio.errors import InputError
+from nbaudio.reading.clips import Clip, Clips
+from nbaudio.reading.order import Epoch, Share, Steps
+
+# Clips that a thread decodes at once, and how many such tasks are ahead of each thread.
+_AT_ONCE = 8
+_TASKS_AHEAD = 3
+
+_Level = list[tuple[Share, int]]
+_Task = Callable[[], list[Clip]]
+
+
+class Stream:
+    """One epoch of a split, or a consumer's part of it; made by `Corpus.stream`.
+
+    Iterating goes on where the state is: a `state_dict` taken between two steps says exactly which come next. To go on with
+    another number of ranks or workers, give `load_state_dict` the states of all of them.
+
+    Attributes:
+        epoch: what the order depends on.
+        share: which part this is.
+    """
+
+    def __init__(self, clips: Clips, epoch: Epoch, share: Share, *, threads: int) -> None:
+        self.epoch, self.share = epoch, share.check()
+        self._clips, self._threads = clips, threads
+        self._start_over([], 0)
+
+    def __len__(self) -> int:
+        """Steps that are left."""
+        return len(self._steps) - self._taken
+
+    def __iter__(self) -> Iterator[Any]:
+        single = self.epoch.consecutive == 1 and self.epoch.batch_s is None
+        with ExitStack() as stack:
+            decoded = chain.from_iterable(self._decoded(stack))
+            for size in np.diff(self._steps.edges[self._taken :]).tolist():
+                clips = [next(decoded) for _ in range(size)]
+                # Counted before it is handed over: whoever asks for the state then has it.
+                self._taken += 1
+                yield clips[0] if single else clips
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this consumer is: plain numbers and text, for JSON or a checkpoint."""
+        done = [[[*share, taken] for share, taken in level] for level in self._done]
+        return {"version": 1, "epoch": self.epoch.parameters(), "done": done, "share": [*self.share], "taken": self._taken}
+
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+        """Go on from a state of the same share; or from those of all shares, which may have been of another number.
+
+        Raises:
+            InputError: a state is of another corpus, epoch or order, or one is missing.
+        """
+        states = [state] if isinstance(state, dict) else list(state)
+        try:
+            known = [(one["version"], one["epoch"], one["done"]) for one in states]
+            level = [(Share(*one["share"]).check(), int(one["taken"])) for one in states]
+            done = [[(Share(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"not the state of a stream: {error!r}") from error
+        for version, parameters, before in known:
+            mine = self.epoch.parameters()
+            differing = [
+                f"{name} {parameters.get(name)}, not {value}" for name, value in mine.items() if parameters.get(name) != value
+            ]
+            if version != 1 or differing:
+                raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
+            if before != known[0][2]:
+                raise InputError("the states are of different pasts: take them from all consumers at one time")
+        if len(states) == 1 and level[0][0] == self.share:
+            self._start_over(done, level[0][1])
+            return
+        _check_complete([share for share, _ in level])
+        self._start_over([*done, level], 0)
+
+    @property
+    def padding(self) -> float:
+        """Share of all batches that is padding, each padded to its longest clip: 0 to 1, known before anything is read."""
+        durations = self.epoch.index["duration_s"].to_numpy()
+        real = padded = 0.0
+        for step in self._steps:
+            real += float(durations[step].sum())
+            padded += float(durations[step].max()) * len(step)
+        return 1 - real / padded if padded else 0.0
+
+    def _start_over(self, done: list[_Level], taken: int) -> None:
+        self._done, self._taken = done, taken
+        self._steps, self._edges = self.epoch.of(self.share, self.epoch.after(done))
+        if not 0 <= taken <= len(self._steps):
+            raise InputError(f"the state has taken {taken:,} of {len(self._steps):,} steps")
+
+    def _decoded(self, stack: ExitStack) -> Iterator[list[Clip]]:
+        """Clips that are left, in order, some at a time."""
+        decoders = stack.enter_context(_Threads(self._threads))
+        fetchers = stack.enter_context(_Threads(self._clips.in_flight))
+        tasks = self._tasks(fetchers)
+        under_way: deque[Future[list[Clip]]] = deque()
+        for task in tasks:
+            under_way.append(decoders.submit(task))
+            if len(under_way) > _TASKS_AHEAD * self._threads:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+    def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
+        """What there is to decode, in order; requests are made a block ahead."""
+        requested: deque[list[_Task]] = deque()
+        for start, end in pairwise(self._edges.tolist()):
+            if end <= self._taken:
+                continue
+            requested.append(self._request(self._steps[max(start, self._taken) : end], fetchers))
+            if len(requested) > 1:
+                yield from _drained(requested.popleft())
+        for tasks in requested:
+            yield from _drained(tasks)
+
+    def _request(self, steps: Steps, fetchers: ThreadPoolExecutor) -> list[_Task]:
+        """Ask for the audio of some steps, that of the first ones first; the tasks that decode it."""
+        requests = self._clips.requests(steps.clips)
+        where: dict[int, _Piece] = {}
+        for request in requests:
+            future = fetchers.submit(self._clips.fetch, request)
+            where |= {clip: _Piece(future, start, end) for clip, start, end in request.clips}
+
+        def task(clips: Sequence[int], pieces: Sequence[_Piece]) -> _Task:
+            return lambda: [
+                self._clips.decoded(clip, memoryview(piece.data.result())[piece.start : piece.end])
+                for clip, piece in zip(clips, pieces, strict=True)
+            ]
+
+        parts = [steps.clips[at : at + _AT_ONCE].tolist() for at in range(0, len(steps.clips), _AT_ONCE)]
+        return [task(part, [where.pop(clip) for clip in part]) for part in parts]
+
+
+class _Piece(NamedTuple):
+    """A clip's bytes in an answer that is awaited."""
+
+    data: "Future[bytes]"
+    start: int
+    end: int
+
+
+def _drained(tasks: list[_Task]) -> Iterator[_Task]:
+    """Tasks in order, none kept: each holds its bytes."""
+    tasks.reverse()
+    while tasks:
+        yield tasks.pop()
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads that leave what they have not begun when nobody waits for it any more."""
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown(wait=True, cancel_futures=True)
+
+
+def _check_complete(shares: list[Share]) -> None:
+    worlds = {(share.world_size, share.num_workers) for share in shares}
+    world_size, num_workers = next(iter(worlds))
+    wanted = {Share(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
+    if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
+        raise InputError(
+            f"to part what is left anew, the states of all {len(wanted)} consumers are wanted, one each; {len(shares)} were given"
+        )
