@@ -12,14 +12,16 @@ import polars as pl
 
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
+from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, pack, restore_records
 from nbaudio.engine import check_engine, release_workers, run_tasks
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
+from nbaudio.folders import read_object
 from nbaudio.places import Remote
 from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest, shard_name
 from nbaudio.progress import progress
@@ -63,6 +65,9 @@ def materialize(
     channel: str = "mix",
     encoding: str = "flac",
     shard_size: str | int = "500MB",
+    title: str | None = None,
+    language: str | None = None,
+    licence: str | None = None,
     jobs: int | None = None,
     engine: str | None = "loky",
     show_progress: bool = True,
@@ -81,6 +86,9 @@ def materialize(
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
         shard_size: wanted size of a shard, such as ``"500MB"``.
+        title: the corpus's name, for its data card, README.md.
+        language: codes such as ``hr``, with commas between, likewise.
+        licence: likewise, such as ``cc-by-4.0``; other words are given as they are.
         jobs: how many tasks at once; None means one a core.
         engine: ``loky`` (processes) or ``threading``; None takes what ``joblib.parallel_config`` has set.
         show_progress: progress with rate and time left, on standard error.
@@ -99,6 +107,7 @@ def materialize(
     container_named(container)
     check_engine(engine)
     check_channel(channel)
+    about = About(title, language, licence)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     if workspace.audio_root is None:
@@ -120,7 +129,9 @@ def materialize(
     accepted = _accepted(run, recordings)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, "shard_size": run.shard_size}
     identity = {**parameters, "selection": _selection(run.table)}
+    before: dict[str, Any] = {}
     if run.layout.claim(identity):
+        before = read_object(run.layout.folder, MANIFEST)
         restore_records(run.layout)
     run.packs.mkdir(exist_ok=True)
     remove_partials(run.packs)
@@ -155,9 +166,13 @@ def materialize(
         recordings=recordings,
         selection=workspace.report("select"),
     )
-    run.layout.finish({"identity": identity, "parameters": parameters, "versions": versions(), **manifest})
+    manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
+    manifest["evidence"] = workspace.report("evidence").get("facts", {})
+    own_card = publish_card(run.layout.folder, manifest, before=before)
+    run.layout.finish(manifest)
     problems = [f"{segment_id}: {detail}" for segment_id, _, detail in lost.iter_rows()]
-    report = _report(run, manifest, results, problems, num_cut)
+    notes = [] if own_card else [f"{run.layout}/{CARD} was edited and stays as it is"]
+    report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
     return report
 

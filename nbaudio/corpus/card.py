@@ -1,0 +1,192 @@
+"""The data card: README.md of a corpus, for people, with the header by which `datasets.load_dataset` finds the splits.
+
+Conventions: all of it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. What people supply and
+names of columns are YAML strings in the header and escaped below.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+import yaml
+
+from nbaudio.corpus.containers import container_named
+from nbaudio.errors import InputError
+from nbaudio.folders import Folder, read_object
+from nbaudio.report import show
+from nbaudio.text.characters import DELIMITER, SPECIALS
+
+CARD = "README.md"
+
+_NO_CHARACTERS = len((DELIMITER, *SPECIALS))
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+_LICENCE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
+_FIELDS = {
+    "audio": "the clip; in a tar its member is named after the encoding",
+    "segment_id": "the key",
+    "text": "what was said, by human hand",
+    "asr_text": "what a recogniser heard",
+    "speaker_id, recording_id": "who speaks, and where",
+    "start_sample, end_sample": "the window in the recording, half open, at the recording's own rate",
+    "duration_s": "length of the clip in seconds",
+    "similarity, wer, cer": "of transcript and hypothesis",
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a corpus cannot know of itself.
+
+    Attributes:
+        title: its name.
+        language: codes such as ``hr``, with commas between.
+        licence: an identifier such as ``cc-by-4.0``, or any other words.
+
+    Raises:
+        InputError: the language is no code, or one is no text.
+    """
+
+    title: str | None = None
+    language: str | None = None
+    licence: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_json().items():
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name} {value!r}: wanted is text; in YAML, quote it")
+        odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
+        if odd:
+            raise InputError(f"language {odd[0]!r} is no code; wanted are codes such as hr or pt-BR, with commas between")
+
+    def languages(self) -> list[str]:
+        """The codes, one by one."""
+        return [code.strip() for code in self.language.split(",")] if self.language else []
+
+    def to_json(self) -> dict[str, str | None]:
+        """As corpus.json holds it."""
+        return asdict(self)
+
+
+def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
+    """The card of a corpus, Markdown with a YAML header.
+
+    Args:
+        manifest: what corpus.json holds.
+        transcribed: whether any segment has a text.
+    """
+    about = About(**manifest["about"])
+    title = about.title or "Speech corpus"
+    splits = {name: facts for name, facts in manifest["splits"].items() if facts["segments"]}
+    total = {what: sum(facts[what] for facts in splits.values()) for what in ("segments", "hours")}
+    described = yaml.safe_dump(_header(manifest, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
+    clips = manifest["parameters"]
+    rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
+    selected = {
+        name: value for name, value in manifest["selection"].get("parameters", {}).items() if value is not None and value != []
+    }
+    parts = [
+        f"---\n{described}---\n\n# {_plain(title)}",
+        f"{total['segments']:,} clips of speech, {total['hours']:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
+        f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {manifest['nbaudio']}. `corpus.json` holds all "
+        "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
+        _table(
+            ("split", "clips", "hours", "speakers", "recordings"), [(name, *_numbers(facts)) for name, facts in splits.items()]
+        ),
+        '```python\nimport datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")\n```',
+        "## Fields",
+        _table(("field", "what it is"), list(_FIELDS.items())),
+        "## How right the labels are",
+        _evidence(manifest.get("evidence")),
+        "## What the splits share",
+        "Each clip of dev and test was compared with all clips of the other splits; `corpus.json` lists the exceptions.",
+        _table(
+            ("check", "shared values", "clips of dev and test", "means"),
+            [(name, told["shared"], told["segments"], told.get("means", "")) for name, told in manifest["leakage"].items()],
+        ),
+        "## How it was selected",
+        _table(("parameter", "value"), list(selected.items())),
+        "Not in, by the rule that put it out:",
+        _table(("rule", "segments"), sorted(manifest["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
+        "## Licence",
+        _plain(about.licence) if about.licence else "Not stated.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def publish_card(folder: Folder, manifest: dict[str, Any], *, before: Mapping[str, Any]) -> bool:
+    """Write the card and note its hash in the manifest; a card that somebody has edited stays as it is.
+
+    Args:
+        folder: the corpus, all but its corpus.json written.
+        manifest: what corpus.json will hold.
+        before: what it held until now; empty for a new corpus.
+
+    Returns:
+        Whether the card is the one that was written.
+    """
+    text = card(manifest, transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
+    manifest["card"] = hashlib.sha256(text.encode()).hexdigest()
+    if before and folder.exists(CARD) and not folder.holds(CARD, before.get("card", "")):
+        return False
+    with folder.new(CARD) as path:
+        path.write_text(text, encoding="utf8")
+    return True
+
+
+def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
+    """What Hugging Face reads."""
+    extension = container_named(manifest["parameters"]["container"]).extension
+    number = sum(facts["segments"] for facts in splits.values())
+    size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
+    licence: dict[str, str] = {}
+    if about.licence:
+        known = _LICENCE_ID.fullmatch(about.licence)
+        licence = {"license": about.licence} if known else {"license": "other", "license_name": about.licence}
+    return {
+        **({"pretty_name": about.title} if about.title else {}),
+        **({"language": about.languages()} if about.language else {}),
+        **licence,
+        **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
+        "size_categories": [next((name for most, name in _SIZES if number < most), "10M<n<100M")],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": name, "path": f"{name}/{name}-*.{extension}"} for name in splits],
+            }
+        ],
+        "dataset_info": {
+            "config_name": "default",
+            "splits": [
+                {"name": name, "num_bytes": size[name], "num_examples": facts["segments"]} for name, facts in splits.items()
+            ],
+            "download_size": sum(size.values()),
+            "dataset_size": sum(size.values()),
+        },
+    }
+
+
+def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:
+    return split["segments"], f"{split['hours']:,.2f}", split["speakers"], split["recordings"]
+
+
+def _evidence(facts: Mapping[str, Any] | None) -> str:
+    if not facts:
+        return "Not known: nobody has judged a sample of it."
+    return _table(("evidence", "value"), list(facts.items()))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table; nothing in it ends a cell or is taken for markup; none without rows."""
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *([_plain(show(value)) for value in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown and HTML show as it is, in one line."""
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", escape(" ".join(text.split()), quote=False))

@@ -1,0 +1,137 @@
+"""The data card: what Hugging Face reads of it, and that nothing in it is taken for markup."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+import yaml
+
+from nbaudio.corpus import materialize
+from nbaudio.corpus.card import CARD, About, card
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.errors import InputError
+
+HOSTILE = [
+    "a | b",
+    "<script>alert(1)</script>",
+    "--- \n---\nlicense: mit",
+    "x: [y",
+    "`id`",
+    "[l](javascript:x)",
+    "# h",
+    "č „š“ 日本",
+]
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({"one.wav": (18.0, 16000), "two.flac": (12.0, 16000)}, channels=1)
+
+
+def make(workspace, out, **options):
+    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "engine": "threading"} | options)
+
+
+def header(text):
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+@pytest.mark.parametrize("container", list(CONTAINERS))
+def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, container):
+    import datasets
+
+    folder = tmp_path / "c"
+    make(workspace, folder, container=container, shard_size="100kB", title="Naslov", language="hr, en", licence="cc-by-4.0")
+    counts = dict(pl.read_parquet(folder / "segments.parquet")["split"].value_counts().iter_rows())
+    builder = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache"))
+    files = {split: {path.rpartition("/")[2] for path in paths} for split, paths in builder.config.data_files.items()}
+    assert files == {split: {path.name for path in (folder / split).iterdir()} for split in counts}
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == counts
+    if container == "parquet":  # `datasets` reads audio in tars with torchcodec alone
+        loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+        assert {name: len(split) for name, split in loaded.items()} == counts
+
+
+def test_the_header_says_what_is_known(workspace, tmp_path):
+    make(workspace, tmp_path / "c", title="Naslov", language="hr, en", licence="cc-by-4.0")
+    text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
+    found = header(text)
+    assert (found["pretty_name"], found["language"], found["license"]) == ("Naslov", ["hr", "en"], "cc-by-4.0")
+    assert found["task_categories"] == ["automatic-speech-recognition"]
+    assert found["size_categories"] == ["n<1K"]
+    size = sum(path.stat().st_size for path in (tmp_path / "c").glob("*/*.tar"))
+    assert found["dataset_info"]["dataset_size"] == size
+    assert "# Naslov" in text
+
+
+def test_what_is_not_known_is_not_said(workspace, tmp_path):
+    workspace.save(segments=workspace.segments.with_columns(text=pl.lit(None, dtype=pl.String)))
+    make(workspace, tmp_path / "c")
+    text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
+    assert not {"license", "language", "pretty_name", "task_categories"} & set(header(text))
+    assert "Not stated." in text
+    assert "nobody has judged" in text
+
+
+def test_what_the_verdicts_prove_is_told(workspace, tmp_path):
+    workspace.save_report("evidence", {"facts": {"precision": 0.987, "threshold": 0.8}})
+    make(workspace, tmp_path / "c")
+    text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
+    assert "| precision | 0.987 |" in text
+    assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"]["threshold"] == 0.8
+
+
+def test_equal_corpora_have_equal_cards_and_no_path_or_sentence_is_in_them(workspace, tmp_path):
+    make(workspace, tmp_path / "a")
+    make(workspace, tmp_path / "b", jobs=2)
+    first = (tmp_path / "a" / CARD).read_bytes()
+    assert first == (tmp_path / "b" / CARD).read_bytes()
+    assert str(tmp_path).encode() not in first
+    assert "rečenica".encode() not in first
+
+
+def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, tmp_path):
+    path = tmp_path / "c" / CARD
+    make(workspace, tmp_path / "c")
+    assert make(workspace, tmp_path / "c", title="Drugi").warnings == []
+    assert "# Drugi" in path.read_text(encoding="utf8")
+    path.write_text("Read by hand.", encoding="utf8")
+    for _ in range(2):
+        assert make(workspace, tmp_path / "c", title="Treći").warnings == [f"{path} was edited and stays as it is"]
+        assert path.read_text(encoding="utf8") == "Read by hand."
+    path.unlink()
+    assert make(workspace, tmp_path / "c", title="Treći").warnings == []
+    assert "# Treći" in path.read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
+    make(workspace, tmp_path / "c")
+    manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
+    manifest["about"] = About(title=text, licence=text).to_json()
+    manifest["selection"] = {"parameters": {text: text}}
+    manifest["leakage"] |= {text: {"shared": 0, "segments": 0}}
+    written = card(manifest, transcribed=True)
+    found = header(written)
+    assert found["pretty_name"] == text
+    assert found["license"] == "other"
+    assert found["license_name"] == text
+    body = written.partition("\n---\n\n")[2]
+    assert "<script" not in body
+    assert not re.search(r"(?<!\\)\]\(", body)
+    assert not [
+        line for line in body.splitlines() if line.startswith("|") and line.replace("\\|", "").count("|") not in (3, 5, 6)
+    ]
+
+
+def test_norwegian_is_not_no_language(workspace, tmp_path):
+    with pytest.raises(InputError, match="language False: wanted is text; in YAML, quote it"):
+        make(workspace, tmp_path / "c", language=yaml.safe_load("no"))
+
+
+@pytest.mark.parametrize("language", ["Croatian", "hr_HR", "hr,,en", " "])
+def test_a_language_is_a_code(workspace, tmp_path, language):
+    with pytest.raises(InputError, match="is no code"):
+        make(workspace, tmp_path / "c", language=language)
+    assert not (tmp_path / "c").exists()
