@@ -19,8 +19,10 @@ DECISIONS = ("exact", "unicode", "extension", "blanks", "id", "ambiguous", "miss
 
 # fmt: off
 AUDIO_EXTENSIONS = frozenset({
-    "aac", "aif", "aifc", "aiff", "amr", "au", "caf", "flac", "m4a", "m4b", "mka", "mp2", "mp3", "mp4", "mpga", "oga", "ogg",
-    "opus", "sph", "w64", "wav", "wave", "webm", "wma",
+    "3g2", "3gp", "aac", "ac3", "aif", "aifc", "aiff", "amr", "ape", "asf", "au", "avi", "awb", "caf", "dsf", "dts", "eac3",
+    "flac", "flv", "m2ts", "m4a", "m4b", "m4v", "mka", "mkv", "mov", "mp1", "mp2", "mp3", "mp4", "mpc", "mpeg", "mpg", "mpga",
+    "mts", "nist", "oga", "ogg", "ogv", "opus", "ra", "rf64", "rm", "shn", "snd", "sph", "spx", "tak", "ts", "tta", "vob", "voc",
+    "w64", "wav", "wave", "webm", "wma", "wmv", "wv", "wv1", "wv2",
 })
 # fmt: on
 

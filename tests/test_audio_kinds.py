@@ -9,12 +9,13 @@ import av
 import numpy as np
 import polars as pl
 import pytest
-from audio_kinds import KINDS, Kind, make
+from audio_kinds import FFMPEG_KINDS, KINDS, Kind, make
 
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.packets import opus_samples
 from nbaudio.corpus import materialize, verify
+from nbaudio.names import AUDIO_EXTENSIONS
 from nbaudio.workspace import Workspace
 
 SECONDS = 5.0
@@ -33,12 +34,20 @@ def specimens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_the_table_of_bounds_lists_every_kind() -> None:
-    assert sorted(BOUNDS) == sorted(kind.name for kind in KINDS)
+    assert sorted(BOUNDS) == sorted(kind.name for kind in (*KINDS, *FFMPEG_KINDS))
+
+
+def test_the_extension_of_every_kind_is_known() -> None:
+    assert {kind.suffix.removeprefix(".") for kind in (*KINDS, *FFMPEG_KINDS)} <= AUDIO_EXTENSIONS
 
 
 @every_kind
 def test_a_kind_is_what_was_written_and_its_windows_keep_the_stated_bound(specimens: dict[str, Path], kind: Kind) -> None:
-    path = specimens[kind.name]
+    check_kind(specimens[kind.name], kind)
+
+
+def check_kind(path: Path, kind: Kind) -> None:
+    """A specimen is what was written; windows of it keep the bound and do not depend on what was read before."""
     found = probe(path)
     assert (found.sampling_rate, found.num_channels, found.warning) == (kind.rate, kind.channels, None)
     # Encoder delay that a container does not declare (bare AAC, AMR, WMA, MP2, AC-3) counts as recorded.
@@ -123,6 +132,40 @@ def test_a_gap_in_the_clock_and_a_clock_that_stands_still_move_no_sample(specime
             recording.__dict__["_index"] = replace(recording._index, rising=rising)
             for start in (0, 90_000, 120_000, num_samples - 4000):
                 assert np.abs(recording.read(start, start + 4000) - whole[start : start + 4000]).max() <= BOUNDS["Opus in WebM"]
+
+
+def _moved(source: Path, target: Path, samples: int) -> Path:
+    """The same packets, all so much later, or earlier: then MP4's edit list says how much is to be dropped."""
+    with av.open(str(source)) as read, av.open(str(target), "w") as write:
+        stream = write.add_stream_from_template(read.streams.audio[0])
+        for packet in read.demux(audio=0):
+            if packet.dts is not None:
+                packet.stream, packet.pts = stream, packet.pts + samples
+                packet.dts = packet.pts
+                write.mux(packet)
+    return target
+
+
+@pytest.mark.parametrize("name", ["AAC in MP4", "MP3 in MP4"])
+@pytest.mark.parametrize("samples", [-1088, -500, 22050])
+def test_sound_that_begins_later_or_within_a_packet_moves_no_window(
+    specimens: dict[str, Path], tmp_path: Path, name: str, samples: int
+) -> None:
+    path = _moved(specimens[name], tmp_path / "a.mp4", samples)
+    num_samples = probe(path).num_samples
+    with open_recording(path) as recording, open_recording(specimens[name]) as plain:
+        whole = recording.read(0, num_samples)
+        assert len(whole) == num_samples
+        for start in (0, 1, 60_000, 150_000, num_samples - 1000):
+            window = recording.read(start, start + 1000)
+            assert np.abs(window - whole[start : start + 1000]).max() <= BOUNDS[name]
+        # What is dropped is missing at the beginning; a later begin brings the encoder's delay back.
+        for start in (60_000, 150_000):
+            offsets = range(-2500, 2500)
+            same = plain.read(start, start + 1000)
+            around = whole[start - 2500 : start + 3500]
+            nearest = min(offsets, key=lambda by: float(np.abs(around[2500 + by : 3500 + by] - same).max()))
+            assert nearest == {-1088: -1088, -500: -500}.get(samples, 1024 if name.startswith("AAC") else 1105)
 
 
 def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(specimens: dict[str, Path], tmp_path: Path) -> None:

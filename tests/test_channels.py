@@ -147,7 +147,7 @@ def test_a_mean_of_some_channels(tmp_path):
 def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
     facts = {"sha256": "ab", "path": "a.wav", "num_bytes": 9, "version": None, "mtime_ns": 5, "start_sample": 3, "end_sample": 8}
     segments = pl.DataFrame([{**facts, "source_channel": channel} for channel in (None, "1")])
-    hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|2".encode()).hexdigest()[:32] for channel in ("left", "1")]
+    hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32] for channel in ("left", "1")]
     assert clip_keys(segments, ClipFormat(8000, "left", "flac")).to_list() == hashes
     workspace = make_workspace({"a.wav": (6, RATE)})
     nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)

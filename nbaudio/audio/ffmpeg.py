@@ -1,9 +1,11 @@
 """Recordings read by FFmpeg (PyAV): what libsndfile cannot read, does slowly or not exactly; see `recordings`."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -19,16 +21,25 @@ from nbaudio.audio.reasons import implausible, no_audio, no_samples
 from nbaudio.errors import AudioError
 
 # Decoded and thrown away before a window after a jump, in seconds: Opus settles in 80 ms (RFC 7845, section 4.6), AAC and
-# Vorbis in a frame or two. AMR predicts from what it decoded long before; measured, on speech and on tones.
-_RUN_UP_S = 0.3
-_LONG_RUN_UP_S = {"amrnb": 3.0, "amrwb": 3.0}
+# Vorbis in a frame or two. AMR and GSM predict from what was decoded long before; measured, on speech and tones. Others may
+# never settle (G.722, G.726): those are decoded from their beginning.
+_RUN_UP_S = {
+    **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "opus", "vorbis", "wmav1", "wmav2"), 0.3),
+    **dict.fromkeys(("alac", "flac", "tta", "wavpack"), 0.3),
+    **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
+}
 # An MP3's frame takes up to 511 bytes of those before it (ISO 11172-3, main_data_begin), at rates below 32 kHz 255 bytes: at
 # 8 kbit/s and 22.05 kHz, where a frame holds 5 bytes of its own, that is 51 frames.
 _LOW_MP3_RUN_UP_S = 2.0
 
 # Decoders that a flush does not bring back to their start: AAC keeps the seed of the noise that it fills bands with, AMR its
 # predictors, MP3 what it makes up for a first frame that takes bits from before the file.
-_REMEMBERING = {"aac", "amrnb", "amrwb", "mp3"}
+_REMEMBERING = {"aac", "amrnb", "amrwb", "mp2", "mp3"}
+# Decoders that are better than the usual ones: that of MP2 dithers from where it began.
+_BETTER = {"mp2": "mp2float"}
+
+# Packets that a seek goes back further than to the one that is wanted.
+_BEFORE = 4
 
 # Formats that hold sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
 _FORMATS = (
@@ -46,7 +57,8 @@ class AvRecording:
     which does for most codecs; those that remember all the same get a new decoder.
 
     Where a tick of the container's clock is one sample or part of one, or two samples where spectral band replication doubles the
-    rate, places are found by the clock; elsewhere by an index of the packets, made at the first jump.
+    rate, places are found by the clock; elsewhere by an index of the packets, made at the first jump. In Ogg the clock is off by
+    a packet after some jumps; of Opus it is not.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -73,12 +85,12 @@ class AvRecording:
             self.close()
             raise AudioError(f"{path}: {problem}")
         self._ticks: Fraction = self._stream.time_base * self.sampling_rate
-        run_up_s = _LONG_RUN_UP_S.get(self.codec, _RUN_UP_S)
-        if self.codec == "mp3" and self.sampling_rate < 32000:
-            run_up_s = _LOW_MP3_RUN_UP_S
-        self._run_up = int(run_up_s * self.sampling_rate)
-        bare = self._container.format.name in _BARE
-        self._clock_tells = not bare and (self._ticks.numerator == 1 or self._ticks == 2)
+        self._run_up = self._find_run_up()
+        container = self._container.format.name
+        bare = container in _BARE
+        counts = self._ticks.numerator == 1 or self._ticks == 2
+        self._clock_tells = counts and not bare and (container != "ogg" or self.codec == "opus")
+        self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         declared = Fraction(0)
         if self._stream.duration and not bare:
             declared = self._stream.duration * self._ticks
@@ -116,6 +128,14 @@ class AvRecording:
         self._container.close()
         self._file.close()
 
+    def _find_run_up(self) -> int:
+        """Samples to decode before a window; all where nothing less is known to do."""
+        if self.codec == "mp3" and self.sampling_rate < 32000:
+            return int(_LOW_MP3_RUN_UP_S * self.sampling_rate)
+        if self.codec.startswith("pcm_"):
+            return 0
+        return int(_RUN_UP_S[self.codec] * self.sampling_rate) if self.codec in _RUN_UP_S else sys.maxsize
+
     def _open(self) -> None:
         self._file.seek(0)
         # Through the descriptor: the content decides, and no part of the name is taken for a protocol.
@@ -143,34 +163,42 @@ class AvRecording:
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
         """Packets from the one that holds a position on, each with the position behind it; None where the clock tells."""
+        if self._run_up == sys.maxsize:
+            yield from ((packet, None) for packet in self._begin()[0])
+            return
         if self._clock_tells:
-            self._container.seek(int(target / self._ticks), stream=self._stream, backward=True)
+            self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
             yield from ((packet, None) for packet in self._container.demux(self._stream))
             return
         index = self._index
         first = index.first_for(target)
-        number = None if self._jump_to(first) else 0
-        for packet in self._container.demux(self._stream):
-            at = stamp(packet)
-            if at is None:
+        packets = self._jump_to(first) or islice(self._begin()[0], first, None)
+        for number, packet in enumerate(packets, first):
+            if stamp(packet) is None:
                 yield packet, index.num_samples
-                continue
-            if number is None:
-                number = int(np.searchsorted(index.stamps, at))
-            if first <= number < len(index.ends):
+            elif number < len(index.ends):
                 yield packet, int(index.ends[number])
-            number += 1
 
-    def _jump_to(self, number: int) -> bool:
-        """Seek to a packet of the index, or a little before it; False where only a rewind was possible."""
+    def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
+        """Packets from that of the index on; None where a seek does not bring it up as it was.
+
+        Some files mark no packet as one to seek to, in MPEG streams a seek may end in the middle of a packet, and some clocks are
+        off after a seek: all this shows in times and sizes.
+        """
         index = self._index
-        if index.rising and len(index.stamps):
-            # Some files mark no packet as one to seek to.
-            with suppress(av.error.FFmpegError):
-                self._container.seek(int(index.stamps[number]), stream=self._stream, backward=True)
-                return True
-        self._begin()
-        return False
+        if not index.rising or not len(index.stamps):
+            return None
+        wanted = index.stamps[number], index.sizes[number]
+        with suppress(av.error.FFmpegError):
+            self._container.seek(int(index.stamps[max(0, number - _BEFORE)]), stream=self._stream, backward=True)
+            packets = iter(self._container.demux(self._stream))
+            for packet in packets:
+                at = stamp(packet)
+                if at is None or at > wanted[0]:
+                    return None
+                if (at, packet.size) == wanted:
+                    return chain([packet], packets)
+        return None
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Decoded frames as (position, samples of shape (channels, n)), from a little before `start` on.
@@ -185,7 +213,7 @@ class AvRecording:
                 frames = decoder.decode(packet)
                 if position is None and frames:
                     held = sum(frame.samples for frame in frames)
-                    position = int((frames[0].pts or 0) * self._ticks) if end is None else end - held
+                    position = self._time_of(frames[0]) if end is None else end - held
                 for frame in frames:
                     if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
                         return  # the stream turns into another
@@ -194,6 +222,12 @@ class AvRecording:
                         position = cast(int, position) + samples.shape[1]
         except av.error.FFmpegError:
             return
+
+    def _time_of(self, frame: av.AudioFrame) -> int:
+        """Where the clock says that a frame begins."""
+        position = int((frame.pts or 0) * self._ticks)
+        # A new decoder drops the samples that come before 0, as the container says, and leaves the time of the frame as it was.
+        return (max(0, position) if self.codec in _REMEMBERING else position) - self._origin
 
     def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
         """A frame's samples, each array of shape (channels, n)."""
@@ -208,7 +242,7 @@ class AvRecording:
         decoder = self._stream.codec_context
         if self.codec not in _REMEMBERING:
             return decoder
-        new = cast(AudioCodecContext, AudioCodecContext.create(decoder.codec, "r"))
+        new = cast(AudioCodecContext, AudioCodecContext.create(_BETTER.get(decoder.name, decoder.codec), "r"))
         new.extradata = decoder.extradata
         return new
 

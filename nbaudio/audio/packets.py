@@ -37,12 +37,14 @@ class PacketIndex:
 
     Attributes:
         stamps: the container's time of each packet.
+        sizes: bytes of each packet.
         ends: position of the first sample behind each packet's own; the last is the recording's length, less nothing that the
             container says to drop at the end.
         rising: whether stamps rise from packet to packet, so that a packet can be found by its own.
     """
 
     stamps: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     ends: NDArray[np.int64]
     rising: bool
 
@@ -75,24 +77,26 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     packets, decoder = begin()
     count = _counter(decoder, size)
     stamps: list[int] = []
+    sizes: list[int] = []
     counts: list[int] = []
     with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
         for packet in packets:
             at = stamp(packet)
             if at is not None:
                 stamps.append(at)
+                sizes.append(packet.size)
                 if callable(count):
                     counts.append(count(memoryview(packet)))
-    clock = np.array(stamps, np.int64)
+    clock, size_of = np.array(stamps, np.int64), np.array(sizes, np.int64)
     held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
     rising = not (np.diff(clock) <= 0).any()
     ends = np.cumsum(held)
     # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
     if not count or lead is None or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
-        return PacketIndex(clock, _decoded_ends(*begin(), len(clock)), rising)
+        return PacketIndex(clock, size_of, _decoded_ends(*begin(), len(clock)), rising)
     number, given = lead
-    return PacketIndex(clock, ends - (int(ends[number]) - given), rising)
+    return PacketIndex(clock, size_of, ends - (int(ends[number]) - given), rising)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:

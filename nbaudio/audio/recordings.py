@@ -152,7 +152,8 @@ class SoundfileRecording:
         Of MP3s, those with two channels, 32 kHz or more and a tag: elsewhere libmpg123 adds up in another order after a jump,
         which shows in the last bit, and guesses the length.
         """
-        if self.declared_samples < 0:  # what libsndfile makes of an absurd length
+        # Below 0 is what libsndfile makes of an absurd length. In GSM and some ADPCM it cannot seek.
+        if self.declared_samples < 0 or not self._file.seekable():
             return False
         return self.codec != "mp3" or (
             self.num_channels == 2 and self.sampling_rate >= 32000 and length_is_known(self._descriptor.fileno())
