@@ -153,7 +153,10 @@ def review_export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
     n: Annotated[int, typer.Option(min=1, help="how many clips")] = 1000,
-    strategy: Annotated[str, typer.Option(help="how they are drawn: random")] = "random",
+    strategy: Annotated[
+        str, typer.Option(help="how they are drawn: random, stratified, speaker, recording, near or suspicious")
+    ] = "random",
+    threshold: Annotated[float, typer.Option(help="the similarity that stratified and near look at; -1 to 1")] = 0.8,
     seed: Seed = 42,
     reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="a sheet for each of them")] = "",
     overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
@@ -172,6 +175,7 @@ def review_export(
             out=out,
             n=n,
             strategy=strategy,
+            threshold=threshold,
             seed=seed,
             reviewers=_parts(reviewers),
             overlap=overlap,

@@ -14,6 +14,7 @@ from nbaudio.review.clips import ENCODINGS, clip_names, write_clips
 from nbaudio.review.delimited import SEPARATORS
 from nbaudio.review.handouts import Handout, handouts, is_filled_in, sheet_files, zipped
 from nbaudio.review.record import ReviewRecord, content_hashes, fingerprint
+from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw
 from nbaudio.review.sheet import check_size
 from nbaudio.review.texts import uncorrected
@@ -33,6 +34,7 @@ def export(
     out: str | Path,
     n: int = 1000,
     strategy: str = "random",
+    threshold: float = 0.8,
     seed: int = 42,
     reviewers: Sequence[str] = (),
     overlap: int = 0,
@@ -52,6 +54,7 @@ def export(
         out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
         n: how many segments in all; all where there are fewer.
         strategy: a key of `STRATEGIES`.
+        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that ask.
         seed: another seed gives another sample.
         reviewers: who gets a sheet each, as names without blanks; one sheet for whoever it may be where none is given.
         overlap: how many segments every reviewer is given, so that their agreement can be told; the rest is dealt out.
@@ -84,24 +87,25 @@ def export(
         "strategy": strategy,
         "n": n,
         "seed": seed,
+        "threshold": threshold,
         "reviewers": list(reviewers),
         "overlap": overlap,
         "verdicts": list(verdicts),
     }
-    _check(out, n=n, strategy=strategy, reviewers=reviewers, overlap=overlap, clips=clips, tables=tables)
+    _check(out, n=n, strategy=strategy, threshold=threshold, reviewers=reviewers, overlap=overlap, clips=clips, tables=tables)
     check_words(verdicts)
 
     segments = uncorrected(workspace, workspace.segments)
-    pool = reviewable(workspace.recordings, segments)
+    pool, silent = within_reach(workspace, segments)
     audible = workspace.audio_root is not None
-    silent = pool.filter(pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())) if audible else pool.clear()
-    # What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
-    pool = pool.join(silent, on="segment_id", how="anti", maintain_order="left")
     if pool.is_empty():
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
     record = ReviewRecord.find(workspace, out.stem)
     if record is None:
-        drawn = draw(pool, strategy=strategy, n=n, seed=seed)
+        before = rounds(workspace)
+        drawn = draw(pool, strategy=strategy, n=n, seed=seed, threshold=threshold, rounds=before)
+        if drawn.is_empty():
+            raise InputError(f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers")
         record = ReviewRecord(
             name=out.stem,
             strategy=strategy,
@@ -114,6 +118,10 @@ def export(
             verdicts=list(verdicts),
             reviewers=list(reviewers),
             overlap=overlap,
+            strata=drawn["stratum"].to_list(),
+            threshold=threshold,
+            after=[one.name for one in before],
+            missing=silent["recording_id"].unique().sort().to_list(),
         )
     record.check_asked(asked)
     sheets = handouts(record, out)
@@ -141,13 +149,23 @@ def export(
 
 
 def _check(
-    out: Path, *, n: int, strategy: str, reviewers: Sequence[str], overlap: int, clips: str, tables: Sequence[str]
+    out: Path,
+    *,
+    n: int,
+    strategy: str,
+    threshold: float,
+    reviewers: Sequence[str],
+    overlap: int,
+    clips: str,
+    tables: Sequence[str],
 ) -> None:
     if out.suffix.lower() != ".xlsx" or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     look_up(STRATEGIES, strategy, "strategy")
+    if not -1 <= threshold <= 1:
+        raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
         raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
     if len({name.casefold() for name in reviewers}) < len(reviewers):
@@ -192,6 +210,18 @@ def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, enco
     return rows, failed
 
 
+def within_reach(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Segments that can be reviewed now, and those that could be if their recordings were there.
+
+    What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+    """
+    pool = reviewable(workspace.recordings, segments)
+    if workspace.audio_root is None:
+        return pool, pool.clear()
+    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+    return pool.filter(~silent), pool.filter(silent)
+
+
 def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
@@ -227,8 +257,9 @@ def _report(
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
     warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
-    if record.n > len(pool):
-        warnings.append(f"{record.n:,} were asked for, only {len(pool):,} segments can be reviewed: all are in the sheet")
+    if record.n > len(rows):
+        others = " and have not been given to reviewers yet" if record.after else ""
+        warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")

@@ -23,7 +23,7 @@ from nbaudio.workspace import Workspace
 _CONTENT = ("segment_id", "recording_id", "source_start", "source_end", "text", "asr_text")
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
 #: What `export` was asked for: the same name with other values is another review.
-PARAMETERS = ("strategy", "n", "seed", "reviewers", "overlap", "verdicts")
+PARAMETERS = ("strategy", "n", "seed", "threshold", "reviewers", "overlap", "verdicts")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class ReviewRecord:
         verdicts: the words to choose from.
         reviewers: who gets a sheet; empty where there is one sheet for whoever it may be.
         overlap: how many segments all of them are given.
+        strata: the stratum of each segment.
         threshold: the similarity at which the decision was expected.
         after: the reviews before it, whose segments were not drawn again.
         missing: recordings that were not there, so that nothing of them could be drawn.
@@ -58,6 +59,7 @@ class ReviewRecord:
     verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))
     reviewers: list[str] = field(default_factory=list)
     overlap: int = 0
+    strata: list[str] = field(default_factory=list)
     threshold: float = 0.8
     after: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

@@ -1,33 +1,236 @@
 """Which segments reviewers are given, and with what probability each could have been chosen.
 
-A strategy takes segments, how many to draw and a seed, and gives a frame with `segment_id` and `probability` (the inclusion
-probability, above 0), in the order of the sheet. It depends on ids and columns, never on the order of rows. Another strategy is
-one function here and one line in `STRATEGIES`.
+Every strategy is a stratified random sample. It says of each segment which stratum it is in and how much it is wanted (`size`,
+above 0, the same within a stratum); `n` is dealt out over the strata by size, and in each stratum a simple random sample is drawn
+without replacement. Where a stratum's share is no whole number, it is rounded up or down by one random start for all of them
+(systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the inclusion probability is the share exactly and
+even a stratum with a share of 0.1 is not left out. No segment has probability 0: whichever strategies are mixed, the verdicts
+still say something of the whole corpus; see `nbaudio.evidence`.
+
+A later round draws from what no earlier one has given away. Rows come in an order of which every beginning is a smaller sample
+of the same kind: whoever reviews only the first rows has still reviewed a random sample. Nothing depends on the order of the
+pool. Another strategy is one function here and one line in `STRATEGIES`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from nbaudio.errors import look_up
 from nbaudio.keys import hash_column
+from nbaudio.review.rounds import Round
+from nbaudio.review.suspicion import reasons
 
-Strategy = Callable[[pl.DataFrame, int, int], pl.DataFrame]
+# Pool and threshold to one row a segment: `stratum` and `size`. The pool has a column `wrong`: true, false, or null (not known).
+Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
+
+_STRATA = 20
+_MARGIN = 0.05  # below the threshold: it may turn out that a lower one is good enough
+_OUTSIDE = 0.25
+_UNSCORED = 0.1
+_LEAST = 0.01  # it takes reviews to prove that there are few errors, too
+_GUESS_WORTH = 10
+_FOCUS = 0.75
+_NEAR = 0.05
 
 
-def random(segments: pl.DataFrame, n: int, seed: int) -> pl.DataFrame:
-    """A simple random sample: every segment is equally likely.
+def draw(
+    pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
+) -> pl.DataFrame:
+    """Draw segments for review.
 
-    The order is random too, so that whoever reviews only the first rows has still reviewed a random sample; a larger `n` with
-    the same seed only adds rows.
+    Args:
+        pool: all segments that can be reviewed, each once; those of earlier rounds may be among them.
+        strategy: a key of `STRATEGIES`.
+        n: how many; all that are left where there are fewer.
+        seed: another one draws others.
+        threshold: the similarity at which the decision is expected, in [-1, 1].
+        rounds: earlier rounds: their segments are not drawn again, their verdicts teach ``stratified`` where errors are.
+
+    Returns:
+        `segment_id`, `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
+
+    Raises:
+        InputError: the strategy is not known.
 
     Examples:
-        >>> random(pl.DataFrame({"segment_id": ["a", "b", "c", "d"]}), 2, 42)["probability"].to_list()
+        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "similarity": [0.1, 0.7, 0.9, 1.0]})
+        >>> draw(pool, strategy="random", n=2, seed=42)["probability"].to_list()
         [0.5, 0.5]
     """
-    ids = segments.select("segment_id").with_columns(hash_column(segments["segment_id"], f"review {seed}").alias("order"))
-    drawn = ids.sort("order", "segment_id").head(n)
-    return drawn.select("segment_id", probability=pl.lit(len(drawn) / max(len(ids), 1)))
+    pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
+    frame = pl.concat(
+        [pool.select("segment_id", "given"), wanted(pool, strategy=strategy, threshold=threshold)], how="horizontal"
+    )
+    frame = frame.filter(pl.col("given").is_null())
+    strata = _shares(frame, n).sort("stratum")
+    salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
+    ends = np.round(strata["share"].cum_sum().to_numpy(), 9) + _unit(pl.Series(["start"]), salt)[0]
+    strata = strata.with_columns(drawn=np.diff(np.floor(ends), prepend=np.floor(ends[:1] - strata["share"].to_numpy()[:1])))
+    frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).join(strata, on="stratum")
+    frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum") - 1)
+    frame = frame.filter(pl.col("rank") < pl.col("drawn"))
+    # Each stratum spread evenly over the sheet, a little shuffled, so that no pattern can be seen.
+    frame = frame.with_columns(place=(pl.col("rank") + _unit(frame["segment_id"], f"{salt} place")) / pl.col("drawn"))
+    return frame.sort("place", "segment_id").select("segment_id", "probability", "stratum")
 
 
-STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"random": random})
+def rates(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
+    """The inclusion probability of every segment of the pool in a first round, before any verdict.
+
+    Raises:
+        InputError: the strategy is not known.
+
+    Examples:
+        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "speaker_id": ["x", "x", "x", "y"]})
+        >>> rates(pool, strategy="speaker", n=2).round(3).to_list()
+        [0.423, 0.423, 0.423, 0.732]
+    """
+    frame = wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
+    return frame.join(_shares(frame, n), on="stratum", how="left", maintain_order="left")["probability"]
+
+
+def wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFrame:
+    """Stratum and size of each segment of the pool; it has a column `wrong`.
+
+    Raises:
+        InputError: the strategy is not known.
+    """
+    return look_up(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
+
+
+def random(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
+    """Every segment is equally likely; a larger `n` with the same seed only adds rows."""
+    return pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0))
+
+
+def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+    """Most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
+
+    Neyman (1934): the variance of an estimated total is least when a stratum's share is proportional to its number of segments
+    times the standard deviation within it, sqrt(p (1 - p)) where p are wrong. Before there are verdicts p is guessed from the
+    similarity s, 10 (1 - s)^2.5 and at most 0.5; the guess then counts as ten verdicts in each stratum; p is never taken for less
+    than 0.01. Below the threshold, where nothing is decided, less is drawn. A wrong guess costs width, never validity. Strata are
+    cut so that by the guess each would get as many reviews (Dalenius and Hodges, 1959, cut by the cumulated root of the frequency).
+    """
+    score = pool["similarity"].fill_nan(None)
+    guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
+    relevance = pl.select(pl.when(score < threshold - _MARGIN).then(_OUTSIDE).otherwise(1.0)).to_series()
+    frame = pl.DataFrame(
+        {
+            "stratum": _cut(score.fill_null(1.0 + _MARGIN).to_numpy(), (relevance * (guess * (1 - guess)).sqrt()).to_numpy()),
+            "side": pl.select(
+                pl.when(score >= threshold).then(pl.lit("kept")).when(score < threshold).then(pl.lit("out"))
+            ).to_series(),
+            "relevance": relevance,
+            "guess": guess,
+            "wrong": pool["wrong"],
+        },
+        schema_overrides={"wrong": pl.Boolean},
+    ).with_columns(
+        stratum=pl.format("{} {}", pl.col("stratum").cast(pl.String).str.zfill(2), pl.col("side").fill_null("unscored"))
+    )
+    share = (pl.col("wrong").sum() + _GUESS_WORTH * pl.col("guess").mean()) / (pl.col("wrong").count() + _GUESS_WORTH)
+    share = share.clip(_LEAST, 1 - _LEAST)
+    return frame.with_columns(share=share.over("stratum"), relevance=pl.col("relevance").mean().over("stratum")).select(
+        "stratum", size=pl.col("relevance") * (pl.col("share") * (1 - pl.col("share"))).sqrt()
+    )
+
+
+def speaker(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
+    """Every speaker, with the root of the number of segments as share: small ones are heard, large ones not forgotten."""
+    return _by(pool, "speaker_id")
+
+
+def recording(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
+    """Every recording, likewise (the power allocation of Bankier, 1988, with exponent 1/2)."""
+    return _by(pool, "recording_id")
+
+
+def near(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+    """Three of four within 0.05 of the threshold, the rest from elsewhere."""
+    distance = (pl.col("similarity").fill_nan(None) - threshold).abs()
+    return _focus(pool.select(stratum=pl.when(distance <= _NEAR).then(pl.lit("near"))))
+
+
+def suspicious(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
+    """Three of four from what looks wrong, evenly over the reasons (see `suspicion.reasons`), the rest from elsewhere."""
+    return _focus(reasons(pool).select(stratum="reason"))
+
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        "random": random,
+        "stratified": stratified,
+        "speaker": speaker,
+        "recording": recording,
+        "near": near,
+        "suspicious": suspicious,
+    }
+)
+
+
+def allocate(sizes: NDArray[np.float64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """Shares of `n` in proportion to sizes, none more than is there; they sum to `n`, or to all where there are fewer.
+
+    Examples:
+        >>> allocate(np.array([1.0, 1.0, 2.0]), np.array([1, 10, 10]), 8).tolist()
+        [1.0, 2.3333333333333335, 4.666666666666667]
+    """
+    full = np.zeros(len(counts), dtype=bool)
+    while True:
+        left = max(0.0, n - counts[full].sum())
+        shares = np.where(full, counts, left * sizes / (sizes[~full].sum() or 1.0))
+        over = ~full & (shares >= counts)
+        if not over.any():
+            return shares
+        full |= over
+
+
+def _shares(frame: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Of each stratum: `share` of n and `probability` of its segments."""
+    strata = frame.group_by("stratum").agg(count=pl.len(), size=pl.col("size").sum()).sort("stratum")
+    share = pl.Series(allocate(strata["size"].to_numpy(), strata["count"].to_numpy().astype(np.int64), n))
+    return strata.select("stratum", share=share, probability=share / strata["count"])
+
+
+def _known(rounds: Sequence[Round]) -> pl.DataFrame:
+    """What earlier rounds have given away, and what was said of it: `segment_id`, `given` (true), `wrong`."""
+    schema = {"segment_id": pl.String, "wrong": pl.Boolean}
+    rows = [one.rows.select("segment_id", wrong=pl.col("verdict").replace_strict(_WRONG, default=None)) for one in rounds]
+    known = pl.concat([pl.DataFrame(schema=schema), *rows]).unique("segment_id", keep="last")
+    return known.with_columns(given=pl.lit(value=True))
+
+
+_WRONG = {"right": False, "wrong": True}
+
+
+def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Strata of equal size along the score; equal scores stay together."""
+    order = np.argsort(score, kind="stable")
+    ends = np.concatenate([[0.0], np.cumsum(size[order])])
+    first, last = (np.searchsorted(score[order], score, side) for side in ("left", "right"))
+    middle = (ends[first] + ends[last]) / 2
+    strata: NDArray[np.int64] = np.minimum(_STRATA * middle / (ends[-1] or 1.0), _STRATA - 1).astype(np.int64)
+    return strata
+
+
+def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
+    # A name gets a letter in front, so that no name is taken for the stratum of those without one.
+    named = pl.select(pl.coalesce(pl.lit("=") + pool[column], pl.lit("none"))).to_series()
+    return pl.DataFrame({"stratum": named}).select("stratum", size=1 / pl.len().over("stratum").sqrt())
+
+
+def _focus(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sizes that give what has a stratum its part, evenly over the strata, and what has none the rest."""
+    focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
+    size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
+    return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
+
+
+def _unit(keys: pl.Series, salt: str) -> NDArray[np.float64]:
+    """Numbers in [0, 1) by hash."""
+    return (hash_column(keys, salt).to_numpy() >> np.uint64(11)) / 2.0**53
