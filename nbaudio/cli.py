@@ -26,7 +26,9 @@ Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folde
 AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
 Seed = Annotated[int, typer.Option(help="another seed, another choice")]
-Engine = Annotated[str, typer.Option(help="where tasks run: loky or threading")]
+Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
+Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a cluster of that engine that runs already")]
+BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
 
 
 def _finish(make: Callable[[], Report], *, as_json: bool) -> None:
@@ -269,6 +271,8 @@ def materialize(
     licence: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
     jobs: Jobs = None,
     engine: Engine = "loky",
+    address: Address = None,
+    beam_options: BeamOptions = "",
     as_json: AsJson = False,
 ) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
@@ -288,6 +292,8 @@ def materialize(
             licence=licence,
             jobs=jobs,
             engine=engine,
+            address=address,
+            beam_options=beam_options,
         ),
         as_json=as_json,
     )
@@ -298,12 +304,14 @@ def verify(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     jobs: Jobs = None,
     engine: Engine = "loky",
+    address: Address = None,
+    beam_options: BeamOptions = "",
     as_json: AsJson = False,
 ) -> None:
     """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
     from nbaudio import verify as step
 
-    _finish(lambda: step(corpus, jobs=jobs, engine=engine), as_json=as_json)
+    _finish(lambda: step(corpus, jobs=jobs, engine=engine, address=address, beam_options=beam_options), as_json=as_json)
 
 
 @app.command(epilog="Example: nbaudio stats W")

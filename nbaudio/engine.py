@@ -1,62 +1,250 @@
-"""Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it."""
+"""Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
+An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts the workers, gives a function that runs
+tasks on them, and lets them go. All but Beam are joblib backends. Workers need nbaudio installed, of the driver's version.
+"""
+
+import base64
+import importlib
+import os
+import pickle
+import shlex
+import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.errors import InputError, look_up
+from nbaudio.errors import InputError, MissingExtraError, NbaudioError, look_up
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Engine -> joblib backend. A cluster's backend is one more line here.
-ENGINES: Mapping[str, str] = MappingProxyType({"loky": "loky", "threading": "threading"})
+# Tasks a worker that are handed over together to backends that give no result before all are done.
+_AT_ONCE = 16
 
 
-def check_engine(engine: str | None) -> None:
-    """Refuse an engine that is not there, before any work is done.
+class RunTasks(Protocol):
+    """Calls a module-level function on every task; results come in no order, tasks are taken as workers become free."""
+
+    def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
+        """Run the tasks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where workers are.
+
+    Attributes:
+        jobs: how many tasks at once; None means one a core. A cluster with an address has as many as it has.
+        address: of a cluster that runs already; None starts workers on this machine.
+        beam_options: further options of Beam, as on a command line.
+    """
+
+    jobs: int | None = None
+    address: str | None = None
+    beam_options: str = ""
+
+    @property
+    def local_jobs(self) -> int:
+        """How many tasks at once on this machine."""
+        return self.jobs or joblib.cpu_count()
+
+
+@contextmanager
+def _loky(site: Site) -> Iterator[RunTasks]:
+    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs):
+        yield _run_joblib
+    # The processes would be kept for the next call: their memory is wanted, or the program is about to end.
+    get_reusable_executor().shutdown(wait=True)
+
+
+@contextmanager
+def _threading(site: Site) -> Iterator[RunTasks]:
+    with joblib.parallel_config(backend="threading", n_jobs=site.local_jobs):
+        yield _run_joblib
+
+
+@contextmanager
+def _dask(site: Site) -> Iterator[RunTasks]:
+    distributed = _imported("distributed", "dask")
+    with ExitStack() as stack:
+        cluster = site.address or stack.enter_context(
+            distributed.LocalCluster(n_workers=site.local_jobs, threads_per_worker=1, dashboard_address=None)
+        )
+        stack.enter_context(distributed.Client(cluster))
+        stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
+        yield _run_joblib
+
+
+@contextmanager
+def _ray(site: Site) -> Iterator[RunTasks]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
+    ray = _imported("ray", "ray")
+    cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
+    with ray.init(address=site.address or "local", log_to_driver=False, logging_level="error", **cores):
+        _imported("ray.util.joblib", "ray").register_ray()
+        with joblib.parallel_config(backend="ray", n_jobs=-1):
+            yield _run_joblib
+
+
+@contextmanager
+def _spark(site: Site) -> Iterator[RunTasks]:
+    with warnings.catch_warnings():
+        # Of its own making: what local masters, newer pandas and sessions without tags cannot do, none of which is used here.
+        warnings.filterwarnings("ignore", module="joblibspark|pyspark")
+        joblibspark, sql = _imported("joblibspark", "spark"), _imported("pyspark.sql", "spark")
+        master = site.address or f"local[{site.local_jobs}]"
+        with sql.SparkSession.builder.master(master).appName("nbaudio").getOrCreate():
+            joblibspark.register_spark()
+            with joblib.parallel_config(backend="spark", n_jobs=-1):
+                yield _run_joblib
+
+
+@contextmanager
+def _beam(site: Site) -> Iterator[RunTasks]:
+    beam, options = _imported("apache_beam", "beam"), _imported("apache_beam.options.pipeline_options", "beam")
+    flags = shlex.split(site.beam_options)
+    if not any(flag.partition("=")[0] == "--runner" for flag in flags):
+        # Beam's own for one machine; DirectRunner would look for another one on the web first.
+        runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+        local = f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"
+        flags = [f"--runner={runner}", *local, "--default_sdk_harness_log_level=WARNING", *flags]
+    yield partial(_run_beam, beam, options.PipelineOptions(flags))
+
+
+# Engine -> the context manager of its workers.
+ENGINES: Mapping[str, Callable[[Site], AbstractContextManager[RunTasks]]] = MappingProxyType(
+    {"loky": _loky, "threading": _threading, "dask": _dask, "ray": _ray, "spark": _spark, "beam": _beam}
+)
+_CLUSTERS = ("dask", "ray", "spark")
+
+
+def check_engine(engine: str | None, site: Site) -> None:
+    """Refuse an engine that is not there, or a site that it does not have, before any work is done.
 
     Raises:
-        InputError: names the known engines.
+        InputError: names what is allowed.
     """
     if engine is not None:
         look_up(ENGINES, engine, "engine")
+    if site.jobs is not None and site.jobs < 1:
+        raise InputError(f"jobs must be 1 or more, not {site.jobs}")
+    if site.address is not None and engine not in _CLUSTERS:
+        raise InputError(f"engine {engine!r} takes no address; {', '.join(_CLUSTERS)} do")
+    if site.beam_options and engine != "beam":
+        raise InputError(f"engine {engine!r} takes no Beam options")
+
+
+@contextmanager
+def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
+    """Workers for as long as the context lasts.
+
+    Args:
+        engine: a key of `ENGINES`; None takes the backend that ``joblib.parallel_config`` has set.
+        site: where they are. One job on this machine runs in this process.
+
+    Raises:
+        InputError: the engine is not known, or does not have such a site.
+        MissingExtraError: its package is not installed.
+
+    Examples:
+        >>> with workers("threading", Site(jobs=2)) as run:
+        ...     sorted(run(abs, [-2, 1]))
+        [1, 2]
+    """
+    check_engine(engine, site)
+    config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if engine is None else ENGINES[engine](site)
+    with config as run:
+        yield partial(_run, run)
 
 
 def run_tasks(
-    function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None, engine: str | None = "loky"
+    function: Callable[[Task], Result], tasks: Iterable[Task], *, engine: str | None = "loky", site: Site | None = None
 ) -> Iterator[Result]:
-    """Call `function` on every task and give results as they come, in no order.
-
-    Tasks are taken from the iterable as workers become free, so that a long list need not be in memory.
-
-    Args:
-        function: a module-level function.
-        tasks: its arguments.
-        jobs: how many at once; None means one a core. One job runs here, without another process.
-        engine: a key of `ENGINES`; None takes the backend that ``joblib.parallel_config`` has set.
+    """Call a module-level function on every task, with workers that are let go afterwards.
 
     Examples:
-        >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
+        >>> sorted(run_tasks(abs, [-2, 1], site=Site(jobs=1)))
         [1, 2]
     """
-    check_engine(engine)
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs must be 1 or more, not {jobs}")
-    if engine is None:
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    with workers(engine, site or Site()) as run:
+        yield from run(function, tasks)
+
+
+def _run(run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """Run tasks whose errors come home as they were raised: of exceptions, some engines make texts, some try again."""
+    for result, error in run(partial(_attempt, function), tasks):
+        if error is not None:
+            raise error
+        yield result
+
+
+def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, NbaudioError | None]:
+    try:
+        return function(task), None
+    except NbaudioError as error:
+        return None, error
+
+
+def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None) -> Iterator[Result]:
+    """Run tasks on the backend that ``joblib.parallel_config`` has set, with its number of jobs unless told otherwise."""
+    options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+    try:
+        parallel = joblib.Parallel(return_as="generator_unordered", **options)
+    except ValueError:  # the backend knows lists only
+        waiting = iter(tasks)
+        with joblib.Parallel(**options) as parallel:
+            while some := list(islice(waiting, _AT_ONCE * joblib.effective_n_jobs(jobs))):
+                yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
-        count = jobs or joblib.cpu_count()
-        parallel = joblib.Parallel(
-            n_jobs=count, backend=ENGINES[engine], return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs"
-        )
-    yield from parallel(joblib.delayed(function)(task) for task in tasks)
+        yield from parallel(joblib.delayed(function)(task) for task in tasks)
 
 
-def release_workers(engine: str | None) -> None:
-    """End the processes that loky keeps for the next call: their memory is wanted, or the program is about to end."""
-    if engine == "loky":
-        get_reusable_executor().shutdown(wait=True)
+def _run_beam(beam: Any, options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """Run tasks as a pipeline: lines of a file in, lines of files out, where Beam keeps temporary files."""
+    filesystems, coder = beam.io.filesystems.FileSystems, beam.coders.BytesCoder()
+    shared = options.get_all_options().get("temp_location")
+    with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:
+        folder = filesystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
+        filesystems.mkdirs(folder)
+        try:
+            with filesystems.create(filesystems.join(folder, "tasks")) as file:
+                for task in tasks:
+                    file.write(_line(task) + b"\n")
+            with beam.Pipeline(options=options) as pipeline:
+                lines = pipeline | beam.io.ReadFromText(filesystems.join(folder, "tasks"), coder=coder)
+                results = lines | beam.Reshuffle() | beam.Map(partial(_call_on_line, function))
+                results | beam.io.WriteToText(filesystems.join(folder, "results"), coder=coder)
+            for found in filesystems.match([filesystems.join(folder, "results*")])[0].metadata_list:
+                with filesystems.open(found.path) as file:
+                    yield from map(_object, file)
+        finally:
+            filesystems.delete([folder])
+
+
+def _call_on_line(function: Callable[[Any], Any], line: bytes) -> bytes:
+    return _line(function(_object(line)))
+
+
+def _line(value: Any) -> bytes:
+    return base64.b64encode(pickle.dumps(value))
+
+
+def _object(line: bytes) -> Any:
+    return pickle.loads(base64.b64decode(line))  # noqa: S301 - written by this very call, in a folder of its own
+
+
+def _imported(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError.naming(module.partition(".")[0], extra) from error

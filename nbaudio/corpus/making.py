@@ -18,7 +18,7 @@ from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, pack, restore_records
-from nbaudio.engine import check_engine, release_workers, run_tasks
+from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
 from nbaudio.folders import read_object
@@ -45,8 +45,6 @@ class _Run:
     container: str
     format: ClipFormat
     shard_size: int
-    jobs: int | None
-    engine: str | None
     show: bool
     began: float
     table: Path
@@ -70,6 +68,8 @@ def materialize(
     licence: str | None = None,
     jobs: int | None = None,
     engine: str | None = "loky",
+    address: str | None = None,
+    beam_options: str = "",
     show_progress: bool = True,
 ) -> Report:
     """Cut every accepted segment and write the corpus.
@@ -90,7 +90,10 @@ def materialize(
         language: codes such as ``hr``, with commas between, likewise.
         licence: likewise, such as ``cc-by-4.0``; other words are given as they are.
         jobs: how many tasks at once; None means one a core.
-        engine: ``loky`` (processes) or ``threading``; None takes what ``joblib.parallel_config`` has set.
+        engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark`` or ``beam``; None takes what
+            ``joblib.parallel_config`` has set.
+        address: of a cluster that runs already, such as ``tcp://host:8786`` for Dask; unless given, workers are started here.
+        beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
         show_progress: progress with rate and time left, on standard error.
 
     Returns:
@@ -105,7 +108,8 @@ def materialize(
     workspace = Workspace.open(workspace)
     encoder(encoding)
     container_named(container)
-    check_engine(engine)
+    site = Site(jobs, address, beam_options)
+    check_engine(engine, site)
     check_channel(channel)
     about = About(title, language, licence)
     if rate is not None and rate < 1:
@@ -119,8 +123,6 @@ def materialize(
         container,
         ClipFormat(rate, channel, encoding),
         parse_size(shard_size),
-        jobs,
-        engine,
         show_progress,
         began,
         workspace.path / "segments.parquet",
@@ -138,21 +140,21 @@ def materialize(
     # The table as it is now: a selection that is made meanwhile is a file of its own.
     run = replace(run, table=_same_file(run.table, run.layout.work / "segments.parquet"))
 
-    clips, failures, num_cut = _cut_missing(run, accepted)
-    for attempt in range(_ATTEMPTS):
-        results = _write_shards(run, clips)
-        damaged = {result.damaged for result in results if result.damaged}
-        if not damaged:
-            break
-        if attempt + 1 == _ATTEMPTS:
-            raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
-        for pack_path in damaged:
-            Path(pack_path).unlink(missing_ok=True)
-        clips, more, again = _cut_missing(run, accepted)
-        failures |= more
-        num_cut += again
+    with workers(engine, site) as run_tasks:
+        clips, failures, num_cut = _cut_missing(run, run_tasks, accepted)
+        for attempt in range(_ATTEMPTS):
+            results = _write_shards(run, run_tasks, clips)
+            damaged = {result.damaged for result in results if result.damaged}
+            if not damaged:
+                break
+            if attempt + 1 == _ATTEMPTS:
+                raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
+            for pack_path in damaged:
+                Path(pack_path).unlink(missing_ok=True)
+            clips, more, again = _cut_missing(run, run_tasks, accepted)
+            failures |= more
+            num_cut += again
 
-    release_workers(run.engine)
     details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
     lost = accepted.select("segment_id", "clip_key").join(
         pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
@@ -231,7 +233,7 @@ def _with_facts(accepted: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Failure], int]:
+def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Failure], int]:
     """Cut what no pack holds: all clips with their place among the packs, failures by clip key, and how many were cut."""
     have = index_of(run.packs)
     missing = _with_facts(accepted).join(have, on="clip_key", how="anti", maintain_order="left")
@@ -241,7 +243,7 @@ def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[
         hours = missing.unique("clip_key").select((span / pl.col("sampling_rate")).sum()).item() / 3600
         tasks = cut_tasks(missing, run.audio_root, run.packs, run.format)
         with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
-            for result in run_tasks(cut, tasks, jobs=run.jobs, engine=run.engine):
+            for result in run_tasks(cut, tasks):
                 failures |= {failure.clip_key: failure for failure in result.failures}
                 advance(result.seconds / 3600)
         have = index_of(run.packs)
@@ -259,7 +261,7 @@ def _cut_missing(run: _Run, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[
     return clips, failures, missing.height - len(failures)
 
 
-def _write_shards(run: _Run, clips: pl.DataFrame) -> list[ShardResult]:
+def _write_shards(run: _Run, run_tasks: RunTasks, clips: pl.DataFrame) -> list[ShardResult]:
     """Write all shards, or keep those that are there and whole; in the order of their names."""
     dealt = assign_shards(clips.drop("recording_id", "speaker_id", "clip_key"), run.shard_size)
     extension = container_named(run.container).extension
@@ -273,7 +275,7 @@ def _write_shards(run: _Run, clips: pl.DataFrame) -> list[ShardResult]:
 
     results = []
     with progress("pack", len(shards), "shards", show=run.show) as advance:
-        for result in run_tasks(pack, tasks(), jobs=run.jobs, engine=run.engine):
+        for result in run_tasks(pack, tasks()):
             results.append(result)
             advance(1)
     return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))

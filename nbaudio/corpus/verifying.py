@@ -11,7 +11,7 @@ import polars as pl
 
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
-from nbaudio.engine import release_workers, run_tasks
+from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file
 from nbaudio.folders import Folder, folder_at, read_object
@@ -35,13 +35,23 @@ class _ShardTask:
     clips: pl.DataFrame
 
 
-def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = "loky", show_progress: bool = True) -> Report:
+def verify(
+    corpus: str | Path,
+    *,
+    jobs: int | None = None,
+    engine: str | None = "loky",
+    address: str | None = None,
+    beam_options: str = "",
+    show_progress: bool = True,
+) -> Report:
     """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
 
     Args:
         corpus: the folder, or its address: then each shard is fetched, checked and removed.
         jobs: how many shards at once; None means one a core.
-        engine: as for `materialize`.
+        engine: as for `materialize`, and `address` and `beam_options` too.
+        address: of a cluster.
+        beam_options: of Beam.
         show_progress: progress on standard error.
 
     Returns:
@@ -50,16 +60,18 @@ def verify(corpus: str | Path, *, jobs: int | None = None, engine: str | None = 
     Raises:
         InputError: there is no corpus.json.
     """
+    site = Site(jobs, address, beam_options)
+    check_engine(engine, site)
     folder = folder_at(corpus)
     if not folder.exists(MANIFEST):
         hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
         raise InputError(f"{corpus}: no {MANIFEST} ({hint})")
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
-        return _verify(folder, tables, jobs=jobs, engine=engine, show_progress=show_progress)
+        return _verify(folder, tables, engine=engine, site=site, show_progress=show_progress)
 
 
-def _verify(folder: Folder, tables: dict[str, Path], *, jobs: int | None, engine: str | None, show_progress: bool) -> Report:
+def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site: Site, show_progress: bool) -> Report:
     manifest = read_object(folder, MANIFEST)
     try:
         shards = manifest["shards"]
@@ -82,11 +94,10 @@ def _verify(folder: Folder, tables: dict[str, Path], *, jobs: int | None, engine
     with progress("verify", len(shards), "shards", show=show_progress) as advance:
         found: list[str] = []
         heard = []
-        for bad, samples in run_tasks(_check_shard, tasks(), jobs=jobs, engine=engine):
+        for bad, samples in run_tasks(_check_shard, tasks(), engine=engine, site=site):
             found += bad
             heard.append(samples)
             advance(1)
-    release_workers(engine)
     problems += sorted(found)
     leaks, unproved = _check_splits(tables["segments.parquet"], manifest, pl.concat([pl.DataFrame(schema=_HEARD), *heard]))
     problems += unproved
