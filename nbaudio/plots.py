@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from nbaudio import views
 from nbaudio.corpus import reading
-from nbaudio.tables import SPLITS, with_durations
+from nbaudio.tables import SPLITS
+from nbaudio.views import Source
 from nbaudio.workspace import Workspace
 
 BLUE, ORANGE, GREEN, RED, GREY, PALE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#DCE6EC"
@@ -85,10 +86,9 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     return plot
 
 
-def scores(workspace: str | Path | Workspace) -> Plot:
+def scores(source: Source) -> Plot:
     """How similarity, word error rate and duration are distributed over the segments; WER above 1 counts as 1."""
-    workspace = Workspace.open(workspace)
-    segments = with_durations(workspace.segments, workspace.recordings)
+    segments = views.segments(source)
     plot = _plot(3.3)
     left, middle, right = plot.subplots(1, 3)
     for axes, name, title, label, bins in (
@@ -103,11 +103,11 @@ def scores(workspace: str | Path | Workspace) -> Plot:
     return plot
 
 
-def threshold(workspace: str | Path | Workspace, value: float = 0.8) -> Plot:
+def threshold(source: Source, value: float = 0.8) -> Plot:
     """What a threshold on similarity keeps: the distribution with the part below it, and hours kept against the threshold."""
-    workspace = Workspace.open(workspace)
-    similarity = workspace.segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
-    curve = views.threshold_curve(workspace)
+    segments = views.segments(source)
+    similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
+    curve = views.threshold_curve(segments)
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     plot = _plot(3.6)
     left, right = plot.subplots(1, 2)
@@ -139,9 +139,10 @@ def threshold(workspace: str | Path | Workspace, value: float = 0.8) -> Plot:
     return plot
 
 
-def splits(workspace: str | Path | Workspace) -> Plot:
+def splits(source: Source) -> Plot:
     """Hours of each speaker by split, those that are out among them, and why segments are out."""
-    spoken, why = views.speakers(workspace), views.reasons(workspace)
+    segments = views.segments(source)
+    spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
     plot = _plot(1.6 + 0.34 * max(len(most), len(why), 4))
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))

@@ -8,15 +8,21 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.corpus.layout import MANIFEST
 from nbaudio.errors import InputError
+from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.keys import hash_column
-from nbaudio.tables import SPLITS, with_durations
+from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, with_durations
 from nbaudio.text import vocabulary
 from nbaudio.workspace import Workspace
+
+Source = str | Path | Workspace | pl.DataFrame
+"""A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once."""
 
 ORDERS = ("worst", "best", "random", "above", "below")
 # Times that are no times, or end before they start, are no hours.
 _HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
+_USED = tuple(name for name in SEGMENTS if name != "word_times")
 _SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 
@@ -114,7 +120,7 @@ def examples(
     return segments.select(_SHOWN).head(n)
 
 
-def threshold_curve(workspace: str | Path | Workspace, *, step: float = 0.01) -> pl.DataFrame:
+def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     """What each threshold on similarity alone would keep; segments without a similarity pass every one, as in `select`.
 
     Returns:
@@ -131,7 +137,7 @@ def threshold_curve(workspace: str | Path | Workspace, *, step: float = 0.01) ->
     """
     # A NaN stands for not scored, as null does; both pass.
     score = pl.col("similarity").fill_nan(None).fill_null(1.0 + step)
-    counted = _timed(workspace).select(score=score, hours=_HOURS).sort("score")
+    counted = segments(source).select(score=score, hours=_HOURS).sort("score")
     steps = round(2 / step)
     thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
     below = counted["score"].search_sorted(thresholds, side="left")
@@ -143,18 +149,18 @@ def threshold_curve(workspace: str | Path | Workspace, *, step: float = 0.01) ->
     )
 
 
-def speakers(workspace: str | Path | Workspace) -> pl.DataFrame:
+def speakers(source: Source) -> pl.DataFrame:
     """Hours of each speaker in each split, and what is out: `speaker_id`, `train`, `dev`, `test`, `out`, the most kept first."""
     place = pl.coalesce(pl.col("split").cast(pl.String), pl.lit("out"))
     sums = [_HOURS.filter(place == name).sum().alias(name) for name in (*SPLITS, "out")]
     kept = pl.sum_horizontal(SPLITS)
-    return _timed(workspace).group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
+    return segments(source).group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
 
 
-def reasons(workspace: str | Path | Workspace) -> pl.DataFrame:
+def reasons(source: Source) -> pl.DataFrame:
     """Why segments are out: `reason`, `segments`, `hours`, `example` (a segment's id), the most frequent first."""
     return (
-        _timed(workspace)
+        segments(source)
         .filter(pl.col("reason").is_not_null())
         .group_by("reason")
         .agg(segments=pl.len(), hours=_HOURS.sum(), example=pl.col("segment_id").first())
@@ -162,7 +168,37 @@ def reasons(workspace: str | Path | Workspace) -> pl.DataFrame:
     )
 
 
-def _timed(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Segments with the rate of their recordings and their durations."""
-    workspace = Workspace.open(workspace)
-    return with_durations(workspace.segments, workspace.recordings)
+def segments(source: Source) -> pl.DataFrame:
+    """All segments, those that are out too, with their `duration_s`; word times and further columns of the source are left out.
+
+    Raises:
+        InputError: there is neither a workspace nor a corpus, or its tables cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> segments(tempfile.mkdtemp() + "/none")
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: ...none: neither a workspace (workspace.json) nor a corpus (corpus.json)
+    """
+    if isinstance(source, pl.DataFrame):
+        return source
+    folder = folder_at(source.path if isinstance(source, Workspace) else source)
+    if folder.exists(MANIFEST):
+        return _of_corpus(folder)
+    if isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
+        workspace = Workspace.open(folder.root)
+        return with_durations(workspace.segment_columns(*_USED), workspace.recordings)
+    raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
+
+
+def _of_corpus(folder: Folder) -> pl.DataFrame:
+    recordings = conform(pl.DataFrame(read_object(folder, MANIFEST).get("sources", [])), RECORDINGS, "sources")
+    parts = []
+    for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
+        try:
+            with folder.local(name) as path:
+                part = pl.scan_parquet(path).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
+        except (OSError, pl.exceptions.PolarsError, InputError) as error:
+            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
+        parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).select(_USED))
+    return with_durations(pl.concat(parts), recordings)
