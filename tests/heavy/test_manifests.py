@@ -10,9 +10,13 @@ from nbaudio.resources import bundled
 REVIEWED = 1
 
 
-@pytest.mark.parametrize("name", sorted(READERS))
+# Manifests by their name, and the layout of the source that each is given.
+MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_the_manifest_of_a_layout_runs(name, tmp_path):
-    made = LAYOUTS[name](tmp_path / "source")
+    made = LAYOUTS[MANIFESTS[name]](tmp_path / "source")
     audio = str(made.audio) if made.audio else None
     settings = {"source": str(made.source), "audio": audio, "names": None, "options": made.options}
     settings |= {"dev": 0, "test": 0, "review_n": REVIEWED, "jobs": 1}
