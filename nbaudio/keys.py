@@ -1,9 +1,14 @@
-"""Numbers that depend on a key alone: they order, sample and shard the same everywhere, in every version and on every machine."""
+"""Numbers and names that depend on keys alone: the same everywhere, in every version and on every machine."""
 
 import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
 def hash_column(keys: pl.Series, salt: str) -> pl.Series:
@@ -20,3 +25,24 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
         one.update(key.encode())
         hashes += one.digest()
     return pl.Series("hash", np.frombuffer(bytes(hashes), dtype="<u8"))
+
+
+def clip_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
+    """A file name for each segment that no system reads as anything else: the id itself where it is plain.
+
+    Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
+    some file systems do not tell apart.
+
+    Examples:
+        >>> clip_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
+        ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a0618990c.wav']
+    """
+    folded = Counter(segment_id.casefold() for segment_id in segment_ids)
+
+    def name(segment_id: str) -> str:
+        if _SAFE_NAME.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
+            return f"{segment_id}.{ending}"
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
+        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"
+
+    return [name(segment_id) for segment_id in segment_ids]

@@ -11,12 +11,12 @@ import pytest
 import soundfile
 from hypothesis import example, given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.errors import ExistsError, InputError
-from nbaudio.review import cells, clips, sheet
+from nbaudio.keys import clip_names
+from nbaudio.review import cells, sheet
 from nbaudio.review.exporting import reviewable
 from nbaudio.review.record import ReviewRecord
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
@@ -413,7 +413,7 @@ def test_what_no_spreadsheet_holds_is_refused():
 
 @given(st.lists(any_text | st.text("aA.-_/", max_size=3) | st.just("../" * 100), max_size=6, unique=True))
 def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
-    names = clips.clip_names(ids)
+    names = clip_names(ids)
     assert len({name.casefold() for name in names}) == len(ids)
     for key, name in zip(ids, names, strict=True):
         assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.wav", name)
@@ -422,5 +422,5 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
 
 
 def test_common_ids_are_their_own_names():
-    assert clips.clip_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
-    assert len({name.casefold() for name in clips.clip_names(["a", "A"])}) == 2
+    assert clip_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
+    assert len({name.casefold() for name in clip_names(["a", "A"])}) == 2

@@ -1,9 +1,5 @@
 """The clips beside a review sheet: 16 kHz, one channel, WAV or MP3, which every player and spreadsheet's host system opens."""
 
-import hashlib
-import re
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,28 +16,6 @@ if TYPE_CHECKING:
 RATE = 16000
 #: What clips can be; also the endings of their names.
 ENCODINGS = ("wav", "mp3")
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
-
-
-def clip_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
-    """A file name for each segment that no system reads as anything else: the id itself where it is plain.
-
-    Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
-    some file systems do not tell apart.
-
-    Examples:
-        >>> clip_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
-        ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a.wav']
-    """
-    folded = Counter(segment_id.casefold() for segment_id in segment_ids)
-
-    def name(segment_id: str) -> str:
-        if _SAFE_NAME.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
-            return f"{segment_id}.{ending}"
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
-        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:8]}.{ending}"
-
-    return [name(segment_id) for segment_id in segment_ids]
 
 
 def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:

@@ -9,8 +9,9 @@ import polars as pl
 from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError, look_up
 from nbaudio.files import whole_file
+from nbaudio.keys import clip_names
 from nbaudio.report import Report
-from nbaudio.review.clips import ENCODINGS, clip_names, write_clips
+from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS
 from nbaudio.review.handouts import Handout, handouts, is_filled_in, sheet_files, zipped
 from nbaudio.review.record import ReviewRecord, content_hashes, fingerprint
