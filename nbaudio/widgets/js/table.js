@@ -5,7 +5,7 @@ const PAGE_ROWS = 100;
 // Browsers give up on taller elements; beyond, the scroll bar stands for more rows than pixels.
 const TALLEST_PX = 12e6;
 // Least pixels of a column, and its share of what is left.
-const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3] };
+const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3], verdict: [112, 0] };
 const NUMBER_WIDTH = [86, 0];
 const TEXT_WIDTH = [86, 0.4];
 
@@ -13,7 +13,7 @@ let tables = 0;
 
 /**
  * A table in `host`. `onMove(row)` hears of the row that the cursor is on, `onOpen(row)` of Enter and double clicks; a row is
- * `{ number, position, cells }`. Gives `{ ready, move, current, reload, key }`.
+ * `{ number, position, cells }`. Gives `{ ready, move, refresh, settledRow, key, arrange, current, position, total, grid }`.
  */
 function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height = 340 }) {
   const name = `nba-table-${++tables}`;
@@ -52,11 +52,11 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
   const ratio = () => (total * ROW_PX - viewPx()) / Math.max(1, spacerPx() - viewPx());
   const topPx = () => scroller.scrollTop * Math.max(1, ratio());
 
-  function fetchPage(number) {
-    if (pages.has(number) || wanted.has(number) || number < 0 || number * PAGE_ROWS >= total) return;
+  function fetchPage(number, { again = false } = {}) {
+    if ((!again && (pages.has(number) || wanted.has(number))) || number < 0 || number * PAGE_ROWS >= total) return undefined;
     wanted.add(number);
     const asked = epoch;
-    ask("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: shown })
+    return ask("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: shown })
       .then(({ result }) => {
         if (asked !== epoch) return;
         wanted.delete(number);
@@ -116,7 +116,7 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
 
   function drawHead() {
     const widths = shown.map((key) => WIDTHS[key] ?? (isNumber(key) ? NUMBER_WIDTH : TEXT_WIDTH));
-    grid.style.setProperty("--columns", widths.map(([least, share]) => `minmax(${least}px, ${share || 0.001}fr)`).join(" "));
+    grid.style.setProperty("--columns", widths.map(([least, share]) => (share ? `minmax(${least}px, ${share}fr)` : `${least}px`)).join(" "));
     grid.style.setProperty("--least", `${widths.reduce((sum, [least]) => sum + least, 0)}px`);
     grid.setAttribute("aria-colcount", shown.length);
     head.replaceChildren(
@@ -218,10 +218,18 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     draw();
   }
 
-  /** Ask for all rows in view again. */
-  function reload() {
-    forget();
-    draw();
+  /** Ask for the rows in view again, leaving the old ones until the new ones are there. */
+  function refresh() {
+    const first = Math.floor(topPx() / ROW_PX / PAGE_ROWS);
+    const last = Math.floor((topPx() / ROW_PX + rowsInView()) / PAGE_ROWS);
+    for (const page of [...pages.keys()]) if (page < first || page > last) pages.delete(page);
+    for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
+  }
+
+  /** The row under the cursor, once it is there; null where there are no rows. */
+  async function settledRow() {
+    if (total) await fetchPage(Math.floor(cursor / PAGE_ROWS), { again: true });
+    return row(cursor) ?? null;
   }
 
   function key(event) {
@@ -267,5 +275,5 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     return move(cursor, { silent: true });
   });
 
-  return { ready, move, reload, key, grid, arrange, current: () => row(cursor), at: row, position: () => cursor, total: () => total };
+  return { ready, move, refresh, settledRow, key, grid, arrange, current: () => row(cursor), position: () => cursor, total: () => total };
 }

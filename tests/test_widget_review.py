@@ -1,0 +1,148 @@
+"""ReviewPanel without a browser: verdicts are on the disk at once, taken back, taken up again, by several reviewers."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from test_widget_tables import ask
+from test_widgets import Page, sounds
+
+from nbaudio import review
+from nbaudio.errors import InputError
+from nbaudio.review.record import content_hashes
+from nbaudio.review.verdicts import VERDICTS, verdict_log, verdicts
+from nbaudio.widgets import ReviewPanel
+
+GIVE = {"comment": "", "corrected_text": None}
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({"a.wav": (9.0, 44100), "b.flac": (6.0, 16000)})
+
+
+def lines(workspace):
+    return [json.loads(line) for line in (workspace.path / "reviews" / "verdicts.jsonl").read_text().splitlines()]
+
+
+def test_a_verdict_is_a_line_of_the_log_when_the_answer_comes(workspace):
+    panel = ReviewPanel(workspace, reviewer=" ana ")
+    opened, _ = ask(panel, "review.open")
+    assert [word["word"] for word in opened["words"]] == list(VERDICTS)
+    assert (opened["done"], opened["total"], opened["reviewer"]) == (0, 5, "ana")
+    state, _ = ask(panel, "review.give", number=2, verdict="cut off", comment="end", corrected_text="riječi")
+    assert (state["done"], state["counts"], state["undo"]) == (1, {"cut off": 1}, True)
+    [line] = lines(workspace)
+    segment = workspace.segments[2]
+    assert (line["segment_id"], [line["content"]]) == (segment["segment_id"][0], content_hashes(segment))
+    expected = {"verdict": "cut off", "comment": "end", "corrected_text": "riječi", "reviewer": "ana", "review": "panel"}
+    assert {name: line[name] for name in expected} == expected
+    rows, _ = ask(panel, "table.rows", first=0, last=5, columns=["verdict"])
+    assert [row["cells"][0] for row in rows["rows"]] == [None, None, "cut off", None, None]
+    assert ask(panel, "review.said", number=2)[0]["said"] == {"verdict": "cut off", "comment": "end", "corrected_text": "riječi"}
+
+
+def test_words_that_are_none_of_the_list_are_refused(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    answer, _ = ask(panel, "review.give", number=0, verdict="fine", **GIVE)
+    assert answer["error"].startswith("verdict 'fine' is unknown; known are ok, wrong words")
+    assert len(verdict_log(workspace)) == 0
+
+
+def test_undo_withdraws_or_puts_back_what_was_said_before(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    ask(panel, "review.give", number=1, verdict="ok", **GIVE)
+    ask(panel, "review.give", number=1, verdict="noise", **GIVE)
+    state, _ = ask(panel, "review.undo")
+    assert (state["number"], state["position"], state["counts"]) == (1, 1, {"ok": 1})
+    assert verdicts(workspace)["verdict"].to_list() == ["ok"]
+    state, _ = ask(panel, "review.undo")
+    assert (state["done"], state["undo"]) == (0, False)
+    assert len(verdicts(workspace)) == 0
+    assert ask(panel, "review.undo")[0]["number"] is None
+    assert [line["verdict"] for line in lines(workspace)] == ["ok", "noise", "ok", None]
+
+
+def test_the_next_kernel_goes_on_where_this_one_stopped(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    for number in (0, 1, 3):
+        ask(panel, "review.give", number=number, verdict="ok", **GIVE)
+    again = ReviewPanel(workspace, reviewer="ana")
+    assert ask(again, "table.open")[0]["cursor"] == 2
+    assert ask(again, "review.next", position=2)[0] == {"position": 4, "number": 4}
+    assert ask(again, "review.next", position=4)[0] == {"position": 2, "number": 2}
+    assert again.progress["done"] == 3
+    assert ask(ReviewPanel(workspace, reviewer="ana", where="verdict is null"), "table.open")[0]["total"] == 2
+    for number in (2, 4):
+        ask(again, "review.give", number=number, verdict="ok", **GIVE)
+    assert ask(again, "review.next", position=0)[0] is None
+
+
+def test_reviewers_do_not_see_or_overwrite_each_other(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    ask(panel, "review.give", number=0, verdict="ok", **GIVE)
+    state, _ = ask(panel, "review.switch", reviewer="ivo")
+    assert (state["done"], state["reviewers"], state["undo"]) == (0, ["ana", "ivo"], False)
+    ask(panel, "review.give", number=0, verdict="noise", **GIVE)
+    assert verdicts(workspace).select("reviewer", "verdict").rows() == [("ana", "ok"), ("ivo", "noise")]
+    assert "a name is needed" in ask(panel, "review.switch", reviewer=" ")[0]["error"]
+    with pytest.raises(InputError, match="a name is needed"):
+        ReviewPanel(workspace, reviewer="")
+
+
+def test_a_review_that_was_exported_is_reviewed_in_its_order(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "round one.xlsx", n=3)
+    drawn = json.loads((workspace.path / "reviews/round one.json").read_text())["segment_ids"]
+    panel = ReviewPanel(workspace, review="round one", reviewer="ana")
+    assert panel._rows.frame["segment_id"].to_list() == drawn
+    ask(panel, "review.give", number=0, verdict="ok", **GIVE)
+    assert verdicts(workspace).select("segment_id", "review").rows() == [(drawn[0], "round one")]
+    with pytest.raises(InputError, match="no review 'two'"):
+        ReviewPanel(workspace, review="two", reviewer="ana")
+    with pytest.raises(InputError, match="not both"):
+        ReviewPanel(workspace, drawn, review="round one", reviewer="ana")
+
+
+def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
+    shares = [ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"] for name in ("ana", "ivo")]
+    assert [len(share) for share in shares] == [3, 3]
+    assert len(set(pl.concat(shares))) == 5
+    with pytest.raises(InputError, match="nothing was given to 'eva'; it was dealt out to ana, ivo"):
+        ReviewPanel(workspace, review="sheet", reviewer="eva")
+
+
+def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatch):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    clock = iter([0.0, 10.0, 20.0])
+    monkeypatch.setattr("nbaudio.widgets.reviewing.time.monotonic", lambda: next(clock))
+    assert panel.progress["per_hour"] is None
+    for number in range(3):
+        ask(panel, "review.give", number=number, verdict="ok", **GIVE)
+    assert panel.progress["per_hour"] == pytest.approx(360)
+    assert panel.progress["left_s"] == pytest.approx(20)
+
+
+def test_saved_form_says_how_far_it_is_and_plays_what_is_open(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana", sort="segment_id", descending=True)
+    ask(panel, "review.give", number=0, verdict="other speaker", **GIVE)
+    html = panel.static_html()
+    texts = Page(html).check_harmless().texts
+    assert "1 of 5 judged" in texts
+    assert "other speaker" in texts
+    assert len(sounds(html)) == 3
+    state = {name: value for name, value in panel.get_state().items() if name not in ("_esm", "_css")}
+    assert len(json.dumps(state)) < 2000
+
+
+def test_what_is_next_is_what_a_loop_would_find(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    rng = np.random.default_rng(0)
+    for number in rng.permutation(5):
+        order = rng.permutation(5).astype(np.uint32)
+        judged = panel._reviewing._codes >= 0
+        for position in range(-1, 5):
+            ahead = [i for i in [*range(position + 1, 5), *range(5)] if not judged[order[i]]]
+            assert panel._reviewing.after(order, position) == ahead[0]
+        ask(panel, "review.give", number=int(number), verdict="ok", **GIVE)
