@@ -418,7 +418,7 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
     for key, name in zip(ids, names, strict=True):
         assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.wav", name)
         assert len(name) <= 130
-        assert name == f"{key}.wav" or re.search(r"-[0-9a-f]{8}\.wav$", name)
+        assert name == f"{key}.wav" or re.search(r"-[0-9a-f]{16}\.wav$", name)
 
 
 def test_common_ids_are_their_own_names():
