@@ -2,7 +2,7 @@
 
 Every step is a function of the name of its command, tables in and tables out:
 
-    ingest -> score -> review.export -> select -> materialize -> verify
+    ingest -> score -> review.export -> evidence -> select -> materialize -> verify
 """
 
 from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
@@ -10,6 +10,7 @@ from nbaudio import review
 from nbaudio.corpus import materialize, verify
 from nbaudio.downloads import download
 from nbaudio.errors import NbaudioError
+from nbaudio.evidence import evidence
 from nbaudio.exports import export
 from nbaudio.ingest import ingest
 from nbaudio.report import Report
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "demo",
     "download",
+    "evidence",
     "export",
     "ingest",
     "materialize",

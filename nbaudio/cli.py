@@ -203,6 +203,24 @@ def review_import(
     _finish(lambda: review.import_(workspace, sheets, reviewer=reviewer), as_json=as_json)
 
 
+@app.command(epilog="Example: nbaudio evidence W --precision 0.98 --confidence 0.95")
+def evidence(
+    workspace: Workspace,
+    precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
+    confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say how right the labels are above each threshold, as far as the reviews prove it, and what to review next."""
+    from nbaudio import evidence as step
+
+    _finish(
+        lambda: step(workspace, precision=precision, confidence=confidence, min_duration=min_duration, max_duration=max_duration),
+        as_json=as_json,
+    )
+
+
 @app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
 def select(
     workspace: Workspace,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nbaudio import views
 from nbaudio.corpus import reading
+from nbaudio.evidence import precision_curve
 from nbaudio.tables import SPLITS
 from nbaudio.views import Source
 from nbaudio.workspace import Workspace
@@ -136,6 +137,32 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     for axes in (left, right):
         axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
     left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
+    return plot
+
+
+def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+    """Precision against threshold as the reviews show it: the estimate, its intervals, and the lowest threshold that is proven."""
+    curve = precision_curve(workspace, precision=precision, confidence=confidence)
+    known = curve.filter(pl.col("precision").is_not_null())
+    plot = _plot(3.8)
+    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {curve['reviewed'].max():,} segments reviewed")
+    x = known["threshold"]
+    axes.fill_between(
+        x, known["low_all"], known["high_all"], color=PALE, label=f"{confidence:.0%} interval, all thresholds at once"
+    )
+    axes.fill_between(
+        x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{confidence:.0%} interval, each threshold"
+    )
+    axes.plot(x, known["precision"], color=BLUE, label="estimate")
+    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"wanted: {precision:.4g}")
+    for lowest in known.filter("proven")["threshold"].head(1):
+        hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
+        axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
+    # Where more than ten times as much is wrong as may be, nothing is decided.
+    axes.set_ylim(max(0.0, 1 - 10 * (1 - precision)), 1.005)
+    axes.set_xlabel("threshold on similarity")
+    axes.set_ylabel("right, of what is kept")
+    _legend(plot)
     return plot
 
 

@@ -163,6 +163,7 @@ DOORS = {
     "pydub": {"audio"},
     "rapidfuzz": {"text"},
     "rich": {"cli", "progress"},
+    "scipy": {"evidence"},
     "soundfile": {"audio"},
     "soxr": {"audio"},
     "typer": {"cli"},
