@@ -5,7 +5,7 @@ shards. A clip is known by its key, a hash of source, window and format: what ha
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from nbaudio.keys import hash_column
 from nbaudio.places import Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
-_CLIP_VERSION = 2
+_CLIP_VERSION = 3
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
 _TASK_SECONDS = 1200.0
 # Metadata and headers beside a clip's audio in a shard, for sizing only.
@@ -129,12 +129,8 @@ def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, cli
     """
     if missing.is_empty():
         return
-    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
-    # Two segments with the same window of the same channel share a clip.
-    clips = missing.with_columns(channel=_channel(clip_format)).unique("clip_key", keep="first", maintain_order=True)
-    ordered = clips.sort("recording_id", "start_sample", "end_sample", "channel")
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    ordered = ordered.with_columns(seconds=seconds).with_columns(part=_bin(pl.col("seconds")).over("recording_id"))
+    ordered = windows_of(missing, clip_format).with_columns(part=_bin(pl.col("seconds")).over("recording_id"))
     parts_of = ordered.group_by("recording_id", "part", maintain_order=True).agg(pl.col("seconds").sum())
     parts_of = parts_of.with_columns(task=_bin(pl.col("seconds"))).drop("seconds")
     ordered = ordered.join(parts_of, on=["recording_id", "part"], how="left", maintain_order="left")
@@ -142,9 +138,23 @@ def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, cli
     parts = {key[0]: part for key, part in ordered.partition_by("task", as_dict=True).items()}
     for number, length in lengths.iter_rows():
         part = parts.pop(number)
-        name = hashlib.sha256("\n".join(part["clip_key"]).encode()).hexdigest()[:24]
-        sources = tuple(_source(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True))
-        yield CutTask(packs / f"{name}.pack", clip_format, sources, float(length))
+        sources = [source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
+        yield cut_task(sources, packs, clip_format, float(length))
+
+
+def windows_of(missing: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
+    """What to cut, each clip once, by recording and place: the same columns, `channel` and `seconds`."""
+    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
+    # Two segments with the same window of the same channel share a clip.
+    clips = missing.with_columns(channel=_channel(clip_format), seconds=seconds)
+    unique = clips.unique("clip_key", keep="first", maintain_order=True)
+    return unique.sort("recording_id", "start_sample", "end_sample", "channel")
+
+
+def cut_task(sources: Sequence[Source], packs: Path, clip_format: ClipFormat, seconds: float) -> CutTask:
+    """A task whose pack is named after its clips."""
+    keys = "\n".join(key for source in sources for key, *_ in source.windows)
+    return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)
 
 
 def _bin(seconds: pl.Expr) -> pl.Expr:
@@ -152,7 +162,8 @@ def _bin(seconds: pl.Expr) -> pl.Expr:
     return ((seconds.cum_sum() - seconds) // _TASK_SECONDS).cast(pl.Int64)
 
 
-def _source(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
+def source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
+    """The recording of some windows, all of the same."""
     first = windows.row(0, named=True)
     path = audio_root / first["path"]
     return Source(
@@ -185,16 +196,6 @@ def assign_shards(clips: pl.DataFrame, shard_size: int) -> pl.DataFrame:
     return ordered.with_columns(
         shard=pl.min_horizontal((middle * count / total).floor().cast(pl.Int64), count - 1), shards=count.cast(pl.Int64)
     ).drop("order")
-
-
-def shard_name(split: str, index: int, count: int, extension: str) -> str:
-    """The path of a shard inside a corpus.
-
-    Examples:
-        >>> shard_name("train", 3, 12, "tar")
-        'train/train-00003-of-00012.tar'
-    """
-    return f"{split}/{split}-{index:05d}-of-{count:05d}.{extension}"
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import datasets
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from layout_kinds import LAYOUTS, Made, format_of, librispeech_archive, lines, t
 from typer.testing import CliRunner
 
 import nbaudio
+from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.errors import InputError
 from nbaudio.ingest import READERS
@@ -288,6 +290,88 @@ def test_the_folder_around_and_a_single_split(tmp_path):
         "dev-clean",
         "F",
     )
+
+
+def corpus_of(source, out, **options):
+    """What ingest reported, what materialize reported, and the bytes of all files of the corpus."""
+    first = nbaudio.ingest("librispeech", source, out=out / "W", jobs=2)
+    nbaudio.select(out / "W", dev=0, test=0, group_by=())
+    report = nbaudio.materialize(out / "W", out=out / "C", show_progress=False, **options)
+    return first, report, {path.name: path.read_bytes() for path in (out / "C").rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_corpus_out_of_an_archive_is_that_of_its_folder(tmp_path, monkeypatch, jobs):
+    archive = librispeech_archive(tmp_path)
+    first, report, made = corpus_of(archive, tmp_path / "archive", jobs=jobs)
+    folder_first, folder_report, wanted = corpus_of(tmp_path / "LibriSpeech", tmp_path / "folder", jobs=1)
+    assert made == wanted
+    assert len(first.problems) == len(folder_first.problems) == 4
+    assert first.facts == folder_first.facts
+    assert report.facts["kept"] == folder_report.facts["kept"] == 3
+    held = {path.suffix for out in ("archive", "folder") for path in (tmp_path / out / "W").rglob("*") if path.is_file()}
+    assert held == {".json", ".parquet", ".pack"}
+
+
+def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, monkeypatch):
+    archive = librispeech_archive(tmp_path)
+    nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
+    nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
+    opened, names = [], []
+    real_open, real_next = tarfile.open, tarfile.TarFile.next
+
+    def noted(*args, **options):
+        opened.append(args)
+        return real_open(*args, **options)
+
+    def next_one(self):
+        entry = real_next(self)
+        names.append(entry.name if entry else None)
+        return entry
+
+    monkeypatch.setattr(tarfile, "open", noted)
+    monkeypatch.setattr(tarfile.TarFile, "next", next_one)
+    monkeypatch.setattr("nbaudio.corpus.streaming._TASK_BYTES", 1)  # a task a recording
+    report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
+    assert report.facts["clips cut now"] == 3
+    assert len(opened) == 1
+    assert names[-1].endswith(".flac")
+    opened.clear()
+    nbaudio.materialize(tmp_path / "W", out=tmp_path / "D", jobs=1, container="parquet", show_progress=False)
+    assert not opened
+
+
+@pytest.mark.parametrize("harm", ["changed", "cut short"])
+def test_an_archive_that_changes_after_ingest_gives_no_wrong_sample(tmp_path, harm):
+    archive = librispeech_archive(tmp_path)
+    nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
+    nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
+    if harm == "changed":
+        tone(tmp_path / "LibriSpeech/dev-clean/84/121123/84-121123-0001.flac", 1.5, seed=9)
+        with tarfile.open(archive, "w:gz") as opened:
+            opened.add(tmp_path / "LibriSpeech", "LibriSpeech")
+    else:
+        archive.write_bytes(archive.read_bytes()[:20_000])
+    report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
+    lost = pl.read_parquet(tmp_path / "C/rejected.parquet").filter(pl.col("reason") == "unreadable_audio")
+    assert (len(report.problems), lost["segment_id"].to_list()) == (1, ["84-121123-0001"])
+    assert "changed since it was ingested" in lost["detail"][0]
+
+
+def test_an_archive_that_is_gone_is_said_in_one_line(tmp_path):
+    archive = librispeech_archive(tmp_path)
+    nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
+    nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
+    archive.unlink()
+    with pytest.raises(InputError, match=r"none of the 3 accepted segments can be cut; tar://.*changed since it was ingested"):
+        nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
+
+
+def test_clips_of_an_archive_are_heard(tmp_path):
+    nbaudio.ingest("librispeech", librispeech_archive(tmp_path), out=tmp_path / "W")
+    root = Workspace.open(tmp_path / "W").audio_root
+    for name in ("dev-clean/84/121123/84-121123-0001.flac", "dev-clean/84/121123/84-121123-0000.flac"):
+        assert np.array_equal(read_clip(root / name, 100, 7000), read_clip(tmp_path / "LibriSpeech" / name, 100, 7000))
 
 
 def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):

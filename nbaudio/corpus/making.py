@@ -18,12 +18,13 @@ from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, pack, restore_records
+from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
 from nbaudio.folders import read_object
-from nbaudio.places import Remote
-from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest, shard_name
+from nbaudio.places import Remote, is_stream
+from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import parse_size
@@ -81,7 +82,7 @@ def materialize(
         workspace: with a selection (`select`).
         out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its address, such as
             ``s3://bucket/corpus``: then each shard is made in the workspace, sent and removed.
-        container: ``webdataset`` or ``parquet``.
+        container: ``webdataset``, ``parquet``, ``zip``, ``tfrecord`` or ``files``; see `nbaudio.corpus.containers`.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
@@ -162,6 +163,7 @@ def materialize(
     manifest = publish(
         run.layout,
         results,
+        container=container_named(run.container),
         inside=clips.select("segment_id", "recording_id", "speaker_id", "split", "duration_s"),
         lost=lost.drop("clip_key"),
         table=run.table,
@@ -241,7 +243,11 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
     if not missing.is_empty():
         span = pl.col("end_sample") - pl.col("start_sample")
         hours = missing.unique("clip_key").select((span / pl.col("sampling_rate")).sum()).item() / 3600
-        tasks = cut_tasks(missing, run.audio_root, run.packs, run.format)
+        root = run.audio_root
+        if isinstance(root, Remote) and is_stream(root):
+            tasks = stream_tasks(missing, root, run.packs, run.format)
+        else:
+            tasks = cut_tasks(missing, root, run.packs, run.format)
         with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
             for result in run_tasks(cut, tasks):
                 failures |= {failure.clip_key: failure for failure in result.failures}
@@ -258,18 +264,21 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
     lost = accepted.join(have, on="clip_key", how="anti").filter(~pl.col("clip_key").is_in(list(failures)))
     if not lost.is_empty():
         raise NbaudioError(f"{run.packs}: {lost.height} clips were cut and are not there, {lost['segment_id'][0]} the first")
+    if clips.is_empty():
+        detail = next(iter(failures.values())).detail
+        raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     return clips, failures, missing.height - len(failures)
 
 
 def _write_shards(run: _Run, run_tasks: RunTasks, clips: pl.DataFrame) -> list[ShardResult]:
     """Write all shards, or keep those that are there and whole; in the order of their names."""
     dealt = assign_shards(clips.drop("recording_id", "speaker_id", "clip_key"), run.shard_size)
-    extension = container_named(run.container).extension
+    container = container_named(run.container)
     shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
 
     def tasks() -> Iterator[PackTask]:
         for split, index, count in shards:
-            name = shard_name(split, index, count, extension)
+            name = container.shard_name(split, index, count)
             part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
             yield PackTask(run.layout.folder, name, run.container, run.format, part, run.table, run.layout.record(name))
 

@@ -136,7 +136,7 @@ def ingest(
         # Noted before anything is written, so that a killed run can be run again.
         Workspace.create(out, **settings, audio=str(root))
         _write_embedded(transcripts.embedded, root)
-    root = root or transcripts.audio_root
+    root = root or _audio_folder(transcripts.audio_root, kept)
 
     if isinstance(root, Remote):
         plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)

@@ -1,7 +1,7 @@
 """LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top.
 
-An archive (``.tar.gz`` or any tar) gives the transcripts without being unpacked. To cut, give the folder that it was unpacked to
-as the audio, or have ``unpack=yes`` write its recordings into the workspace: nothing can seek in a ``.tar.gz``.
+An archive (``.tar.gz`` or any tar) is not unpacked: to look and to cut it is read from its first byte to its last, as nothing
+can be sought there. Who listens to many single clips has ``unpack=yes`` write its recordings into the workspace.
 
 Conventions: the tree is gone through a file at a time, and what is kept of each is a row of a table. Every recording is one
 utterance. Recordings are named ``split/speaker/chapter/file``, whether they are in a folder or in an archive.
@@ -9,9 +9,8 @@ utterance. Recordings are named ``split/speaker/chapter/file``, whether they are
 
 import os
 import re
-import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
+from nbaudio.places import archives
 
 _WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
@@ -40,11 +40,11 @@ def read(source: Path, *, unpack: str = "no") -> Transcripts:
 
     Args:
         source: the folder that holds the splits, or one of them, or the folder around ``LibriSpeech``; or a tar, also compressed.
-        unpack: ``yes`` writes the recordings of an archive into the workspace's folder ``audio``; ``no`` reads transcripts alone.
+        unpack: ``yes`` writes the recordings of an archive into the workspace's folder ``audio``; ``no`` leaves them there.
 
     Returns:
         Utterances with their own ids, `source_split` (the split's name, such as ``train-clean-100``), `speaker_gender` and
-        `speaker_name`. A folder brings its audio. Problems: recordings without a transcript and the other way round, lines of
+        `speaker_name`. It brings its audio. Problems: recordings without a transcript and the other way round, lines of
         another form.
 
     Raises:
@@ -80,7 +80,9 @@ def read(source: Path, *, unpack: str = "no") -> Transcripts:
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
     if root.is_dir():
         return replace(found, frame=frame, audio_root=root)
-    return replace(found, frame=frame, embedded=_recordings(source) if unpack == "yes" else None)
+    if unpack == "yes":
+        return replace(found, frame=frame, embedded=_recordings(source))
+    return replace(found, frame=frame, audio_root=_address(source))
 
 
 def _items(
@@ -180,19 +182,24 @@ def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Proble
     """
     most = _MAX_AUDIO_BYTES if audio else _MAX_TEXT_BYTES
     try:
-        with tarfile.open(source, "r|*") as archive:
-            while (member := archive.next()) is not None:
-                # The archive would remember every member.
-                archive.members = []  # type: ignore[attr-defined]
-                path = "/".join([part for part in member.name.split("/") if part not in ("", ".", "..")][-4:])
-                if printable(path) != path:
-                    yield Problem(printable(path), None, _NOT_UNICODE)
-                elif member.isfile() and _wanted(path.rpartition("/")[2]):
-                    read = path.endswith(".flac") == audio and member.size <= most
-                    content = archive.extractfile(member) if read else None
-                    yield path, content.read() if content else None
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        for member in archives.members(source):
+            path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
+            if printable(path) != path:
+                yield Problem(printable(path), None, _NOT_UNICODE)
+            elif _wanted(path.rpartition("/")[2]):
+                read = path.endswith(".flac") == audio and member.entry.size <= most
+                yield path, member.read() if read else None
+    except archives.BROKEN as error:
         yield Problem(source.name, None, f"the archive breaks off or is none ({error}); what comes before it is taken")
+
+
+def _address(source: Path) -> str:
+    """The folder in an archive that holds the splits, as of its first recording."""
+    top = ""
+    with suppress(*archives.BROKEN):
+        name = next((member.name for member in archives.members(source) if member.name.endswith(".flac")), "")
+        top = "/".join(name.split("/")[:-4])
+    return f"tar://{top}::{source}"
 
 
 def _recordings(source: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,8 +1,10 @@
 """The recordings on disk: which there are, and what each of them is."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
-from nbaudio.places import Remote
+from nbaudio.places import Remote, archives
 from nbaudio.progress import progress
 
 FACTS = pl.Schema(
@@ -35,6 +37,8 @@ FACTS = pl.Schema(
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
 _BUNDLE_FILES = 256
+# Rows that are Python objects at once.
+_BATCH = 4096
 
 
 def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
@@ -82,7 +86,7 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[
         root: the folder.
         names: of recordings, as transcripts spell them.
     """
-    listed = root.listing(is_audio)
+    listed = archives.listing(root, is_audio) if archives.is_stream(root) else root.listing(is_audio)
     if listed is not None:
         return listed
     paths, refused = [], []
@@ -117,7 +121,7 @@ def look_at(root: Path | Remote, paths: Sequence[str], *, jobs: int | None = Non
         sha256: hash them too.
 
     Returns:
-        One row per path, in order, with the columns of `FACTS`; `error` says why all the others are null. Recordings that lie
+        One row per path, sorted, with the columns of `FACTS`; `error` says why all the others are null. Recordings that lie
         elsewhere also have a `version`, which is what their server calls them.
     """
     if isinstance(root, Remote):
@@ -135,8 +139,8 @@ def look_at(root: Path | Remote, paths: Sequence[str], *, jobs: int | None = Non
 
 
 def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, sha256: bool) -> pl.DataFrame:
-    def look(path: str) -> dict[str, Any]:
-        place = root / path
+    def look(place: Remote) -> dict[str, Any]:
+        path = place.path
         try:
             status = place.status()
             with place.fetched(status) as fetched:
@@ -147,12 +151,42 @@ def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, 
             return {"path": path, "error": found["error"].replace(str(fetched), str(place))}
         return {"path": path, **found, "mtime_ns": None, "version": status.version}
 
+    schema = pl.Schema({**FACTS, "version": pl.String()})
+    frames, rows = [], []
     # Whoever waits for a network leaves the processor to others.
-    with ThreadPoolExecutor(jobs or 2 * (os.cpu_count() or 1)) as pool, progress("fetch", len(paths), "recordings") as advance:
-        looks = [pool.submit(look, path) for path in paths]
-        for _ in as_completed(looks):
+    workers = jobs or 2 * (os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool, progress("fetch", len(paths), "recordings") as advance:
+        places = _as_they_come(root, paths) if archives.is_stream(root) else (root / path for path in paths)
+        for row in _results(pool, look, places, ahead=4 * workers):
+            rows.append(row)
             advance(1)
-    return pl.DataFrame([look.result() for look in looks], schema=pl.Schema({**FACTS, "version": pl.String()}))
+            if len(rows) == _BATCH:
+                frames.append(pl.DataFrame(rows, schema=schema))
+                rows = []
+    return pl.concat([*frames, pl.DataFrame(rows, schema=schema)]).sort("path")
+
+
+def _as_they_come(root: Remote, paths: Sequence[str]) -> Iterator[Remote]:
+    """Files of a compressed tar, each with its bytes; those that the archive no longer has come last and without."""
+    missing = set(paths)
+    with suppress(AudioError):  # it breaks off
+        for place in archives.in_order(root, missing):
+            missing.discard(place.path)
+            yield place
+    yield from (root / path for path in sorted(missing))
+
+
+def _results(
+    pool: ThreadPoolExecutor, look: Callable[[Remote], dict[str, Any]], places: Iterable[Remote], *, ahead: int
+) -> Iterator[dict[str, Any]]:
+    """What each place looks like, in order, with few of them in memory at once."""
+    looks: deque[Future[dict[str, Any]]] = deque()
+    for place in places:
+        looks.append(pool.submit(look, place))
+        if len(looks) > ahead:
+            yield looks.popleft().result()
+    while looks:
+        yield looks.popleft().result()
 
 
 def _bundles(root: Path, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:

@@ -62,14 +62,14 @@ class Transcripts:
             have a meaning: `segment_id` (the source's own), `source_split`, `source_duration` (seconds that the source says the
             recording lasts; the audio is checked against it), `source_channel` (the segment's own, as in `nbaudio.channels`).
         problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
-        audio_root: the folder of the recordings where the source itself brings them; `--audio` goes before it.
+        audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
         embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
     """
 
     frame: pl.DataFrame
     problems: pl.DataFrame
-    audio_root: Path | None = None
+    audio_root: Path | str | None = None
     embedded: Iterable[tuple[str, bytes]] | None = None
     windows: Windows | None = None
 

@@ -2,9 +2,9 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -41,6 +41,13 @@ class Status(NamedTuple):
     version: str | None
 
 
+class Content(NamedTuple):
+    """The bytes of a file that was come upon, and its version."""
+
+    data: bytes
+    version: str | None
+
+
 @dataclass(frozen=True)
 class Remote:
     """A file or folder that lies elsewhere; ``/`` goes down from a folder, as with paths.
@@ -50,12 +57,14 @@ class Remote:
         cache: where its files are kept; None keeps them no longer than they are used.
         path: below the folder; a whole address where the folder is a bare scheme.
         sha256: of the file's bytes where it is known; other bytes are refused.
+        content: its bytes where they are here already.
     """
 
     root: str
     cache: Cache | None = None
     path: str = ""
     sha256: str | None = None
+    content: Content | None = field(default=None, repr=False)
 
     def __truediv__(self, path: str) -> "Remote":
         return Remote(self.root, self.cache, f"{self.path}/{path}" if self.path else path)
@@ -68,7 +77,7 @@ class Remote:
         return f"{inside}{'' if inside.endswith('/') else '/'}{path}{chain}{outside}"
 
     def __getstate__(self) -> dict[str, Any]:  # what is cached stays in its process
-        return {"root": self.root, "cache": self.cache, "path": self.path, "sha256": self.sha256}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def name(self) -> str:
@@ -82,6 +91,8 @@ class Remote:
         Raises:
             AudioError: it is not there, may not be read, or the server does not say how long it is.
         """
+        if self.content is not None:
+            return Status(len(self.content.data), self.content.version)
         info = self._info()
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
@@ -103,12 +114,15 @@ class Remote:
         found = status or self.status()
 
         def fetch(partial: Path) -> None:
-            patiently(self, lambda: self._download(partial, found))
+            if self.content is not None:
+                partial.write_bytes(self.content.data)
+            else:
+                patiently(self, lambda: self._download(partial, found))
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
                 raise AudioError(f"{self}: {CHANGED}")
 
         with ExitStack() as stack:
-            if self.cache is None:
+            if self.cache is None or self.content is not None:
                 path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched")
                 fetch(path)
             else:
@@ -186,15 +200,7 @@ class Remote:
             if self.located.web and isinstance(error, RefusedError):
                 return None
             raise InputError(str(error)) from error
-        paths, refused = [], []
-        for name in sorted(found):
-            parts = name.split("/")
-            if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in parts):
-                continue
-            if inside(name):
-                paths.append(name)
-            else:
-                refused.append((name, "its name leads out of the audio folder"))
+        paths, refused = sorted_out(found, wanted)
         return None if self.located.web and not paths and not refused else (paths, refused)
 
     def _info(self) -> dict[str, Any]:
@@ -283,6 +289,25 @@ class Remote:
             return Place(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
         return Place(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+
+
+def sorted_out(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Names that are wanted and not hidden, sorted; and those that lead out of their folder, each with that reason.
+
+    Examples:
+        >>> sorted_out(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
+        (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
+    """
+    paths, refused = [], []
+    for name in sorted(names):
+        parts = name.split("/")
+        if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in parts):
+            continue
+        if inside(name):
+            paths.append(name)
+        else:
+            refused.append((name, "its name leads out of the audio folder"))
+    return paths, refused
 
 
 def _files(fs: Any, folder: str, levels: int) -> Iterator[str]:

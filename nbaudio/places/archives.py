@@ -1,0 +1,100 @@
+"""Compressed tars, in which nothing can be sought: read once, from the first byte to the last, each file as it comes.
+
+A file that was come upon has its bytes with it (`Remote.content`). Single files are had from there too, as from any archive, at
+the cost of reading up to them.
+"""
+
+import tarfile
+import zlib
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from nbaudio.addresses import is_address
+from nbaudio.errors import AudioError
+from nbaudio.places.remote import Content, Remote, remote, sorted_out
+
+_ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+#: What an archive that is damaged or none raises while it is read.
+BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error)
+#: Bytes; a file that is longer comes without them.
+LONGEST = 256 << 20
+
+
+class Member(NamedTuple):
+    """A file in an archive: its name there, without ``./`` and the like, its entry, and the archive, which is at its bytes."""
+
+    name: str
+    entry: tarfile.TarInfo
+    archive: tarfile.TarFile
+
+    def read(self) -> bytes:
+        """All its bytes."""
+        file = self.archive.extractfile(self.entry)
+        return file.read() if file else b""
+
+
+def is_stream(place: Remote) -> bool:
+    """Whether a folder or file is in a compressed tar.
+
+    Examples:
+        >>> is_stream(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_stream(remote("tar://::/data/all.tar"))
+        (True, False)
+    """
+    return place.root.startswith("tar://") and place.root.lower().endswith(_ENDINGS)
+
+
+def members(archive: Path) -> Iterator[Member]:
+    """Files of a tar in its order, one at a time; folders, links and devices are none.
+
+    Raises:
+        tarfile.TarError, EOFError, OSError, zlib.error: the archive is damaged, or none.
+    """
+    with tarfile.open(archive, "r|*") as opened:
+        while (entry := opened.next()) is not None:
+            # The archive would remember every member.
+            opened.members = []  # type: ignore[attr-defined]
+            if entry.isfile():
+                yield Member("/".join(part for part in entry.name.split("/") if part not in ("", ".")), entry, opened)
+
+
+def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+    """As `Remote.listing`; where the archive breaks off is among what is not taken."""
+    names: list[str] = []
+    broken = []
+    try:
+        names.extend(place.path for place in in_order(folder))
+    except AudioError as error:
+        broken.append((folder.name, str(error)))
+    paths, refused = sorted_out(names, wanted)
+    return paths, refused + broken
+
+
+def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
+    """Files below a folder of a compressed tar, in the order of the archive, each with its bytes.
+
+    Args:
+        folder: of which `is_stream` holds.
+        wanted: paths below the folder; None gives all, without bytes.
+
+    Raises:
+        AudioError: the archive cannot be had, or breaks off; what comes before it was given.
+    """
+    inside, _, outer = folder.root.partition("::")
+    top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
+    start = len(top) + 1 if top else 0
+    with ExitStack() as stack:
+        path = stack.enter_context(remote(outer, folder.cache).fetched()) if is_address(outer) else Path(outer)
+        try:
+            for member in members(path):
+                name = member.name[start:]
+                if not member.name.startswith(top) or not name or (wanted is not None and name not in wanted):
+                    continue
+                place = folder / name
+                if wanted is not None and member.entry.size <= LONGEST:
+                    place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
+                yield place
+        except BROKEN as error:
+            raise AudioError(f"{outer}: the archive breaks off or is none ({error})") from error
