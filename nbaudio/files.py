@@ -8,7 +8,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from nbaudio.errors import DiskFullError, InputError
 
 @contextmanager
 def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
-    """A path beside `target` to write to; moved onto `target` at the end, removed when anything fails.
+    """A path beside `target` to write a file or make a folder at; moved onto `target` at the end, removed when anything fails.
 
     Args:
         target: the final name; its folder is made.
@@ -32,24 +33,42 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         if sync:
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
+            for path in (partial, *partial.rglob("*")):
+                _sync(path)
+        if partial.is_dir():
+            remove(target)
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        remove(partial)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise DiskFullError(f"{target}: {error.strerror}; make room and run the same again, what is done is kept") from error
         raise
     except BaseException:
-        partial.unlink(missing_ok=True)
+        remove(partial)
         raise
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_partials(*folders: Path) -> None:
     """Remove what killed runs left half-written in these folders."""
     for folder in folders:
-        for path in folder.rglob(".*.partial"):
-            path.unlink(missing_ok=True)
+        for path in list(folder.rglob(".*.partial")):
+            remove(path)
 
 
 def write_json(target: Path, value: Any) -> None:
@@ -98,3 +117,25 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of a file's bytes, as hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_path(path: Path) -> str:
+    """SHA-256 of a file's bytes; of a folder, of the list of its files as `sha256sum` would print it."""
+    if path.is_file():
+        return sha256_file(path)
+    return sha256_listed({file.relative_to(path).as_posix(): sha256_file(file) for file in path.rglob("*") if file.is_file()})
+
+
+def sha256_listed(hashes: Mapping[str, str]) -> str:
+    """SHA-256 of a list of files, given as hash by name.
+
+    Examples:
+        >>> sha256_listed({"b": "11", "a": "00"}) == sha256_listed({"a": "00", "b": "11"})
+        True
+    """
+    return hashlib.sha256("".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()).hexdigest()
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

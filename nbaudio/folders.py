@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 from nbaudio.addresses import inside, is_address
 from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.files import read_json, remove_partials, sha256_file, whole_file, write_json
+from nbaudio.files import read_json, remove_partials, sha256_file, sha256_path, whole_file, write_json
 from nbaudio.places import AbsentError, Remote, Status, remote, writing
 
 
@@ -48,7 +48,7 @@ class Folder(Protocol):
         ...
 
     def holds(self, name: str, sha256: str) -> bool:
-        """Whether there is such a file, of these bytes."""
+        """Whether there is such a file, of these bytes; on this machine also such a folder."""
         ...
 
     def names(self) -> Iterator[str]:
@@ -100,7 +100,7 @@ class LocalFolder:
 
     def holds(self, name: str, sha256: str) -> bool:
         """See `Folder.holds`."""
-        return self.exists(name) and sha256_file(self.root / name) == sha256
+        return (self.root / name).exists() and sha256_path(self.root / name) == sha256
 
     def names(self) -> Iterator[str]:
         """See `Folder.names`."""

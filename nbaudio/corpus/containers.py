@@ -1,17 +1,18 @@
 """The containers that a corpus can be written in: one writer each, all of one shape.
 
-A writer gets a path, a table of metadata and encoded clips, writes one shard, and gives for each clip, in order, the byte offset
-and length of its audio inside the file. It copies bytes and never decodes.
+A writer gets a path, a table of metadata and encoded clips, writes one shard, and says for each clip, in order, where its audio
+is. It copies bytes and never decodes. What a container wants beside its shards is made at the end, from what the shards hold.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from nbaudio.corpus import parquet, webdataset
+from nbaudio.corpus import parquet, plain, tfrecord, webdataset, zips
+from nbaudio.corpus.entries import Place, Shard
 from nbaudio.errors import look_up
 
 
@@ -20,33 +21,80 @@ class WriteShard(Protocol):
 
     def __call__(
         self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
-    ) -> list[tuple[int, int]]:
+    ) -> list[Place]:
         """Write clips to `path`.
 
         Args:
-            path: the file to write.
+            path: the file to write, or the folder to make.
             metadata: one row per clip, ``segment_id`` among the columns.
             audio: the encoded clips in the order of the rows, asked for one by one.
             extension: of the audio's own format, such as ``flac``.
             rate: Hz of all clips, None when they differ.
 
         Returns:
-            Offset and length in bytes of each clip's audio.
+            Where each clip's audio is.
         """
         ...
 
 
+class WriteBeside(Protocol):
+    """Makes the files that lie beside the shards."""
+
+    def __call__(self, shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Make them.
+
+        Args:
+            shards: all that there are, in order; of some splits there may be none.
+
+        Yields:
+            The path of a file inside the corpus, and its bytes in parts.
+        """
+        ...
+
+
+def _nothing(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    del shards
+    yield from ()
+
+
 class Container(NamedTuple):
-    """A container: the extension of its files and its writer."""
+    """A container.
+
+    Attributes:
+        extension: of its shards; empty where a shard is a folder of files.
+        write: its writer.
+        beside: what makes the files beside the shards.
+        stem: the pattern of the shards' names in the folder of their split.
+    """
 
     extension: str
     write: WriteShard
+    beside: WriteBeside = _nothing
+    stem: str = "{split}-{index:05d}-of-{count:05d}"
+
+    @property
+    def is_folders(self) -> bool:
+        """Whether a shard is a folder of files."""
+        return not self.extension
+
+    def shard_name(self, split: str, index: int, count: int) -> str:
+        """The path of a shard inside a corpus.
+
+        Examples:
+            >>> CONTAINERS["webdataset"].shard_name("train", 3, 12)
+            'train/train-00003-of-00012.tar'
+        """
+        stem = self.stem.format(split=split, index=index, count=count)
+        return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
 
 
 CONTAINERS: Mapping[str, Container] = MappingProxyType(
     {
         "webdataset": Container("tar", webdataset.write),
         "parquet": Container("parquet", parquet.write),
+        "zip": Container("zip", zips.write),
+        "tfrecord": Container("tfrecord", tfrecord.write, tfrecord.beside),
+        "files": Container("", plain.write, plain.beside),
     }
 )
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from nbaudio.errors import ExistsError
 from nbaudio.files import remove_partials
 from nbaudio.folders import Folder, LocalFolder, folder_at, read_object, write_object
@@ -19,7 +21,7 @@ MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
 CLAIM = f"{_WORK}/identity.json"
-_SHARD_NAME = re.compile(r"(?P<split>\w+)/(?P=split)-\d{5}-of-\d{5}\.\w+")
+_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Layout:
     def keep_only(self, shards: set[str]) -> None:
         """Remove shards of an interrupted run that are not among `shards`, the names of this one's."""
         for name in sorted(shard_names(self.folder) - shards):
-            self.folder.remove(name)
+            if name.rpartition("/")[0] not in shards:
+                self.folder.remove(name)
 
     def finish(self, manifest: dict[str, Any]) -> None:
         """Publish: the manifest last, then the work folder goes."""
@@ -86,8 +89,13 @@ class Layout:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
+def clips_in(shard: str) -> pl.Expr:
+    """Which rows of a corpus's table are of clips in a shard, itself a file or a folder of files."""
+    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
+
+
 def shard_names(folder: Folder) -> set[str]:
-    """All files of a corpus that have a shard's name."""
+    """All files of a corpus that have the name of a shard, or of a file in one."""
     return {name for name in folder.names() if _SHARD_NAME.fullmatch(name)}
 
 

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nbaudio.corpus.entries import Place
 from nbaudio.corpus.webdataset import escape_key
 from nbaudio.errors import NbaudioError
 
@@ -27,9 +28,7 @@ _HEAD = 64
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def write(
-    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
-) -> list[tuple[int, int]]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
     """Write one Parquet file; see `containers.WriteShard`."""
     schema = _schema(metadata, rate, extension)
     plain = "audio.bytes"
@@ -102,9 +101,9 @@ def _empty(schema: pa.Schema) -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[Place]:
     """Where each clip's bytes are: Parquet's plain encoding puts them behind their length, in order."""
-    places: list[tuple[int, int]] = []
+    places: list[Place] = []
     if not heads:
         return places
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
@@ -113,6 +112,6 @@ def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[tuple[int, int]]
             found = view.find(struct.pack("<I", length) + head, position)
             if found < 0:
                 raise NbaudioError(f"{path}: clip {len(places)} is not stored plain; pyarrow {pa.__version__} writes otherwise")
-            places.append((found + 4, length))
+            places.append(Place(found + 4, length))
             position = found + 4 + length
     return places

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from nbaudio.corpus.containers import Container
+from nbaudio.corpus.entries import Shard
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.corpus.shards import ShardResult, rows_of
@@ -23,6 +25,7 @@ def publish(
     layout: Layout,
     shards: list[ShardResult],
     *,
+    container: Container,
     inside: pl.DataFrame,
     lost: pl.DataFrame,
     table: Path,
@@ -34,6 +37,7 @@ def publish(
     Args:
         layout: of the corpus.
         shards: all of them, in order.
+        container: which they are in.
         inside: of all clips that are in: `segment_id`, `recording_id`, `speaker_id`, `split`, `duration_s`.
         lost: `segment_id` and `detail` of what was accepted and could not be cut.
         table: the segments table of the workspace.
@@ -72,6 +76,10 @@ def publish(
         _write_table(path, rejected())
     with table_named("vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
+    for name, parts in container.beside([_described(layout, shard) for shard in shards]):
+        with table_named(name) as path, path.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
     return {
@@ -95,6 +103,10 @@ def publish(
         ],
         "tables": hashes,
     }
+
+
+def _described(layout: Layout, shard: ShardResult) -> Shard:
+    return Shard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
 
 
 def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:

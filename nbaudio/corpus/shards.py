@@ -9,9 +9,9 @@ import polars as pl
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import MANIFEST, Layout
+from nbaudio.corpus.layout import MANIFEST, Layout, clips_in
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.files import sha256_file, whole_file, write_json
+from nbaudio.files import sha256_path, size_of, whole_file, write_json
 from nbaudio.folders import read_object
 from nbaudio.plan import PackTask, digest
 from nbaudio.tables import SEGMENTS, conform
@@ -71,11 +71,11 @@ def pack(task: PackTask) -> ShardResult:
                 extension=encoder(task.format.encoding).extension,
                 rate=task.format.rate,
             )
-            sha256, num_bytes = sha256_file(partial), partial.stat().st_size
-            offsets, lengths = zip(*places, strict=True)
+            sha256, num_bytes = sha256_path(partial), size_of(partial)
+            offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
                 task.clips["clip_sha256"].alias("audio_sha256"),
-                pl.lit(name).alias("shard"),
+                pl.Series("shard", [f"{name}/{file}" if file else name for file in files]),
                 pl.Series("offset", offsets, dtype=pl.Int64),
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
@@ -98,7 +98,7 @@ def restore_records(layout: Layout) -> None:
         return
     with layout.folder.local("segments.parquet") as table:
         for shard in manifest["shards"]:
-            described = pl.scan_parquet(table).filter(pl.col("shard") == shard["name"]).collect()
+            described = pl.scan_parquet(table).filter(clips_in(shard["name"])).collect()
             _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
 
 

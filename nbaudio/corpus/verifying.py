@@ -10,18 +10,18 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import decode_clip
-from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
+from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
-from nbaudio.files import sha256_file
+from nbaudio.files import sha256_file, sha256_listed
 from nbaudio.folders import Folder, folder_at, read_object
 from nbaudio.leakage import grouping, proof
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS
 
-_PLACES = ["segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
-_COLUMNS = [*_PLACES, "split", "duration_s", "shard"]
+_PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
+_COLUMNS = [*_PLACES, "split", "duration_s"]
 _HEARD = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
 
 
@@ -83,12 +83,14 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
     except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {error})") from error
     problems += _check_numbers(manifest, segments, rejected)
-    listed = {shard["name"] for shard in shards}
+    listed = {shard["name"] for shard in shards}.union(segments["shard"])
     problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed)]
+    beside = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in tables}
+    problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256)]
 
     def tasks() -> Iterator[_ShardTask]:
         for shard in shards:
-            clips = segments.filter(pl.col("shard") == shard["name"])
+            clips = segments.filter(clips_in(shard["name"]))
             yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES))
 
     with progress("verify", len(shards), "shards", show=show_progress) as advance:
@@ -151,37 +153,48 @@ def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame)
 
 def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
     """What is wrong with one shard, and a hash of what is heard in each of its clips; runs in a worker."""
-    try:
-        with task.folder.local(task.name) as path:
-            return _check_file(task, path)
-    except InputError:
-        return [f"{task.name}: missing"], pl.DataFrame(schema=_HEARD)
-    except AudioError as error:
-        return [str(error)], pl.DataFrame(schema=_HEARD)
+    problems: list[str] = []
+    heard = [pl.DataFrame(schema=_HEARD)]
+    hashes: dict[str, str] = {}
+    num_bytes = 0
+    for (name,), clips in task.clips.group_by("shard", maintain_order=True):
+        try:
+            with task.folder.local(str(name)) as path:
+                hashes[str(name)] = sha256_file(path)
+                num_bytes += path.stat().st_size
+                bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
+        except InputError:
+            problems.append(f"{name}: missing")
+        except AudioError as error:
+            problems.append(str(error))
+        else:
+            problems += [f"{name}: clip {what}" for what in bad]
+            heard.append(samples)
+    if len(hashes) == task.clips["shard"].n_unique():
+        inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
+        if (num_bytes, hashes.get(task.name) or sha256_listed(inside)) != (task.num_bytes, task.sha256):
+            problems.insert(0, f"{task.name}: its bytes are not those that were written")
+    return problems, pl.concat(heard)
 
 
-def _check_file(task: _ShardTask, path: Path) -> tuple[list[str], pl.DataFrame]:
-    if path.stat().st_size != task.num_bytes or sha256_file(path) != task.sha256:
-        problems = [f"{task.name}: its bytes are not those that were written"]
-    else:
-        problems = []
+def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:
+    """What is wrong with the clips in a file, and a hash of what is heard in each of the others."""
+    problems = []
     heard = []
     with path.open("rb") as file:
-        for segment_id, offset, length, num_samples, rate, sha256 in task.clips.iter_rows():
+        for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
             file.seek(offset)
             data = file.read(length)
             if hashlib.sha256(data).hexdigest() != sha256:
-                problems.append(f"{task.name}: clip {segment_id} is damaged")
+                problems.append(f"{segment_id} is damaged")
                 continue
             try:
-                samples, own_rate = decode_clip(data, task.encoding)
+                samples, own_rate = decode_clip(data, encoding)
             except AudioError as error:
-                problems.append(f"{task.name}: clip {segment_id}: {error}")
+                problems.append(f"{segment_id}: {error}")
                 continue
             heard.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
             told = rate if own_rate is None else own_rate
             if (len(samples), told) != (num_samples, rate):
-                problems.append(
-                    f"{task.name}: clip {segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}"
-                )
+                problems.append(f"{segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}")
     return problems, pl.DataFrame(heard, schema=_HEARD, orient="row")

@@ -4,13 +4,14 @@ Headers are fixed (no time, no owner), so equal clips give equal files. WebDatas
 and take a slash for a folder, so keys are percent-encoded; the plain `segment_id` is in the JSON.
 """
 
-import json
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 import polars as pl
+
+from nbaudio.corpus.entries import Place, as_json
 
 
 def escape_key(segment_id: str) -> str:
@@ -33,9 +34,7 @@ def unescape_key(key: str) -> str:
     return unquote(key)
 
 
-def write(
-    path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
-) -> list[tuple[int, int]]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
     """Write one tar; see `containers.WriteShard`."""
     del rate  # every clip's own header and metadata say it
     places = []
@@ -43,9 +42,9 @@ def write(
         for row, clip in zip(metadata.iter_rows(named=True), audio, strict=True):
             key = escape_key(row["segment_id"])
             file.write(_header(f"{key}.{extension}", len(clip)))
-            places.append((file.tell(), len(clip)))
+            places.append(Place(file.tell(), len(clip)))
             file.write(_padded(clip))
-            described = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+            described = as_json(row)
             file.write(_header(f"{key}.json", len(described)) + _padded(described))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))

@@ -1,0 +1,64 @@
+"""What the writers of containers share: the metadata of a clip as JSON, names of its file, and where its audio went."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from nbaudio.keys import clip_names, hash_column
+
+
+class Place(NamedTuple):
+    """Where a clip's audio is: byte offset and length, and in which file of a shard that is a folder."""
+
+    offset: int
+    length: int
+    file: str = ""
+
+
+class Shard(NamedTuple):
+    """A shard that is written.
+
+    Attributes:
+        name: its path inside the corpus.
+        split: which it belongs to.
+        segments: how many clips it holds.
+        num_bytes: of its files.
+        sha256: of its file, or of the list of its files.
+        rows: a Parquet file of this machine with a row for each of its clips, as in segments.parquet.
+    """
+
+    name: str
+    split: str
+    segments: int
+    num_bytes: int
+    sha256: str
+    rows: Path
+
+    def metadata(self) -> pl.DataFrame:
+        """Its rows without what was found while writing, but for `shard`, the file of the clip."""
+        return pl.read_parquet(self.rows).drop("offset", "length", "audio_sha256")
+
+
+def as_json(value: Any) -> bytes:
+    """A row of metadata, or a value of one, as JSON in one line: the same row gives the same bytes.
+
+    Examples:
+        >>> as_json({"text": "čaša", "cer": None}).decode()
+        '{"cer":null,"text":"čaša"}'
+    """
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def spread_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
+    """A name for each clip's file that is safe everywhere, in one of 256 folders that are named after a hash of its segment.
+
+    Examples:
+        >>> list(spread_names(pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]}), "flac"))
+        ['db/HlauTe_NK6U_3207.7-3227.54.flac', 'fe/___x-d6b96a97d147daaa.flac']
+    """
+    hashes = hash_column(metadata["segment_id"], "folder")
+    names = clip_names(metadata["segment_id"].to_list(), extension)
+    return (f"{number >> 56:02x}/{name}" for number, name in zip(hashes, names, strict=True))
