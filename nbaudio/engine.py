@@ -1,7 +1,7 @@
 """Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
-An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts the workers, gives a function that runs
-tasks on them, and lets them go. All but Beam are joblib backends. Workers need nbaudio installed, of the driver's version.
+An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs tasks
+on them, and lets them go. Dask, Ray and those of one machine are joblib backends. Workers need nbaudio of the driver's version.
 """
 
 import base64
@@ -9,6 +9,7 @@ import importlib
 import os
 import pickle
 import shlex
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from nbaudio.errors import InputError, MissingExtraError, NbaudioError, look_up
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks a worker that are handed over together to backends that give no result before all are done.
+# Tasks a worker that are handed over together where no result comes before all are done.
 _AT_ONCE = 16
 
 
@@ -88,25 +89,29 @@ def _dask(site: Site) -> Iterator[RunTasks]:
 @contextmanager
 def _ray(site: Site) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
-    ray = _imported("ray", "ray")
+    ray, backend = _imported("ray", "ray"), _imported("ray.util.joblib", "ray")
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
-    with ray.init(address=site.address or "local", log_to_driver=False, logging_level="error", **cores):
-        _imported("ray.util.joblib", "ray").register_ray()
-        with joblib.parallel_config(backend="ray", n_jobs=-1):
-            yield _run_joblib
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            stack.enter_context(ray.init(address=site.address or "local", log_to_driver=False, logging_level="error", **cores))
+        backend.register_ray()
+        stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=-1))
+        yield _run_joblib
 
 
 @contextmanager
 def _spark(site: Site) -> Iterator[RunTasks]:
-    with warnings.catch_warnings():
-        # Of its own making: what local masters, newer pandas and sessions without tags cannot do, none of which is used here.
-        warnings.filterwarnings("ignore", module="joblibspark|pyspark")
-        joblibspark, sql = _imported("joblibspark", "spark"), _imported("pyspark.sql", "spark")
-        master = site.address or f"local[{site.local_jobs}]"
-        with sql.SparkSession.builder.master(master).appName("nbaudio").getOrCreate():
-            joblibspark.register_spark()
-            with joblib.parallel_config(backend="spark", n_jobs=-1):
-                yield _run_joblib
+    # joblibspark 0.6 loses the errors of tasks under joblib 1.6: Spark is asked itself.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what Spark looks for otherwise need not have nbaudio
+    with ExitStack() as stack:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
+            sessions = _imported("pyspark.sql", "spark").SparkSession
+        session = sessions.getActiveSession()
+        if session is None:
+            builder = sessions.builder.master(site.address or f"local[{site.local_jobs}]").appName("nbaudio")
+            session = stack.enter_context(builder.config("spark.ui.showConsoleProgress", "false").getOrCreate())
+        yield partial(_run_spark, session.sparkContext)
 
 
 @contextmanager
@@ -201,12 +206,22 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
     except ValueError:  # the backend knows lists only
-        waiting = iter(tasks)
         with joblib.Parallel(**options) as parallel:
-            while some := list(islice(waiting, _AT_ONCE * joblib.effective_n_jobs(jobs))):
+            for some in _batches(tasks, joblib.effective_n_jobs(jobs)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
         yield from parallel(joblib.delayed(function)(task) for task in tasks)
+
+
+def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    for some in _batches(tasks, context.defaultParallelism):
+        yield from context.parallelize(some, len(some)).map(function).collect()
+
+
+def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
+    waiting = iter(tasks)
+    while some := list(islice(waiting, _AT_ONCE * jobs)):
+        yield some
 
 
 def _run_beam(beam: Any, options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
