@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,22 @@ def test_another_threshold_split_or_container_cuts_nothing_again(workspace: Work
     assert report.facts["clips cut now"] == 0
     assert report.problems == []
     assert check(tmp_path / "b") == []
+
+
+def test_a_recording_is_opened_once_for_all_of_its_windows(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: Counter[str] = Counter()
+    really, folder = Path.open, workspace.audio_root
+
+    def counted(path: Path, *words: Any, **options: Any) -> Any:
+        opened[path.name] += path.parent == folder
+        return really(path, *words, **options)
+
+    monkeypatch.setattr(Path, "open", counted)
+    report = make(workspace, tmp_path / "c", engine="threading", jobs=2)
+    assert report.facts["clips cut now"] == workspace.segments.height > 3 * len(RECORDINGS)
+    assert {name: opened[name] for name in RECORDINGS} == dict.fromkeys(RECORDINGS, 1)
 
 
 def test_a_folder_that_holds_something_else_is_refused_and_left_alone(workspace: Workspace, tmp_path: Path) -> None:
