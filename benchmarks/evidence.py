@@ -1,11 +1,11 @@
 """Do the intervals of `nbaudio evidence` hold, and what do strata save? Simulated corpora, the package's own functions.
 
-    python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--corpora 1000] [--segments 20000] [--reviews 1000] [--jobs 2] [--seed 42]
+    python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--corpora 1000] [--segments 20000] [--reviews 2000] [--jobs 2] [--seed 42]
 
 For each error curve so many corpora are made up; each segment is wrong with the probability that the curve gives for its
 similarity. From each corpus two samples are drawn with `review.sampling.draw`, judged, weighed with `evidence.collect` and
-evaluated with `evidence.curve` at all 201 thresholds: `--reviews` at random in one round, and half as many stratified, in two
-rounds (the first two fifths with the threshold 0.8, the rest with the lowest threshold whose estimate is good enough).
+evaluated with `evidence.curve` at all 201 thresholds: `--reviews` at random in one round, and half as many stratified, in three
+rounds, the first with the threshold 0.8, the others with the lowest threshold whose estimate is good enough by then.
 
 - covered: the share of corpora in which the 95 % interval holds the truth, at the worst threshold; thresholds that keep less than
   1 % of the corpus are counted as well. Required: 0.95.
@@ -15,6 +15,8 @@ rounds (the first two fifths with the threshold 0.8, the rest with the lowest th
 - width: mean width of the interval at the chosen threshold, the lowest at which the curve gives 98 % (the highest mean precision
   where none does). Required: stratified, with half the reviews, at most as wide as random.
 - needs: the share of the reviews that would give stratified the same width, if width falls with the root of their number.
+- limit: the least share that any stratification by similarity could need, however many are reviewed: the squared sum of
+  sqrt(p (1 - p)) over the kept segments, divided by the number of all segments and the number of wrong kept ones.
 
 Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recogniser: 6.5 % are exactly 1; of the
 others 1 - similarity is lognormal, 70 % with median 0.0523 and sigma 0.570, 30 % with median 0.0430 and sigma 1.188 (maximum
@@ -48,6 +50,7 @@ def logistic(s: Array, middle: float, width: float) -> Array:
 
 #: Probability that a segment is wrong, by its similarity.
 CURVES: dict[str, Callable[[Array], Array]] = {
+    "apart": lambda s: 0.001 + 0.95 * logistic(s, 0.65, 0.02),
     "steep": lambda s: 0.002 + 0.9 * logistic(s, 0.78, 0.02),
     "gradual": lambda s: 0.002 + 0.9 * logistic(s, 0.75, 0.05),
     "floor": lambda s: 0.01 + 0.9 * logistic(s, 0.8, 0.02),
@@ -139,7 +142,7 @@ def simulate(task: Task) -> tuple[str, list[tuple[Outcome, Outcome]], Array]:
     chosen = chosen_threshold(task, grid)
     ids = pl.Series("segment_id", [f"s{number}" for number in range(task.segments)])
     half = task.reviews // 2
-    plans = {"random": [task.reviews], "stratified": [2 * half // 5, half - 2 * half // 5]}
+    plans = {"random": [task.reviews], "stratified": [3 * half // 10, 3 * half // 10, half - 2 * (3 * half // 10)]}
     for number in range(task.first, task.first + task.count):
         rng = np.random.default_rng([task.seed, *task.curve.encode(), number])
         score = similarities(rng, task.segments, task.source)
@@ -160,7 +163,14 @@ def chosen_threshold(task: Task, grid: Array) -> int:
     return int(good[0]) if len(good) else int(np.nanargmax(expected))
 
 
-def summary(name: str, outcomes: list[tuple[Outcome, Outcome]], truths: Array, chosen: int) -> list[dict[str, object]]:
+def limit(task: Task, threshold: float) -> float:
+    """The least share of the reviews that strata of similarity could need; see the module."""
+    score = similarities(np.random.default_rng([task.seed, 0]), 200_000, task.source)
+    chance = CURVES[task.curve](score)[score >= threshold]
+    return float(np.sqrt(chance * (1 - chance)).sum() ** 2 / (len(score) * chance.sum()))
+
+
+def summary(task: Task, outcomes: list[tuple[Outcome, Outcome]], truths: Array, chosen: int) -> list[dict[str, object]]:
     """A row for each strategy."""
     rows = []
     widths = [np.mean([pair[side].width for pair in outcomes]) for side in (0, 1)]
@@ -170,7 +180,7 @@ def summary(name: str, outcomes: list[tuple[Outcome, Outcome]], truths: Array, c
         proven = np.array([one.proven for one in own])
         rows.append(
             {
-                "curve": name,
+                "curve": task.curve,
                 "threshold": (chosen - 100) / 100,
                 "precision": round(float(np.nanmean(truths[:, chosen])), 4),
                 "strategy": strategy,
@@ -182,6 +192,7 @@ def summary(name: str, outcomes: list[tuple[Outcome, Outcome]], truths: Array, c
                 "false": round(float(np.mean([one.false for one in own])), 3),
                 "width": round(float(widths[side]), 4),
                 "needs": round(0.5 * float(widths[1] / widths[0]) ** 2, 2) if side else None,
+                "limit": round(limit(task, (chosen - 100) / 100), 2) if side else None,
             }
         )
     return rows
@@ -202,7 +213,7 @@ def main() -> int:
     parser.add_argument("transcripts", nargs="?", type=Path)
     parser.add_argument("--corpora", type=int, default=1000)
     parser.add_argument("--segments", type=int, default=20_000)
-    parser.add_argument("--reviews", type=int, default=1000)
+    parser.add_argument("--reviews", type=int, default=2000)
     parser.add_argument("--curves", nargs="*", choices=CURVES, default=list(CURVES))
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seed", type=int, default=42)
@@ -224,7 +235,7 @@ def main() -> int:
     for task in tasks:
         if not task.first:
             found = np.concatenate(truths[task.curve])
-            rows += summary(task.curve, results[task.curve], found, chosen_threshold(task, grid))
+            rows += summary(task, results[task.curve], found, chosen_threshold(task, grid))
     table = pl.DataFrame(rows, infer_schema_length=None)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_formatting="MARKDOWN", tbl_hide_column_data_types=True):
         print(table)

@@ -15,7 +15,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
@@ -135,6 +135,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     right.set_xlabel("threshold on similarity")
     right.set_ylabel(f"kept [{unit}]")
     for axes in (left, right):
+        axes.xaxis.set_major_locator(MultipleLocator(0.5))
         axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
     left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
     return plot
@@ -145,7 +146,7 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     curve = precision_curve(workspace, precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot = _plot(3.8)
-    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {curve['reviewed'].max():,} segments reviewed")
+    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed")
     x = known["threshold"]
     axes.fill_between(
         x, known["low_all"], known["high_all"], color=PALE, label=f"{confidence:.0%} interval, all thresholds at once"

@@ -28,8 +28,8 @@ from nbaudio.review.suspicion import reasons
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
 
 _STRATA = 20
-_MARGIN = 0.05  # below the threshold: it may turn out that a lower one is good enough
-_OUTSIDE = 0.25
+_MARGIN = 0.02
+_BELOW = 0.1  # of the sample at most, from further below the threshold: a lower one may turn out to be good enough
 _UNSCORED = 0.1
 _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
 _GUESS_WORTH = 10
@@ -112,32 +112,30 @@ def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
     Neyman (1934): the variance of an estimated total is least when a stratum's share is proportional to its number of segments
     times the standard deviation within it, sqrt(p (1 - p)) where p are wrong. Before there are verdicts p is guessed from the
-    similarity s, 10 (1 - s)^2.5 and at most 0.5; the guess then counts as ten verdicts in each stratum; p is never taken for less
-    than 0.01. Below the threshold, where nothing is decided, less is drawn. A wrong guess costs width, never validity. Strata are
-    cut so that by the guess each would get as many reviews (Dalenius and Hodges, 1959, cut by the cumulated root of the frequency).
+    similarity s, 10 (1 - s)^2.5 and at most 0.5; then the guess counts as ten verdicts in each stratum, and half of the sample
+    still follows the guess alone. p is never taken for less than 0.01. A tenth at most comes from further below the threshold. A
+    wrong guess costs width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius
+    and Hodges, 1959).
     """
-    score = pool["similarity"].fill_nan(None)
+    score = pl.col("similarity").fill_nan(None)
+    zone = (
+        pl.when(score.is_null())
+        .then(pl.lit("unscored"))
+        .when(score >= threshold)
+        .then(pl.lit("kept"))
+        .when(score >= threshold - _MARGIN)
+        .then(pl.lit("near"))
+        .otherwise(pl.lit("below"))
+    )
     guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
-    relevance = pl.select(pl.when(score < threshold - _MARGIN).then(_OUTSIDE).otherwise(1.0)).to_series()
-    frame = pl.DataFrame(
-        {
-            "stratum": _cut(score.fill_null(1.0 + _MARGIN).to_numpy(), (relevance * (guess * (1 - guess)).sqrt()).to_numpy()),
-            "side": pl.select(
-                pl.when(score >= threshold).then(pl.lit("kept")).when(score < threshold).then(pl.lit("out"))
-            ).to_series(),
-            "relevance": relevance,
-            "guess": guess,
-            "wrong": pool["wrong"],
-        },
-        schema_overrides={"wrong": pl.Boolean},
-    ).with_columns(
-        stratum=pl.format("{} {}", pl.col("stratum").cast(pl.String).str.zfill(2), pl.col("side").fill_null("unscored"))
-    )
+    frame = pool.select("wrong", zone=zone, guess=guess, score=score.fill_null(2.0)).with_columns(size=_spread("guess"))
+    strata = pl.Series(_cut(frame["score"].to_numpy(), frame["size"].to_numpy())).cast(pl.String).str.zfill(2)
+    frame = frame.with_columns(stratum=strata + " " + frame["zone"])
     share = (pl.col("wrong").sum() + _GUESS_WORTH * pl.col("guess").mean()) / (pl.col("wrong").count() + _GUESS_WORTH)
-    share = share.clip(_LEAST, 1 - _LEAST)
-    return frame.with_columns(share=share.over("stratum"), relevance=pl.col("relevance").mean().over("stratum")).select(
-        "stratum", size=pl.col("relevance") * (pl.col("share") * (1 - pl.col("share"))).sqrt()
-    )
+    frame = frame.with_columns(share=share.clip(_LEAST, 1 - _LEAST).over("stratum"))
+    # Half by the guess: a later round that left a stratum nearly out would give it weights that spoil the intervals.
+    guessed, learnt = pl.col("size").mean().over("stratum"), _spread("share")
+    return frame.select("stratum", size=guessed / guessed.sum() + learnt / learnt.sum())
 
 
 def speaker(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
@@ -216,6 +214,14 @@ def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.in
     middle = (ends[first] + ends[last]) / 2
     strata: NDArray[np.int64] = np.minimum(_STRATA * middle / (ends[-1] or 1.0), _STRATA - 1).astype(np.int64)
     return strata
+
+
+def _spread(share: str) -> pl.Expr:
+    """The standard deviation of a share, less below the threshold so that no more than `_BELOW` of all falls there."""
+    size, below = (pl.col(share) * (1 - pl.col(share))).sqrt(), pl.col("zone") == "below"
+    rest = size.filter(~below).sum()
+    scale = pl.min_horizontal(1.0, _BELOW / (1 - _BELOW) * rest / size.filter(below).sum())
+    return pl.when(below & (rest > 0)).then(size * scale).otherwise(size)
 
 
 def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
