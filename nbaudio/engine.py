@@ -1,11 +1,10 @@
 """Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
-An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs tasks
-on them, and lets them go. Dask, Ray and those of one machine are joblib backends. Workers need nbaudio of the driver's version.
+An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs
+tasks on them, and lets them go. Dask, Ray and those of one machine are joblib backends. Workers need the driver's nbaudio.
 """
 
 import base64
-import importlib
 import os
 import pickle
 import shlex
@@ -76,7 +75,8 @@ def _threading(site: Site) -> Iterator[RunTasks]:
 
 @contextmanager
 def _dask(site: Site) -> Iterator[RunTasks]:
-    distributed = _imported("distributed", "dask")
+    with _needing("dask"):
+        import distributed
     with ExitStack() as stack:
         cluster = site.address or stack.enter_context(
             distributed.LocalCluster(n_workers=site.local_jobs, threads_per_worker=1, dashboard_address=None)
@@ -89,12 +89,14 @@ def _dask(site: Site) -> Iterator[RunTasks]:
 @contextmanager
 def _ray(site: Site) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
-    ray, backend = _imported("ray", "ray"), _imported("ray.util.joblib", "ray")
+    with _needing("ray"):
+        import ray
+        from ray.util.joblib import register_ray
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
             stack.enter_context(ray.init(address=site.address or "local", log_to_driver=False, logging_level="error", **cores))
-        backend.register_ray()
+        register_ray()
         stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=-1))
         yield _run_joblib
 
@@ -103,27 +105,27 @@ def _ray(site: Site) -> Iterator[RunTasks]:
 def _spark(site: Site) -> Iterator[RunTasks]:
     # joblibspark 0.6 loses the errors of tasks under joblib 1.6: Spark is asked itself.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what Spark looks for otherwise need not have nbaudio
+    with _needing("spark"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
+        from pyspark.sql import SparkSession
     with ExitStack() as stack:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
-            sessions = _imported("pyspark.sql", "spark").SparkSession
-        session = sessions.getActiveSession()
+        session = SparkSession.getActiveSession()
         if session is None:
-            builder = sessions.builder.master(site.address or f"local[{site.local_jobs}]").appName("nbaudio")
+            builder = SparkSession.builder.master(site.address or f"local[{site.local_jobs}]").appName("nbaudio")
             session = stack.enter_context(builder.config("spark.ui.showConsoleProgress", "false").getOrCreate())
         yield partial(_run_spark, session.sparkContext)
 
 
 @contextmanager
 def _beam(site: Site) -> Iterator[RunTasks]:
-    beam, options = _imported("apache_beam", "beam"), _imported("apache_beam.options.pipeline_options", "beam")
+    with _needing("beam"):
+        from apache_beam.options.pipeline_options import PipelineOptions
     flags = shlex.split(site.beam_options)
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
-        # Beam's own for one machine; DirectRunner would look for another one on the web first.
-        runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-        local = f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"
-        flags = [f"--runner={runner}", *local, "--default_sdk_harness_log_level=WARNING", *flags]
-    yield partial(_run_beam, beam, options.PipelineOptions(flags))
+        local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
+        # There are no triggers; so told, DirectRunner does not fetch another runner from the web first.
+        flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
+    yield partial(_run_beam, PipelineOptions(flags))
 
 
 # Engine -> the context manager of its workers.
@@ -224,26 +226,29 @@ def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
         yield some
 
 
-def _run_beam(beam: Any, options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
     """Run tasks as a pipeline: lines of a file in, lines of files out, where Beam keeps temporary files."""
-    filesystems, coder = beam.io.filesystems.FileSystems, beam.coders.BytesCoder()
+    import apache_beam as beam
+    from apache_beam.io.filesystems import FileSystems
+
+    coder = beam.coders.BytesCoder()
     shared = options.get_all_options().get("temp_location")
     with tempfile.TemporaryDirectory(prefix="nbaudio-") as here:
-        folder = filesystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
-        filesystems.mkdirs(folder)
+        folder = FileSystems.join(shared or here, f"nbaudio-{os.urandom(8).hex()}")
+        FileSystems.mkdirs(folder)
         try:
-            with filesystems.create(filesystems.join(folder, "tasks")) as file:
+            with FileSystems.create(FileSystems.join(folder, "tasks")) as file:
                 for task in tasks:
                     file.write(_line(task) + b"\n")
             with beam.Pipeline(options=options) as pipeline:
-                lines = pipeline | beam.io.ReadFromText(filesystems.join(folder, "tasks"), coder=coder)
+                lines = pipeline | beam.io.ReadFromText(FileSystems.join(folder, "tasks"), coder=coder)
                 results = lines | beam.Reshuffle() | beam.Map(partial(_call_on_line, function))
-                results | beam.io.WriteToText(filesystems.join(folder, "results"), coder=coder)
-            for found in filesystems.match([filesystems.join(folder, "results*")])[0].metadata_list:
-                with filesystems.open(found.path) as file:
+                results | beam.io.WriteToText(FileSystems.join(folder, "results"), coder=coder)
+            for found in FileSystems.match([FileSystems.join(folder, "results*")])[0].metadata_list:
+                with FileSystems.open(found.path) as file:
                     yield from map(_object, file)
         finally:
-            filesystems.delete([folder])
+            FileSystems.delete([folder])
 
 
 def _call_on_line(function: Callable[[Any], Any], line: bytes) -> bytes:
@@ -258,8 +263,9 @@ def _object(line: bytes) -> Any:
     return pickle.loads(base64.b64decode(line))  # noqa: S301 - written by this very call, in a folder of its own
 
 
-def _imported(module: str, extra: str) -> Any:
+@contextmanager
+def _needing(extra: str) -> Iterator[None]:
     try:
-        return importlib.import_module(module)
+        yield
     except ModuleNotFoundError as error:
-        raise MissingExtraError.naming(module.partition(".")[0], extra) from error
+        raise MissingExtraError.naming(error.name or extra, extra) from error
