@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nbaudio.errors import InputError
-from nbaudio.review.corrections import Correction, append_corrections, correct, corrections
+from nbaudio.review.corrections import Correction, append_corrections, correct_bounds, corrections
 
 WHEN = "2026-11-21T03:00:00Z"
 
@@ -36,14 +36,14 @@ def test_the_last_line_holds_and_nothing_is_changed_before_it_is_asked_for(works
     assert corrections(workspace).select("segment_id", "start_sample", "reviewer").rows() == [(ids[1], start - rate // 2, "ivo")]
     assert bounds(workspace) == before
 
-    report = correct(workspace)
+    report = correct_bounds(workspace)
     assert report.facts["corrected now"] == 1
     assert bounds(workspace) == [before[0], (start - rate // 2, end + 1), *before[2:]]
     segments = workspace.segments
     assert segments["corrected_by"].to_list() == [None, "ivo", None]
     assert segments["segment_id"].to_list() == ids.to_list()
     assert segments["source_start"].to_list() == ["0.0", "3.0", "6.0"]
-    again = correct(workspace)
+    again = correct_bounds(workspace)
     assert (again.facts["corrected now"], again.facts["corrected before"], again.problems) == (0, 1, [])
 
 
@@ -51,7 +51,7 @@ def test_word_times_move_with_the_start(workspace):
     segment = workspace.segments.row(2, named=True)
     start, end = segment["start_sample"], segment["end_sample"]
     append_corrections(workspace, [Correction(segment["segment_id"], start - 4410, end, start, end, "ana", WHEN)])
-    correct(workspace)
+    correct_bounds(workspace)
     moved = workspace.segments["word_times"].to_list()
     assert moved[:2] == [[{"start": 0.0, "end": 0.5}], None]
     assert [round(value, 4) for value in moved[2][0].values()] == [1.1, 2.1]
@@ -61,7 +61,7 @@ def test_bounds_that_are_no_longer_those_of_the_table_are_told(workspace):
     segment_id = workspace.segments["segment_id"][0]
     before = bounds(workspace)
     append_corrections(workspace, [Correction(segment_id, 5, 60000, 17, 18, "ana", WHEN)])
-    report = correct(workspace)
+    report = correct_bounds(workspace)
     assert report.problems == [f"{segment_id}: its bounds are no longer those that were corrected"]
     assert bounds(workspace) == before
 

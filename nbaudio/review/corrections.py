@@ -2,7 +2,7 @@
 
 The log only grows, like that of the verdicts: what holds for a segment is its last line, and a line without bounds takes the
 correction back. Positions are samples at the recording's own rate, half open. Nothing of it is in the segments table until
-`correct` is called, which says what it changed.
+`correct_bounds` is called, which says what it changed.
 """
 
 from collections.abc import Iterable
@@ -92,7 +92,7 @@ def corrections(workspace: Workspace | str | Path) -> pl.DataFrame:
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
 
-def correct(workspace: Workspace | str | Path) -> Report:
+def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Put the corrected bounds into the segments table.
 
     `start_sample` and `end_sample` change, and word times move with the start; `source_start` and `source_end` stay what the
@@ -111,7 +111,7 @@ def correct(workspace: Workspace | str | Path) -> Report:
         >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "start_sample": [100], "end_sample": [900]})
         >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]}), segments=segments)
         >>> append_corrections(workspace, [Correction("s", 80, 900, 100, 900, "ana", "2026-11-21T03:00:00Z")])
-        >>> correct(workspace).facts["corrected now"]
+        >>> correct_bounds(workspace).facts["corrected now"]
         1
         >>> workspace.segments["start_sample"].to_list()
         [80]
@@ -149,8 +149,8 @@ def correct(workspace: Workspace | str | Path) -> Report:
         ).item(),
     }
     problems = [f"{name}: its bounds are no longer those that were corrected" for name in strange["segment_id"]]
-    report = Report("review correct", facts, problems=first_lines(problems, _LOG))
-    workspace.save_report("review correct", report.to_dict())
+    report = Report("review correct-bounds", facts, problems=first_lines(problems, _LOG))
+    workspace.save_report(report.step, report.to_dict())
     return report
 
 

@@ -1,0 +1,87 @@
+const LOOK_MS = 300;
+const SAYS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: what is done is kept", failed: "failed" };
+
+function render(widget) {
+  return mount(widget, "materialize-panel", async ({ root, ask, keys, close }) => {
+    const status = make("span", { class: "nba-status", role: "status" });
+    const cancel = button("Cancel", "stop at once; what is done is kept", () => act("job.cancel"));
+    const start = button("Start", "go on from what is done", () => act("job.start"));
+    const stages = make("div", { class: "nba-stages" });
+    const link = make("a", { class: "nba-link", target: "_blank", rel: "noopener", hidden: true });
+    const heading = make("div", { class: "nba-faint", hidden: true });
+    const ledger = make("div", { class: "nba-ledger", role: "log", "aria-label": "ledger", hidden: true, tabindex: "0" });
+    root.append(make("div", { class: "nba-bar" }, status, make("span", { class: "nba-space" }), link, start, cancel), stages, heading, ledger);
+    let timer = 0;
+    close(() => clearTimeout(timer));
+
+    const span = (seconds) => (seconds < 90 ? `${number(seconds, 1)} s` : seconds < 5400 ? `${number(seconds / 60, 1)} min` : `${number(seconds / 3600, 1)} h`);
+
+    function stageRow(stage) {
+      const share = stage.total ? Math.min(1, stage.done / stage.total) : 1;
+      const amount = Number.isInteger(stage.total) ? number(Math.round(stage.done)) : stage.done.toFixed(2);
+      const all = Number.isInteger(stage.total) ? number(stage.total) : stage.total.toFixed(2);
+      const fill = make("span", {});
+      fill.style.width = `${100 * share}%`;
+      const bar = make("div", { class: "nba-stage-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-label": stage.what }, fill);
+      const pace = stage.rate === null ? "" : stage.unit.startsWith("h of") ? `${number(stage.rate * 3600, 0)} times real time` : `${number(stage.rate, 1)} ${stage.unit} a second`;
+      const time = stage.over ? `took ${span(stage.seconds)}` : stage.left_s === null ? "" : `${span(stage.left_s)} left`;
+      return make(
+        "div", { class: "nba-stage-row" },
+        make("span", { class: "nba-stage-name", text: stage.what }), bar,
+        make("span", { class: "nba-stage-text", text: `${amount} of ${all} ${stage.unit}` }),
+        make("span", { class: "nba-faint nba-stage-text", text: [pace, time].filter(Boolean).join(" · ") }),
+      );
+    }
+
+    /** Where Jupyter's server gives a file that lies beside the notebook; null where that cannot be told. */
+    function address(place) {
+      const opened = decodeURIComponent(window.location.pathname).match(/^(.*?)\/(?:lab|doc|notebooks|edit)(?:\/workspaces\/[^/]+)?(?:\/tree)?\/(.+)$/);
+      if (!opened || !place || place.startsWith("/")) return null;
+      const parts = opened[2].split("/").slice(0, -1);
+      for (const part of place.split("/")) {
+        if (part === "..") {
+          if (!parts.length) return null;
+          parts.pop();
+        } else if (part !== ".") parts.push(part);
+      }
+      return `${opened[1]}/files/${parts.map(encodeURIComponent).join("/")}/corpus.json`;
+    }
+
+    function draw(state) {
+      root.dataset.status = state.status;
+      status.textContent = visible(state.error && state.status === "failed" ? `failed: ${state.error}` : SAYS[state.status]);
+      cancel.disabled = state.status !== "running";
+      start.disabled = state.status === "running" || state.status === "stopping";
+      start.firstChild.textContent = state.status === "done" ? "Run again" : "Start";
+      stages.replaceChildren(...state.stages.map(stageRow));
+      heading.hidden = ledger.hidden = !state.noted;
+      heading.textContent = `ledger: ${number(state.noted)} that could not be used`;
+      if (ledger.childElementCount !== state.lines.length || ledger.lastChild?.textContent !== visible(state.lines.at(-1) ?? "")) {
+        ledger.replaceChildren(...state.lines.map((line) => make("div", { text: line, dir: "auto" })));
+        ledger.scrollTop = ledger.scrollHeight;
+      }
+      const target = state.status === "done" ? address(state.corpus) : null;
+      link.hidden = !target;
+      if (target) {
+        link.href = target;
+        link.textContent = "corpus.json";
+      }
+    }
+
+    async function look() {
+      clearTimeout(timer);
+      const { result } = await ask("job.state");
+      draw(result);
+      if (result.status === "running" || result.status === "stopping") timer = setTimeout(() => look().catch(() => {}), LOOK_MS);
+    }
+
+    async function act(call) {
+      await ask(call);
+      await look();
+      root.focus({ preventScroll: true });
+    }
+
+    keys((event) => event.key === "Escape" && !cancel.disabled && (act("job.cancel"), true));
+    await look();
+  });
+}
