@@ -203,6 +203,14 @@ def review_import(
     _finish(lambda: review.import_(workspace, sheets, reviewer=reviewer), as_json=as_json)
 
 
+@review_app.command("correct-bounds", epilog="Example: nbaudio review correct-bounds W")
+def review_correct_bounds(workspace: Workspace, as_json: AsJson = False) -> None:
+    """Put the bounds that reviewers moved while listening into the segments table."""
+    from nbaudio import review
+
+    _finish(lambda: review.correct_bounds(workspace), as_json=as_json)
+
+
 @app.command(epilog="Example: nbaudio evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: Workspace,

@@ -109,7 +109,20 @@ def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[...
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "run", "download", "ingest", "score", "review export", "review import", "select", "materialize", "verify", "stats"],
+    [
+        "demo",
+        "run",
+        "download",
+        "ingest",
+        "score",
+        "review export",
+        "review import",
+        "review correct-bounds",
+        "select",
+        "materialize",
+        "verify",
+        "stats",
+    ],
 )
 def test_every_command_has_help_with_an_example(nbaudio: Callable[..., subprocess.CompletedProcess[str]], command: str) -> None:
     done = nbaudio(*command.split(), "--help")

@@ -7,6 +7,7 @@ right, and `agreement` says how far they agree.
 """
 
 from nbaudio.review.agreement import agreement, disagreements
+from nbaudio.review.corrections import correct_bounds
 from nbaudio.review.exporting import export
 from nbaudio.review.importing import import_
 from nbaudio.review.sampling import STRATEGIES
@@ -19,6 +20,7 @@ __all__ = [
     "Verdict",
     "agreement",
     "append_verdicts",
+    "correct_bounds",
     "correct_texts",
     "disagreements",
     "export",
