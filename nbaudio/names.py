@@ -76,7 +76,9 @@ def recording_id(name: str) -> str:
     return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
 
-def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping[str, str] | None = None) -> pl.DataFrame:
+def resolve(
+    wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series, *, mapping: Mapping[str, str] | None = None
+) -> pl.DataFrame:
     """Find the file that each name means.
 
     A byte-exact match wins. Otherwise every file that any looser comparison finds is a candidate: one is taken, several are
@@ -118,7 +120,7 @@ def resolve(wanted: Sequence[str], available: Sequence[str], *, mapping: Mapping
     return pl.DataFrame([(*row, ids[row[0]]) for row in rows], schema=AUDIT, orient="row")
 
 
-def _resolve_plain(wanted: Sequence[str], available: Sequence[str]) -> pl.DataFrame | None:
+def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series) -> pl.DataFrame | None:
     """The same in columns, where names are plain, no two would share an id, and all of their files are there or none at all.
 
     None otherwise.
@@ -126,12 +128,12 @@ def _resolve_plain(wanted: Sequence[str], available: Sequence[str]) -> pl.DataFr
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
     found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
     there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
-    if found["id"].null_count() or found["id"].is_duplicated().any() or not (there.all() or not available):
+    if found["id"].null_count() or found["id"].is_duplicated().any() or not (there.all() or not len(available)):
         return None
-    path = pl.when(pl.lit(bool(available))).then("name")
+    path = pl.when(pl.lit(len(available) > 0)).then("name")
     return found.select(
         "name",
-        decision=pl.lit("exact" if available else "missing").cast(AUDIT["decision"]),
+        decision=pl.lit("exact" if len(available) else "missing").cast(AUDIT["decision"]),
         path=path,
         candidates=pl.concat_list(path).list.drop_nulls(),
         recording_id="id",
