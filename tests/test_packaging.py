@@ -152,6 +152,7 @@ DOORS = {
     "anywidget": {"widgets"},
     "av": {"audio"},
     "fsspec": {"places"},
+    "google_crc32c": {"corpus"},
     "ipywidgets": {"widgets"},
     "joblib": {"engine"},
     "matplotlib": {"plots"},

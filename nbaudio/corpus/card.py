@@ -6,14 +6,14 @@ names of columns are YAML strings in the header and escaped below.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 import yaml
 
-from nbaudio.corpus.containers import container_named
+from nbaudio.corpus.containers import Container, container_named
 from nbaudio.errors import InputError
 from nbaudio.folders import Folder, read_object
 from nbaudio.report import show
@@ -96,7 +96,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         _table(
             ("split", "clips", "hours", "speakers", "recordings"), [(name, *_numbers(facts)) for name, facts in splits.items()]
         ),
-        '```python\nimport datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")\n```',
+        f"```python\n{container_named(clips['container']).reader}\n```",
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         "## How right the labels are",
@@ -139,7 +139,7 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: Mapping[st
 
 def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
     """What Hugging Face reads."""
-    extension = container_named(manifest["parameters"]["container"]).extension
+    container = container_named(manifest["parameters"]["container"])
     number = sum(facts["segments"] for facts in splits.values())
     size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
     licence: dict[str, str] = {}
@@ -152,12 +152,7 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
         **licence,
         **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
         "size_categories": [next((name for most, name in _SIZES if number < most), "10M<n<100M")],
-        "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": name, "path": f"{name}/{name}-*.{extension}"} for name in splits],
-            }
-        ],
+        **({"configs": [_config(container, splits)]} if container.for_datasets else {}),
         "dataset_info": {
             "config_name": "default",
             "splits": [
@@ -167,6 +162,11 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
             "dataset_size": sum(size.values()),
         },
     }
+
+
+def _config(container: Container, splits: Iterable[str]) -> dict[str, Any]:
+    files = [{"split": name, "path": container.pattern(name)} for name in splits]
+    return {"config_name": "default", "data_files": files}
 
 
 def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:

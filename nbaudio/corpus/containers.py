@@ -52,6 +52,10 @@ class WriteBeside(Protocol):
         ...
 
 
+_DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
+_TENSORFLOW = 'import tensorflow_datasets as tfds\n\nsplits = tfds.builder_from_directory("path/to/this/folder").as_dataset()'
+
+
 def _nothing(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     del shards
     yield from ()
@@ -63,12 +67,14 @@ class Container(NamedTuple):
     Attributes:
         extension: of its shards; empty where a shard is a folder of files.
         write: its writer.
+        reader: how the field's own library reads the corpus, in Python.
         beside: what makes the files beside the shards.
         stem: the pattern of the shards' names in the folder of their split.
     """
 
     extension: str
     write: WriteShard
+    reader: str = _DATASETS
     beside: WriteBeside = _nothing
     stem: str = "{split}-{index:05d}-of-{count:05d}"
 
@@ -76,6 +82,15 @@ class Container(NamedTuple):
     def is_folders(self) -> bool:
         """Whether a shard is a folder of files."""
         return not self.extension
+
+    @property
+    def for_datasets(self) -> bool:
+        """Whether Hugging Face's `datasets` reads it."""
+        return self.reader == _DATASETS
+
+    def pattern(self, split: str) -> str:
+        """The files of a split, as a pattern."""
+        return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
 
     def shard_name(self, split: str, index: int, count: int) -> str:
         """The path of a shard inside a corpus.
@@ -93,8 +108,8 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "webdataset": Container("tar", webdataset.write),
         "parquet": Container("parquet", parquet.write),
         "zip": Container("zip", zips.write),
-        "tfrecord": Container("tfrecord", tfrecord.write, tfrecord.beside),
-        "files": Container("", plain.write, plain.beside),
+        "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.beside),
+        "files": Container("", plain.write, beside=plain.beside),
     }
 )
 

@@ -55,10 +55,14 @@ def as_json(value: Any) -> bytes:
 def spread_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
     """A name for each clip's file that is safe everywhere, in one of 256 folders that are named after a hash of its segment.
 
+    Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
+
     Examples:
         >>> list(spread_names(pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]}), "flac"))
-        ['db/HlauTe_NK6U_3207.7-3227.54.flac', 'fe/___x-d6b96a97d147daaa.flac']
+        ['db/HlauTe_NK6U_3207,7-3227,54.flac', 'fe/___x-d6b96a97d147daaa.flac']
     """
     hashes = hash_column(metadata["segment_id"], "folder")
     names = clip_names(metadata["segment_id"].to_list(), extension)
-    return (f"{number >> 56:02x}/{name}" for number, name in zip(hashes, names, strict=True))
+    return (
+        f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for number, name in zip(hashes, names, strict=True)
+    )

@@ -1,0 +1,132 @@
+"""The readers of the field read every container as it is, and find the samples and the metadata that went in."""
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from nbaudio.corpus import materialize, reading
+from nbaudio.workspace import Workspace
+
+# `datasets` leaves metadata to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+SPLITS = ("train", "dev", "test")
+COLUMNS = ("text", "asr_text", "speaker_id", "split", "similarity", "duration_s", "word_times", "recording_id", "num_samples")
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
+    """A corpus in a container; ids, texts and word times of all sorts, two shards and more of train."""
+    workspace = make_workspace({"one [AbC-d_f0123].wav": (48.0, 48000), "two.flac": (36.0, 22050)})
+    number = workspace.segments.height
+    words = [[{"start": 0.0, "end": 0.5}, {"start": 0.5, "end": 1.25}][: i % 3] for i in range(number)]
+    hostile = ["../../x", "č ž/š", "x" * 300, "\U0001f600", "C:\\con", "a%2Fb"]
+    segments = workspace.segments.with_columns(
+        segment_id=pl.Series([*hostile, *workspace.segments["segment_id"][len(hostile) :]]),
+        text=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit('=1+1 „čšž“ <b>"x"</b>,\n')).otherwise("text"),
+        word_times=pl.Series(words),
+    )
+    workspace.save(segments=segments)
+
+    def make(container: str, **options: Any) -> Path:
+        out = tmp_path / container
+        materialize(workspace, out=out, container=container, jobs=1, show_progress=False, **{"shard_size": "200kB"} | options)
+        return out
+
+    return make
+
+
+def compare(found: Iterable[tuple[dict[str, Any], bytes]], folder: Path, columns: Iterable[str] = COLUMNS) -> None:
+    """All clips are found once, each with its samples and metadata."""
+    wanted = {row["segment_id"]: row for row in reading.clips(folder).iter_rows(named=True)}
+    audio = dict(zip(wanted, reading.read_audio(folder, list(wanted)), strict=True))
+    seen = []
+    for metadata, data in found:
+        key = metadata["segment_id"]
+        seen.append(key)
+        ours, rate = sf.read(io.BytesIO(audio[key]), dtype="int16")
+        theirs, their_rate = sf.read(io.BytesIO(data), dtype="int16")
+        np.testing.assert_array_equal(theirs, ours)
+        assert their_rate == rate == wanted[key]["sampling_rate"]
+        assert {column: metadata[column] for column in columns} == {column: wanted[key][column] for column in columns}
+    assert sorted(seen) == sorted(wanted)
+
+
+def rows_of(splits: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    undecoded = (split.cast_column("audio", datasets.Audio(decode=False)) for split in splits.values())
+    return (row for split in undecoded for row in split)
+
+
+def audio_of(row: dict[str, Any]) -> bytes:
+    """Bytes of a row of `datasets`, which may only say where they are."""
+    if row["audio"]["bytes"] is not None:
+        return row["audio"]["bytes"]
+    with datasets.utils.file_utils.xopen(row["audio"]["path"], "rb") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_audiofolder_reads_zips(corpus: Make, tmp_path: Path, streaming: bool) -> None:
+    folder = corpus("zip")
+    files = {split: [str(path) for path in sorted(folder.glob(f"{split}/*.zip"))] for split in SPLITS}
+    assert len(files["train"]) > 1
+    loaded = datasets.load_dataset("audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache"))
+    compare(((row, audio_of(row)) for row in rows_of(loaded)), folder)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_audiofolder_reads_files(corpus: Make, tmp_path: Path, streaming: bool) -> None:
+    folder = corpus("files")
+    files = {split: str(folder / split / "**") for split in SPLITS}
+    loaded = datasets.load_dataset("audiofolder", data_files=files, streaming=streaming, cache_dir=str(tmp_path / "cache"))
+    rows = (row | {"word_times": json.loads(row["word_times"])} for row in rows_of(loaded))
+    compare(((row, audio_of(row)) for row in rows), folder)
+
+
+@pytest.mark.parametrize("container", ["zip", "files", "parquet", "webdataset"])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_corpus_is_loaded_by_its_folder_alone(corpus: Make, tmp_path: Path, container: str, streaming: bool) -> None:
+    folder = corpus(container)
+    loaded = datasets.load_dataset(str(folder), streaming=streaming, cache_dir=str(tmp_path / "cache"))
+    assert set(loaded) == set(SPLITS)
+    found = sum(1 for split in loaded.values() for _ in split.remove_columns("flac" if container == "webdataset" else "audio"))
+    assert found == reading.clips(folder).height
+
+
+def test_tensorflow_datasets_builds_from_the_directory(corpus: Make) -> None:
+    folder = corpus("tfrecord")
+    builder = tfds.builder_from_directory(folder)
+    clips = reading.clips(folder)
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == dict(clips["split"].value_counts().rows())
+
+    def rows() -> Iterable[tuple[dict[str, Any], bytes]]:
+        for split in builder.info.splits:
+            for example in tfds.as_numpy(builder.as_dataset(split)):
+                metadata = json.loads(example["json"])
+                for column in ("text", "asr_text", "speaker_id", "segment_id", "recording_id", "split"):
+                    assert example[column].decode() == metadata[column]
+                assert example["num_samples"] == metadata["num_samples"]
+                np.testing.assert_allclose(example["duration_s"], metadata["duration_s"], rtol=1e-6)
+                for side in ("start", "end"):
+                    assert example["word_times"][side].tolist() == [word[side] for word in metadata["word_times"]]
+                yield metadata, example["audio"]
+
+    compare(rows(), folder)
+
+
+def test_tf_data_parses_examples(corpus: Make) -> None:
+    folder = corpus("tfrecord")
+    paths = sorted(str(path) for path in folder.glob("*/*.tfrecord"))
+    features = {"audio": tf.io.FixedLenFeature((), tf.string), "json": tf.io.FixedLenFeature((), tf.string)}
+    records = tf.data.TFRecordDataset(paths).map(lambda record: tf.io.parse_single_example(record, features))
+    compare(((json.loads(row["json"]), row["audio"]) for row in records.as_numpy_iterator()), folder)
