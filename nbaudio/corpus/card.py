@@ -176,7 +176,11 @@ def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:
 def _evidence(facts: Mapping[str, Any] | None) -> str:
     if not facts:
         return "Not known: nobody has judged a sample of it."
-    return _table(("evidence", "value"), list(facts.items()))
+    told = [(name.replace("_", " "), value) for name, value in facts.items() if name != "curve"]
+    of = (
+        "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds."
+    )
+    return f"{of}\n\n{_table(('evidence', 'value'), told)}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

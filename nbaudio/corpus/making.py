@@ -12,6 +12,7 @@ import polars as pl
 
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
+from nbaudio.claims import claim
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
@@ -171,7 +172,7 @@ def materialize(
         selection=workspace.report("select"),
     )
     manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
-    manifest["evidence"] = workspace.report("evidence").get("facts", {})
+    manifest["evidence"] = claim(workspace.report("evidence"), workspace.report("select").get("facts", {}))
     own_card = publish_card(run.layout.folder, manifest, before=before)
     run.layout.finish(manifest)
     problems = [f"{segment_id}: {detail}" for segment_id, _, detail in lost.iter_rows()]

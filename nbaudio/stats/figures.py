@@ -1,50 +1,48 @@
 """The figures of a workspace or of a corpus, in one report."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
-from nbaudio.corpus.layout import MANIFEST
+from nbaudio import views
 from nbaudio.errors import InputError
-from nbaudio.folders import LocalFolder, folder_at
+from nbaudio.files import whole_file
 from nbaudio.report import Report
-from nbaudio.tables import SPLITS, with_durations
-from nbaudio.workspace import Workspace
+from nbaudio.tables import SPLITS
 
 _QUANTILES = {"5 %": 0.05, "median": 0.5, "95 %": 0.95}
 
 
-def stats(path: str | Path) -> Report:
+def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
     """Segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
         path: a workspace, or a corpus: its folder or address.
+        out: a file for one page with all of it and more, in tables and plots: .html (whole in itself, to be opened offline) or
+            .xlsx; one that is there is replaced.
 
     Raises:
-        InputError: it is neither.
+        InputError: `path` is neither, or `out` is of another kind.
     """
-    folder = folder_at(path)
-    if folder.exists(MANIFEST):
-        try:
-            with folder.local("segments.parquet") as segments_path, folder.local("rejected.parquet") as rejected_path:
-                kept, rejected = pl.read_parquet(segments_path), pl.read_parquet(rejected_path)
-        except (OSError, pl.exceptions.PolarsError, InputError) as error:
-            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
-    elif isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
-        workspace = Workspace.open(folder.root)
-        segments = with_durations(workspace.segments, workspace.recordings)
-        rejected = segments.filter(pl.col("decision") == "reject")
-        kept = segments.filter(pl.col("decision") != "reject")
-    else:
-        raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
-    return Report("stats", _facts(str(folder), kept, rejected))
+    if out is not None and Path(out).suffix.lower() not in WRITERS:
+        raise InputError(f"{out}: a page is written as {' or '.join(WRITERS)}")
+    segments = views.segments(path)
+    facts = count(segments)
+    if out is not None:
+        with whole_file(Path(out)) as partial:
+            partial.write_bytes(WRITERS[Path(out).suffix.lower()](path, segments, facts))
+    return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
 
 
-def _facts(folder: str, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str, Any]:
+def count(segments: pl.DataFrame) -> dict[str, Any]:
+    """What there is of segments, as `views.segments` gives them."""
+    rejected = segments.filter(pl.col("decision") == "reject")
+    kept = segments.filter(pl.col("decision") != "reject")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts: dict[str, Any] = {
-        "of": folder,
         "segments kept": kept.height,
         "segments rejected": rejected.height,
         "reasons": dict(reasons.iter_rows()),
@@ -70,3 +68,23 @@ def _facts(folder: str, kept: pl.DataFrame, rejected: pl.DataFrame) -> dict[str,
 
 def _hours(segments: pl.DataFrame) -> float:
     return round(float(segments["duration_s"].sum()) / 3600, 3)
+
+
+def _html(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
+    from nbaudio.stats.page import page
+    from nbaudio.stats.sections import sections, title
+
+    return page(title(path), sections(path, segments, facts)).encode()
+
+
+def _xlsx(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
+    from nbaudio.review.workbook import workbook
+    from nbaudio.stats.sections import sections, title
+
+    return workbook(title(path), sections(path, segments, facts))
+
+
+WRITERS: Mapping[str, Callable[[str | Path, pl.DataFrame, Mapping[str, Any]], bytes]] = MappingProxyType(
+    {".html": _html, ".xlsx": _xlsx}
+)
+"""What writes the page, by the ending of its file."""

@@ -1,0 +1,184 @@
+"""The page of figures: all of it in the file, nothing in it taken for markup or formula, the same for workspace and corpus."""
+
+import json
+from html.parser import HTMLParser
+from io import BytesIO
+
+import openpyxl
+import polars as pl
+import pytest
+
+from nbaudio import plots, views
+from nbaudio.corpus import materialize
+from nbaudio.errors import InputError
+from nbaudio.review.workbook import workbook
+from nbaudio.select import select
+from nbaudio.stats import stats
+from nbaudio.stats.page import page
+from nbaudio.stats.sections import Section
+
+HOSTILE = [
+    "=1+1",
+    "=HYPERLINK(A1)",
+    "-5",
+    "+x",
+    "@a",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "&amp; &lt;",
+    "{=A1}",
+    "<r><t>x</t></r>",
+    "_x0041_",
+    "https://example.org",
+    "\u202eabc",
+    "a\tb\nc",
+    "12.50",
+    "$x^2$",
+]
+
+
+class Reader(HTMLParser):
+    """Tags, attributes and texts of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.inside = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read(html):
+    reader = Reader()
+    reader.feed(html)
+    return reader
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    """Hostile texts, speakers and a few segments that are out."""
+    workspace = make_workspace({"one.wav": (60.0, 16000), "two.flac": (30.0, 16000)}, channels=1)
+    number = pl.int_range(pl.len())
+    odd = pl.Series(HOSTILE).gather([i % len(HOSTILE) for i in range(workspace.segments.height)])
+    workspace.save(
+        segments=workspace.segments.with_columns(
+            text=pl.lit(odd), speaker_id=pl.lit(odd), similarity=pl.when(number % 9 == 8).then(0.3).otherwise(0.9), wer=0.1
+        )
+    )
+    select(workspace, dev=2, test=2, group_by="")
+    return workspace
+
+
+@pytest.fixture
+def corpus(workspace, tmp_path):
+    materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    return tmp_path / "c"
+
+
+def test_a_page_needs_nothing_but_itself_and_runs_nothing(workspace, corpus, tmp_path):
+    for path in (workspace.path, corpus):
+        assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
+        found = read((tmp_path / "p.html").read_text(encoding="utf8"))
+        assert not {"script", "iframe", "link", "object", "form", "svg"} & set(found.tags)
+        assert not [name for _, name, _ in found.attributes if name.startswith("on")]
+        sources = [value for _, name, value in found.attributes if name in ("src", "href")]
+        assert all(value.startswith(("data:image/png;base64,", "#")) for value in sources)
+        assert found.tags.count("img") >= 3
+        policy = [value for tag, name, value in found.attributes if tag == "meta" and name == "content"]
+        assert policy[0].startswith("default-src 'none'")
+        assert str(tmp_path) not in "".join(found.texts)
+
+
+def test_what_is_hostile_stands_on_the_page_as_it_is(workspace, tmp_path):
+    stats(workspace.path, out=tmp_path / "p.html")
+    texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+    speakers = views.speakers(workspace)["speaker_id"].to_list()
+    assert set(speakers) == set(HOSTILE)
+    assert set(HOSTILE) <= set(texts)
+
+
+def test_cells_are_typed(workspace, corpus, tmp_path):
+    for path in (workspace.path, corpus):
+        stats(path, out=tmp_path / "p.xlsx")
+        book = openpyxl.load_workbook(tmp_path / "p.xlsx")
+        cells = [cell for sheet in book for row in sheet.iter_rows() for cell in row if cell.value is not None]
+        assert {cell.data_type for cell in cells} == {"s", "n"}
+        assert not [cell for cell in cells if cell.hyperlink]
+        texts = {cell.value for cell in cells if cell.data_type == "s"}
+        assert set(HOSTILE) - {"_x0041_"} <= texts  # openpyxl takes that for an escape
+        assert sum(len(sheet._images) for sheet in book) >= 3
+        hours = next(cell for cell in book["Splits and speakers"][6] if cell.column == 3)
+        assert hours.value == stats(path).facts["train"]["hours"]
+
+
+def test_equal_tables_make_equal_files(workspace, tmp_path):
+    for name in ("a.xlsx", "b.xlsx"):
+        stats(workspace.path, out=tmp_path / name)
+    assert (tmp_path / "a.xlsx").read_bytes() == (tmp_path / "b.xlsx").read_bytes()
+
+
+def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
+    ours, theirs = stats(workspace.path).facts, stats(corpus).facts
+    assert ours | {"of": ""} == theirs | {"of": ""}
+    assert ours["segments kept"] + ours["segments rejected"] == workspace.segments.height
+    columns = [name for name in views.segments(corpus).columns if name not in ("decision", "reason", "split")]
+    left, right = (views.segments(path).select(columns).sort("segment_id") for path in (workspace, corpus))
+    assert left.drop("duration_s").equals(right.drop("duration_s"))
+    assert views.reasons(workspace).drop("example").equals(views.reasons(corpus).drop("example"))
+    assert views.speakers(workspace).equals(views.speakers(corpus))
+
+
+def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "evidence", plots.scores)
+    row = {"threshold": 0.8, "segments": 50, "hours": 0.1, "reviewed": 20, "wrong": 1, "precision": 0.951, "low": 0.75}
+    curve = [row | {"threshold": -1.0, "precision": 0.5}, row, row | {"threshold": 0.83, "precision": 0.999}]
+    workspace.save_report("evidence", {"facts": {"wanted": "0.98 right", "review next": "/home/x"}, "curve": curve})
+    stats(workspace.path, out=tmp_path / "p.html")
+    texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
+    assert "0.951" in texts
+    assert "0.98 right" in texts
+    assert not {"0.999", "/home/x"} & set(texts)
+    materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"]["precision"] == 0.951
+    assert "| precision | 0.951 |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
+    stats(tmp_path / "c", out=tmp_path / "p.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
+    assert {0.951, 0.5} <= {cell.value for line in sheet.iter_rows() for cell in line}
+
+
+@pytest.mark.parametrize(
+    "missing", [["similarity", "wer", "cer", "asr_text"], ["text"], ["speaker_id"], ["split", "decision", "reason"]]
+)
+def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
+    empty = {name: pl.lit(None, dtype=workspace.segments.schema[name]) for name in missing if name != "decision"}
+    pending = {"decision": pl.lit("pending")} if "decision" in missing else {}
+    workspace.save(segments=workspace.segments.with_columns(**empty, **pending))
+    (workspace.path / "reports/select.json").unlink()
+    stats(workspace.path, out=tmp_path / "p.html")
+    assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("img") == 3
+
+
+def test_a_page_of_no_segments(workspace, tmp_path):
+    workspace.save(segments=workspace.segments.clear())
+    assert stats(workspace.path, out=tmp_path / "p.html").facts["segments kept"] == 0
+
+
+@pytest.mark.parametrize("name", ["p.pdf", "p", "p.xls"])
+def test_a_page_is_html_or_xlsx(workspace, tmp_path, name):
+    with pytest.raises(InputError, match=r"a page is written as \.html or \.xlsx"):
+        stats(workspace.path, out=tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_titles_and_captions_are_texts_too():
+    part = Section("[x]: a/b*?" * 9, "<b>", {"<i>": pl.DataFrame({"<u>": ["<s>"], "n": [float("nan")]})})
+    found = read(page("<title>", [part]))
+    assert not {"b", "i", "u", "s"} & set(found.tags)
+    book = openpyxl.load_workbook(BytesIO(workbook("=1+1", [part])))
+    values = [cell.value for row in book.worksheets[0].iter_rows() for cell in row if cell.value is not None]
+    assert values[1:] == ["<b>", "<i>", "<u>", "n", "<s>", "nan"]
+    assert values[0].startswith("=1+1: [x]")
