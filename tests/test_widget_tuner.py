@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from test_widget_tables import ask
 from test_widgets import Page, sounds
 
-from nbaudio import views, widgets
+from nbaudio import review, views, widgets
 from nbaudio.errors import InputError
+from nbaudio.evidence import curve, workspace_sample
 from nbaudio.widgets import tuning
 from nbaudio.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
 from nbaudio.workspace import Workspace
@@ -125,3 +126,23 @@ def test_bins_hold_all_that_is_scored(rows, measure):
     counts = count(frame(rows), measure)
     assert counts.bins.sum() == len(rows) - counts.unscored
     assert (counts.bins >= 0).all()
+
+
+def test_verified_precision_is_that_of_the_evidence_at_every_position(make_workspace, tmp_path):
+    workspace = make_workspace({"a.wav": (60.0, 16000)})
+    scores = np.linspace(0.5, 1, len(workspace.segments)).round(3)
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
+    tuner = widgets.ThresholdTuner(workspace, 0.8)
+    assert ask(tuner, "tuner.evidence", measure="similarity")[0] is None
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=12)
+    panel = widgets.ReviewPanel(workspace, review="sheet", reviewer="ana")
+    for number in range(12):
+        word = "ok" if panel._rows.frame["similarity"][number] > 0.7 else "wrong words"
+        ask(panel, "review.give", number=number, verdict=word, comment="", corrected_text=None)
+    proof, _ = ask(tuner, "tuner.evidence", measure="similarity")
+    row = curve(workspace_sample(workspace), thresholds=np.array([0.8])).row(0, named=True)
+    at = tuner._counted("similarity").scale.position(0.8)
+    assert {name: proof[name][at] for name in proof} == {name: row[name] for name in proof}
+    assert proof["precision"][at] == 1.0
+    assert "verified precision 100.0%" in tuner.static_html()
+    assert ask(tuner, "tuner.evidence", measure="wer")[0] is None

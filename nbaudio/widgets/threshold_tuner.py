@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from nbaudio.errors import look_up
+from nbaudio.review.verdicts import verdict_log
 from nbaudio.widgets.listening import Listening, facts
 from nbaudio.widgets.players import saved_clips
 from nbaudio.widgets.segments import load
@@ -45,7 +47,12 @@ class ThresholdTuner(Skin):
         grid = self._counted(measure).scale.grid
         listening = Listening(self._segments, "me")
         super().__init__(
-            {"tuner.open": self._open, "tuner.examples": self._examples, **listening.calls},
+            {
+                "tuner.open": self._open,
+                "tuner.examples": self._examples,
+                "tuner.evidence": self._evidence,
+                **listening.calls,
+            },
             value=min(grid[-1], max(grid[0], float(value))),
             measure=measure,
         )
@@ -85,13 +92,38 @@ class ThresholdTuner(Skin):
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 
+    def _evidence(self, *, measure: str) -> dict[str, list[Any]] | None:
+        """What verdicts prove at every position, as lists; None where there are no verdicts, or for another measure."""
+        workspace = self._segments.workspace
+        if measure != "similarity" or not len(verdict_log(workspace)):
+            return None
+        from nbaudio.evidence import curve, workspace_sample
+
+        found = curve(workspace_sample(workspace), thresholds=np.array(self._counted(measure).scale.grid))
+        return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
+
     def static_html(self) -> str:
         """The histogram at the value that was chosen, and clips on both sides of it."""
         counts = self._counted(self.measure)
         position = counts.scale.position(self.value)
         kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
+        proof = self._evidence(measure=self.measure)
+        verified = f"<p>{_proof(proof, position)}</p>" if proof else ""
         return (
-            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>"
+            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
+
+
+def _proof(proof: dict[str, list[Any]], position: int) -> str:
+    """What verdicts prove at a position, in words.
+
+    Examples:
+        >>> _proof({"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}, 0)
+        'verified precision 97.0% (94.0% to 98.5%), 200 reviewed'
+    """
+    reviewed, precision, low, high = (proof[name][position] for name in ("reviewed", "precision", "low", "high"))
+    if precision is None:
+        return "verified precision: nothing of it was reviewed"
+    return f"verified precision {precision:.1%} ({low:.1%} to {high:.1%}), {reviewed:,} reviewed"

@@ -8,6 +8,7 @@ const NAMED = 12;
 function render(widget) {
   return mount(widget, "threshold-tuner", async ({ root, ask, keys, close, model }) => {
     let counts = null;
+    let proof = null; // what verdicts prove at every position
     let at = 0; // position on the grid
     let examples = [];
     let chosen = -1;
@@ -48,6 +49,12 @@ function render(widget) {
         time: new Float32Array(time.buffer.slice(time.byteOffset, time.byteOffset + time.byteLength)),
       };
       label.textContent = result.label;
+      proof = null;
+      ask("tuner.evidence", { measure }).then(({ result: found }) => {
+        if (counts.measure !== measure) return;
+        proof = found;
+        draw();
+      });
       measures.replaceChildren(
         ...result.measures.map((name) => {
           const one = button(name, `threshold on ${name}`, () => choose(name));
@@ -127,6 +134,7 @@ function render(widget) {
       segments.more.textContent = `${share(counts.segments[at], total)} of ${number(total)}`;
       hours.value.textContent = duration(counts.hours[at], time);
       hours.more.textContent = `${share(counts.hours[at], time)} of ${duration(time)}`;
+      drawProof();
       gone.value.textContent = number(counts.vanished[at]);
       gone.more.textContent = `of ${number(counts.all_speakers)}`;
       drawLosses();
@@ -135,6 +143,33 @@ function render(widget) {
       canvas.setAttribute("aria-valuenow", counts.grid[at]);
       canvas.setAttribute("aria-valuetext", `${counts.grid[at].toFixed(2)}: ${number(counts.segments[at])} segments kept`);
       root.dataset.drawn = (performance.now() - begun).toFixed(2);
+    }
+
+    function drawProof() {
+      const percent = (share) => `${(100 * share).toFixed(1)} %`;
+      const known = proof && proof.precision[at] !== null;
+      precision.value.textContent = known ? percent(proof.precision[at]) : "–";
+      precision.more.textContent = known
+        ? `${percent(proof.low[at])} to ${percent(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`
+        : proof ? "nothing of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only";
+    }
+
+    /** Verified precision over the histogram, with its interval: 0 at the foot, 1 at the top. */
+    function drawBand(pen, width, style) {
+      const x = (i) => (i / counts.bins.length) * width;
+      const y = (share) => PLOT_PX - share * (PLOT_PX - 6);
+      const known = proof.precision.map((_, i) => i).filter((i) => proof.precision[i] !== null);
+      pen.fillStyle = pen.strokeStyle = style.color;
+      pen.globalAlpha = 0.12;
+      pen.beginPath();
+      known.forEach((i) => pen.lineTo(x(i), y(proof.high[i])));
+      [...known].reverse().forEach((i) => pen.lineTo(x(i), y(proof.low[i])));
+      pen.fill();
+      pen.globalAlpha = 0.7;
+      pen.beginPath();
+      known.forEach((i) => pen.lineTo(x(i), y(proof.precision[i])));
+      pen.stroke();
+      pen.globalAlpha = 1;
     }
 
     function drawPlot() {
@@ -170,6 +205,7 @@ function render(widget) {
         pen.fillText(text, part * width, PLOT_PX + 14);
       }
       pen.globalAlpha = 1;
+      if (proof) drawBand(pen, width, style);
       const x = Math.min(width - 1, Math.max(1, (at / counts.bins.length) * width));
       pen.fillStyle = style.getPropertyValue("--warn").trim();
       pen.fillRect(x - 1, 0, 2, PLOT_PX);
@@ -231,7 +267,6 @@ function render(widget) {
     });
     model.on("change:value", () => counts && nearest(model.get("value")) !== at && move(nearest(model.get("value"))));
     new ResizeObserver(() => counts && drawPlot()).observe(root);
-    precision.more.textContent = "no verdicts yet";
     await choose(model.get("measure"));
   });
 }
