@@ -142,15 +142,15 @@ def ingest(
         plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)
         transcripts = replace(transcripts, frame=transcripts.frame.with_columns(name=plain))
         mapping = {without_secrets(name): without_secrets(path) for name, path in mapping.items()}
-    named = transcripts.frame["name"].unique().to_list()
+    named = transcripts.frame["name"].unique()
     if isinstance(root, Remote):
         settings["cache"] = kept.limit
         available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
         Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
     else:
-        available, refused = list_audio(root) if root else ([], [])
+        available, refused = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
     audit = resolve(named, available, mapping=mapping)
-    found = audit["path"].drop_nulls().unique().sort().to_list()
+    found = audit["path"].drop_nulls().unique().sort()
     facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
     recordings = _recordings(audit, facts)
     frame = place(transcripts.frame, audit, recordings, transcripts.windows)

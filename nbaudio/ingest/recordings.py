@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -34,6 +34,9 @@ FACTS = pl.Schema(
     }
 )
 
+#: Many paths are a column, since as objects they would take several times the memory.
+Paths: TypeAlias = Sequence[str] | pl.Series
+
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
 _BUNDLE_FILES = 256
@@ -41,7 +44,7 @@ _BUNDLE_FILES = 256
 _BATCH = 4096
 
 
-def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
+def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
     """Audio files below a folder, hidden ones left out.
 
     Returns:
@@ -49,10 +52,11 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
         nowhere, names that are no Unicode, folders that cannot be read or are named like a recording, and what is no file at all.
     """
     inside = root.resolve()
-    paths: list[str] = []
+    found = [pl.Series("path", dtype=pl.String)]
     refused: list[tuple[str, str]] = []
     folders = [""]
     while folders:
+        paths: list[str] = []  # of one folder at a time: as a column all of them take little
         folder = folders.pop()
         try:
             # What scandir knows of a file needs no further look at the disk.
@@ -76,10 +80,11 @@ def list_audio(root: Path) -> tuple[list[str], list[tuple[str, str]]]:
                         paths.append(name)
         except OSError as error:
             refused.append((printable(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
-    return sorted(paths), sorted(refused)
+        found.append(pl.Series("path", paths, dtype=pl.String))
+    return pl.concat(found).sort(), sorted(refused)
 
 
-def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
+def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tuple[str, str]]]:
     """The same for a folder that lies elsewhere. Where it gives no list, recordings are taken to be called as they are named.
 
     Args:
@@ -88,7 +93,7 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[
     """
     listed = archives.listing(root, is_audio) if archives.is_stream(root) else root.listing(is_audio)
     if listed is not None:
-        return listed
+        return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     paths, refused = [], []
     for name in sorted(set(names)):
         try:
@@ -100,7 +105,7 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[list[str], list[
                 paths.append(name)
         except InputError as error:
             refused.append((without_secrets(name), str(error)))
-    return paths, refused
+    return pl.Series("path", paths, dtype=pl.String), refused
 
 
 def _is(question: Callable[[], bool]) -> bool:
@@ -111,7 +116,7 @@ def _is(question: Callable[[], bool]) -> bool:
         return False
 
 
-def look_at(root: Path | Remote, paths: Sequence[str], *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
+def look_at(root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
     """What each recording is: read, not believed.
 
     Args:
@@ -138,7 +143,7 @@ def look_at(root: Path | Remote, paths: Sequence[str], *, jobs: int | None = Non
     return pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
 
 
-def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, sha256: bool) -> pl.DataFrame:
+def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool) -> pl.DataFrame:
     def look(place: Remote) -> dict[str, Any]:
         path = place.path
         try:
@@ -166,7 +171,7 @@ def _look_at_elsewhere(root: Remote, paths: Sequence[str], *, jobs: int | None, 
     return pl.concat([*frames, pl.DataFrame(rows, schema=schema)]).sort("path")
 
 
-def _as_they_come(root: Remote, paths: Sequence[str]) -> Iterator[Remote]:
+def _as_they_come(root: Remote, paths: Paths) -> Iterator[Remote]:
     """Files of a compressed tar, each with its bytes; those that the archive no longer has come last and without."""
     missing = set(paths)
     with suppress(AudioError):  # it breaks off
@@ -189,7 +194,7 @@ def _results(
         yield looks.popleft().result()
 
 
-def _bundles(root: Path, paths: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
+def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
     """Paths for one thread to look at, and their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
@@ -206,7 +211,7 @@ def _size(path: Path) -> int:
         return 0  # gone since it was listed: looking at it says so
 
 
-def _look_at_some(root: Path, paths: Sequence[str], *, sha256: bool) -> pl.DataFrame:
+def _look_at_some(root: Path, paths: Paths, *, sha256: bool) -> pl.DataFrame:
     return pl.DataFrame([{"path": path, **_look(root / path, sha256=sha256)} for path in paths], schema=FACTS)
 
 
