@@ -22,7 +22,20 @@ from nbaudio.cache import LIMIT, Cache
 from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
-from nbaudio.ingest import commonvoice, folder, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
+from nbaudio.ingest import (
+    commonvoice,
+    folder,
+    hf,
+    kaldi,
+    lhotse,
+    librispeech,
+    nemo,
+    parlaspeech,
+    sources,
+    subtitles,
+    table,
+    textgrid,
+)
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts
@@ -87,7 +100,8 @@ def ingest(
 
     Args:
         format: one of `READERS`.
-        source: the transcripts.
+        source: the transcripts: a file or folder, or its address. What of it is needed is fetched into the workspace; recordings
+            stay where they are.
         audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.addresses`); it may come
             later, then samples are null until it does. A format that brings its recordings needs none.
         names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
@@ -119,18 +133,29 @@ def ingest(
     if is_address(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
-    source, out = Path(source).absolute(), Path(out)
+    out = Path(out)
     kept = Cache((out / "fetched").absolute(), parse_size(cache))
+    origin = sources.origin(source, kept)
     root = _audio_folder(audio, kept)
-    _check_free(out, source)
+    _check_free(out, origin)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    transcripts = READERS[format](source, **chosen)
     settings: dict[str, Any] = {
         "format": format,
-        "source": str(source),
+        "source": str(origin),
         "names": names and str(Path(names).absolute()),
         "options": chosen,
     }
+    if isinstance(origin, Remote):
+        transcripts = sources.read_elsewhere(
+            format,
+            READERS[format],
+            origin,
+            chosen,
+            folder=(out / "source").absolute(),
+            begin=lambda: Workspace.create(out, **settings, audio=root and str(root)),
+        )
+    else:
+        transcripts = READERS[format](origin, **chosen)
     if root is None and transcripts.embedded is not None:
         root = (out / "audio").absolute()
         # Noted before anything is written, so that a killed run can be run again.
@@ -159,14 +184,14 @@ def ingest(
     # What is told about segments is told without their texts: filters copy what they let through.
     told = segments.select(name for name in _TOLD if name in segments.columns)
     problems = {
-        "names": _name_problems(source, audit, refused, mapping) if root else pl.DataFrame(schema=PROBLEMS),
+        "names": _name_problems(origin.name, audit, refused, mapping) if root else pl.DataFrame(schema=PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in refused], schema=PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": transcripts.problems.select(
             "file", item=pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole")), reason="reason"
         ),
         "segments": told.filter(pl.col("reason").is_not_null()).select(
-            file=pl.lit(source.name), item="segment_id", reason="reason"
+            file=pl.lit(origin.name), item="segment_id", reason="reason"
         ),
     }
     workspace = Workspace.create(out, **settings, audio=root and str(root))
@@ -219,7 +244,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
             continue
 
 
-def _check_free(out: Path, source: Path) -> None:
+def _check_free(out: Path, source: Path | Remote) -> None:
     """Let pass a new or empty folder, or the workspace of the same source."""
     if (out / "workspace.json").is_file():
         held = Workspace.open(out).settings.get("source")
@@ -265,7 +290,7 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
 
 
 def _name_problems(
-    source: Path, audit: pl.DataFrame, refused: Iterable[tuple[str, str]], mapping: Mapping[str, str]
+    source: str, audit: pl.DataFrame, refused: Iterable[tuple[str, str]], mapping: Mapping[str, str]
 ) -> pl.DataFrame:
     """Names that no recording was found for; where what they mean is among the refused, why it is."""
     missing = audit.filter(pl.col("decision") == "missing")["name"].to_list()
@@ -277,7 +302,7 @@ def _name_problems(
         .then(pl.format("could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")))
         .otherwise(pl.col("name").replace_strict(reasons, default="no such recording", return_dtype=pl.String))
     )
-    return audit.filter(pl.col("path").is_null()).select(file=pl.lit(source.name), item="name", reason=reason)
+    return audit.filter(pl.col("path").is_null()).select(file=pl.lit(source), item="name", reason=reason)
 
 
 def _lines(kind: str, problems: pl.DataFrame) -> list[str]:

@@ -6,18 +6,19 @@ from decimal import Decimal
 from pathlib import Path
 
 from nbaudio.errors import InputError
-from nbaudio.ingest.recordings import list_audio
+from nbaudio.ingest.recordings import list_audio, list_elsewhere
 from nbaudio.ingest.transcripts import Transcripts, Windows, gather
+from nbaudio.places import Remote
 
 # Six places and seven digits: what segments' times are computed with.
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 
-def read(source: Path, *, window: str | None = None, partial: str = "keep") -> Transcripts:
+def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
     """Take every audio file below a folder, hidden ones left out.
 
     Args:
-        source: the folder; it is the audio folder too.
+        source: the folder, or where it lies; it is the audio folder too.
         window: seconds, as a decimal with up to six places; without it a segment is a whole file.
         partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
 
@@ -31,11 +32,13 @@ def read(source: Path, *, window: str | None = None, partial: str = "keep") -> T
         >>> read(source).frame.select("name", "text").rows()
         [('a.mp3', None)]
     """
-    if not source.is_dir():
+    if isinstance(source, Path) and not source.is_dir():
         raise InputError(f"{source}: there is no such folder")
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
         raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
-    found = gather(source, ({"name": path} for path in list_audio(source)[0]), wanted="a folder with audio files")
-    return replace(found, audio_root=source, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)
+    paths = list_audio(source)[0] if isinstance(source, Path) else list_elsewhere(source, ())[0]
+    found = gather(source, ({"name": path} for path in paths), wanted="a folder with audio files")
+    root = source if isinstance(source, Path) else str(source)
+    return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

@@ -12,15 +12,17 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from nbaudio.errors import InputError
+from nbaudio.errors import AudioError, InputError
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
-from nbaudio.places import archives
+from nbaudio.places import Remote, archives
+from nbaudio.threads import in_turn
 
 _WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
@@ -29,17 +31,20 @@ _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
 # A chapter's transcript is some kilobytes; what is larger is not read into memory.
 _MAX_TEXT_BYTES = 64 << 20
 _MAX_AUDIO_BYTES = 256 << 20
+# Chapters that are fetched at once from elsewhere.
+_JOBS = 16
 _NOT_UNICODE = "its name is not Unicode; rename it"
 
 # A file of the tree by its path there, and its bytes where it is text.
 _File = tuple[str, bytes | None]
 
 
-def read(source: Path, *, unpack: str = "no") -> Transcripts:
-    r"""Read LibriSpeech from its folder or an archive.
+def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
+    r"""Read LibriSpeech from its folder, a bucket or an archive.
 
     Args:
-        source: the folder that holds the splits, or one of them, or the folder around ``LibriSpeech``; or a tar, also compressed.
+        source: the folder that holds the splits, or one of them, or the folder around ``LibriSpeech``, or where such a folder
+            lies; or a tar, also compressed.
         unpack: ``yes`` writes the recordings of an archive into the workspace's folder ``audio``; ``no`` leaves them there.
 
     Returns:
@@ -60,14 +65,21 @@ def read(source: Path, *, unpack: str = "no") -> Transcripts:
     """
     if unpack not in ("yes", "no"):
         raise InputError(f"option unpack={unpack!r}: must be yes or no")
-    root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
     files: Iterable[_File | Problem]
-    if root.is_dir():
+    audio: dict[str, Any]
+    root: Path | Remote = source
+    if isinstance(source, Remote):
+        root, files = _elsewhere(source)
+        audio = {"audio_root": str(root)}
+    elif source.is_dir():
+        root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
         # One split lies beside what is said of all of them.
         beside = root.parent / _SPEAKERS
         files = chain([(_SPEAKERS, beside.read_bytes())] if beside.is_file() else [], _in_folder(root))
+        audio = {"audio_root": root}
     elif source.is_file():
         files = _in_archive(source)
+        audio = {"embedded": _recordings(source)} if unpack == "yes" else {"audio_root": _address(source)}
     else:
         raise InputError(f"{source}: there is no such folder or file; wanted is {_WANTED}")
     speakers: dict[str, tuple[str, str]] = {}
@@ -78,15 +90,11 @@ def read(source: Path, *, unpack: str = "no") -> Transcripts:
         orient="row",
     )
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
-    if root.is_dir():
-        return replace(found, frame=frame, audio_root=root)
-    if unpack == "yes":
-        return replace(found, frame=frame, embedded=_recordings(source))
-    return replace(found, frame=frame, audio_root=_address(source))
+    return replace(found, frame=frame, **audio)
 
 
 def _items(
-    files: Iterable[_File | Problem], root: Path, speakers: dict[str, tuple[str, str]]
+    files: Iterable[_File | Problem], root: Path | Remote, speakers: dict[str, tuple[str, str]]
 ) -> Iterator[dict[str, Any] | Problem]:
     """Rows and problems of a tree; what it says of speakers goes into `speakers`, as that may come last in an archive."""
     # Recordings and lines cross each other out, so that this holds little more than one chapter.
@@ -115,7 +123,7 @@ def _items(
     yield from (Problem(recording, None, reason) for recording, reason in single.items())
 
 
-def _lines(path: str, data: bytes, root: Path) -> Iterator[dict[str, Any] | Problem]:
+def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, Any] | Problem]:
     """The utterances of one chapter."""
     try:
         text = data.decode()
@@ -175,6 +183,43 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
                 yield Problem(relative, None, error.strerror or str(error))
 
 
+def _elsewhere(source: Remote) -> tuple[Remote, Iterator[_File | Problem]]:
+    """The folder that holds the splits, and its files."""
+    listed = source.listing(lambda path: _wanted(path.rpartition("/")[2]))
+    if listed is None:
+        raise InputError(f"{source}: the server does not list what is in this folder")
+    paths, refused = listed
+    inner = "LibriSpeech/"
+    if paths and all(path.startswith(inner) for path in paths):
+        return _elsewhere(source / inner.rstrip("/"))
+    if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
+        paths = [f"../{_SPEAKERS}", *paths]  # one split lies beside what is said of all of them
+
+    def files() -> Iterator[_File | Problem]:
+        yield from (Problem(path, None, reason) for path, reason in refused)
+        chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
+        for chapter in in_turn(partial(_fetched, source), chapters, jobs=_JOBS):
+            yield from chapter
+
+    return source, files()
+
+
+def _fetched(root: Remote, paths: list[str]) -> list[_File | Problem]:
+    """Files of a chapter that lies elsewhere."""
+    found: list[_File | Problem] = []
+    for path in paths:
+        if path.endswith(".flac"):
+            found.append((path, None))
+            continue
+        place = root.parent / _SPEAKERS if path.startswith("../") else root / path
+        try:
+            found.append((path, place.whole(_MAX_TEXT_BYTES)))
+        except AudioError as error:
+            if not path.startswith("../"):
+                found.append(Problem(path, None, str(error)))
+    return found
+
+
 def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Problem]:
     """Files of a tar from its first byte to its last, under the last four parts of their names.
 
@@ -193,13 +238,13 @@ def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Proble
         yield Problem(source.name, None, f"the archive breaks off or is none ({error}); what comes before it is taken")
 
 
-def _address(source: Path) -> str:
-    """The folder in an archive that holds the splits, as of its first recording."""
-    top = ""
+def _address(source: Path) -> str | None:
+    """The folder in an archive that holds the splits, as of its first recording; None where it has none."""
     with suppress(*archives.BROKEN):
-        name = next((member.name for member in archives.members(source) if member.name.endswith(".flac")), "")
-        top = "/".join(name.split("/")[:-4])
-    return f"tar://{top}::{source}"
+        for member in archives.members(source):
+            if member.name.endswith(".flac"):
+                return f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}"
+    return None
 
 
 def _recordings(source: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,9 +1,8 @@
 """The recordings on disk: which there are, and what each of them is."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,6 +17,7 @@ from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, archives
 from nbaudio.progress import progress
+from nbaudio.threads import in_turn
 
 FACTS = pl.Schema(
     {
@@ -160,9 +160,9 @@ def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: 
     frames, rows = [], []
     # Whoever waits for a network leaves the processor to others.
     workers = jobs or 2 * (os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool, progress("fetch", len(paths), "recordings") as advance:
+    with progress("fetch", len(paths), "recordings") as advance:
         places = _as_they_come(root, paths) if archives.is_stream(root) else (root / path for path in paths)
-        for row in _results(pool, look, places, ahead=4 * workers):
+        for row in in_turn(look, places, jobs=workers):
             rows.append(row)
             advance(1)
             if len(rows) == _BATCH:
@@ -179,19 +179,6 @@ def _as_they_come(root: Remote, paths: Paths) -> Iterator[Remote]:
             missing.discard(place.path)
             yield place
     yield from (root / path for path in sorted(missing))
-
-
-def _results(
-    pool: ThreadPoolExecutor, look: Callable[[Remote], dict[str, Any]], places: Iterable[Remote], *, ahead: int
-) -> Iterator[dict[str, Any]]:
-    """What each place looks like, in order, with few of them in memory at once."""
-    looks: deque[Future[dict[str, Any]]] = deque()
-    for place in places:
-        looks.append(pool.submit(look, place))
-        if len(looks) > ahead:
-            yield looks.popleft().result()
-    while looks:
-        yield looks.popleft().result()
 
 
 def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:

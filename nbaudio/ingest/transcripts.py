@@ -74,12 +74,13 @@ class Transcripts:
     windows: Windows | None = None
 
 
-#: Reads a source of a foreign layout: a `Path`, and the options of the format as keyword-only strings.
+#: Reads a source of a foreign layout: a `Path`, or a `Remote` if the format is of `sources.BY_THEMSELVES`; and the options of the
+#: format as keyword-only strings.
 Reader = Callable[..., Transcripts]
 
 
 def gather(
-    source: Path, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
+    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
 ) -> Transcripts:
     """The transcripts out of rows and problems as a reader comes upon them, with few of them in memory at once.
 

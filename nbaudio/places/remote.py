@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -85,6 +85,15 @@ class Remote:
         own = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)).name
 
+    @property
+    def parent(self) -> "Remote":
+        """The folder that it is in."""
+        if self.path:
+            return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
+        inside, chain, outside = self.root.partition("::")
+        scheme, _, path = inside.partition("://")
+        return Remote(f"{scheme}://{path.rpartition('/')[0]}{chain}{outside}", self.cache)
+
     def status(self) -> Status:
         """Size and version now.
 
@@ -117,7 +126,7 @@ class Remote:
             if self.content is not None:
                 partial.write_bytes(self.content.data)
             else:
-                patiently(self, lambda: self._download(partial, found))
+                self.download(partial, found)
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
                 raise AudioError(f"{self}: {CHANGED}")
 
@@ -132,6 +141,29 @@ class Remote:
             except NbaudioError as error:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
+    def download(self, target: Path, status: Status) -> None:
+        """Write the whole file to a path.
+
+        Args:
+            target: which holds nothing, or the beginning of that very file.
+            status: what was told of it just now.
+
+        Raises:
+            AudioError: it cannot be had.
+        """
+        patiently(self, lambda: self._download(target, status))
+
+    def whole(self, most: int) -> bytes | None:
+        """All bytes of a small file; None where there are more than `most`.
+
+        Raises:
+            AudioError: they cannot be had.
+        """
+        size = self.status().num_bytes
+        if size > most:
+            return None
+        return self.read(0, size) if size else b""
+
     def read(self, start: int, stop: int) -> bytes:
         """The bytes [start, stop).
 
@@ -141,12 +173,14 @@ class Remote:
         return patiently(self, lambda: self._range(start, stop, stop))
 
     def is_folder(self) -> bool:
-        """Whether it is a folder; on the web nothing is known to be one.
+        """Whether it is a folder; on the web, whether a page comes instead of a file.
 
         Raises:
             AudioError: it is not there, or may not be read.
         """
-        return self._info().get("type") == "directory"
+        info = self._info()
+        is_page = self.located.web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
+        return info.get("type") == "directory" or is_page
 
     def ranges(self, status: Status, *, windows: int, share: float) -> RangedFile | None:
         """A file that reads ranges where that is cheaper than the whole file, else None.
@@ -211,7 +245,7 @@ class Remote:
         """All files below the folder, relative to it; one request, as `patiently` makes it."""
         fs, top, _ = self.located
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
-        return {name.removeprefix(prefix).removeprefix("/") for name in _files(fs, top, levels=2)}
+        return {name.removeprefix(prefix).removeprefix("/") for name in _files(fs, top, levels=1)}
 
     def _links(self) -> set[str]:
         """What the pages of a web folder link to below it."""

@@ -92,6 +92,24 @@ def test_corpus_from_a_bucket_has_the_bytes_of_the_local_one(store, archive, job
     assert held < (archive / "audio/large [HlauTe_NK6U].wav").stat().st_size
 
 
+def test_librispeech_out_of_a_bucket(store, tmp_path):
+    texts = []
+    for number in range(1, 31):
+        key = f"8{number % 3}-{number % 5}-{number:04}"
+        chapter = tmp_path / f"LibriSpeech/dev-clean/8{number % 3}/{number % 5}"
+        chapter.mkdir(parents=True, exist_ok=True)
+        sf.write(chapter / f"{key}.flac", np.random.default_rng(number).normal(0, 0.1, 8000), 16000)
+        texts.append((chapter / f"8{number % 3}-{number % 5}.trans.txt", f"{key} HELLO {number}\n"))
+    for path, line in texts:
+        path.write_text((path.read_text() if path.exists() else "") + line)
+    upload(store, tmp_path / "LibriSpeech", "corpora/LibriSpeech")
+    for out, source in (("local", tmp_path / "LibriSpeech"), ("s3", "s3://recordings/corpora/LibriSpeech")):
+        assert ingest("librispeech", source, out=tmp_path / out / "w").problems == []
+        select(tmp_path / out / "w", dev=5, test=5, group_by=())
+        materialize(tmp_path / out / "w", out=tmp_path / out / "c", jobs=2, show_progress=False)
+    assert contents(tmp_path / "s3/c") == contents(tmp_path / "local/c")
+
+
 def test_recording_that_is_replaced_after_ingest_is_refused(store, archive, tmp_path):
     upload(store, archive / "audio", "changing")
     ingest("parlaspeech", archive / "asr.json", audio="s3://recordings/changing", out=tmp_path / "w")

@@ -1,0 +1,114 @@
+"""Sources that lie elsewhere: a file is fetched whole into the workspace, of a folder all that is no recording.
+
+Conventions: what is fetched is kept in W/source under its own name, and fetched again when its server tells another version. The
+readers of `BY_THEMSELVES` go through a folder as it is: one for its size, one for having nothing but recordings.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from nbaudio.addresses import is_address
+from nbaudio.cache import Cache
+from nbaudio.errors import AudioError, InputError
+from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.ingest.transcripts import Reader, Transcripts
+from nbaudio.names import is_audio
+from nbaudio.places import Remote, remote
+from nbaudio.threads import in_turn
+
+BY_THEMSELVES = frozenset({"librispeech", "folder"})
+_NOTES = ".fetched.json"
+_JOBS = 8
+
+
+def origin(source: str | Path, cache: Cache) -> Path | Remote:
+    """Where a source is: an absolute path or an address; nothing is asked of it yet.
+
+    Raises:
+        InputError: the address is not usable.
+
+    Examples:
+        >>> print(origin("s3://bucket/LibriSpeech/", Cache(Path("cache"))))
+        s3://bucket/LibriSpeech
+    """
+    if not is_address(str(source)):
+        return Path(source).absolute()
+    place = remote(str(source), cache)
+    if place.is_scheme:
+        raise InputError(f"{source}: names neither a file nor a folder")
+    return place
+
+
+def read_elsewhere(
+    format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
+) -> Transcripts:
+    """The transcripts of a source that lies elsewhere; its recordings stay there.
+
+    Args:
+        format: its name.
+        reader: of the format.
+        place: of the source.
+        options: of the format.
+        folder: for what is fetched.
+        begin: called when the source is there, before anything is written.
+
+    Raises:
+        InputError: the source cannot be had, or the reader can do nothing with it.
+    """
+    try:
+        is_folder = place.is_folder()
+        begin()
+        if is_folder and format in BY_THEMSELVES:
+            return reader(place, **options)
+        if is_folder:
+            names = _listed(place)
+            _fetch(folder, {name: place / name for name in names if not is_audio(name)})
+            for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            found = reader(folder, **options)
+        else:
+            _fetch(folder, {place.name: place})
+            found = reader(folder / place.name, **options)
+    except AudioError as error:
+        raise InputError(str(error)) from error
+    root = found.audio_root
+    if isinstance(root, Path) and root.is_relative_to(folder):
+        # Recordings lie where they would lie beside the source: in its folder, be it that of a single file.
+        beside = place if is_folder else place.parent
+        relative = root.relative_to(folder).as_posix()
+        return replace(found, audio_root=str(beside if relative == "." else beside / relative))
+    return found
+
+
+def _listed(place: Remote) -> list[str]:
+    """All files of a folder, hidden ones left out."""
+    listed = place.listing(lambda _: True)
+    if listed is None:
+        raise InputError(f"{place}: the server does not list what is in this folder; name a file")
+    return listed[0]
+
+
+def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
+    """Fetch files that are not there in their present version, and remove all others."""
+    notes = folder / _NOTES
+    known = read_json(notes) if notes.is_file() else {}
+
+    def fetch(name: str) -> tuple[str, list[object]]:
+        status, target = places[name].status(), folder / name
+        here = known.get(name) == [*status] and status.version and target.is_file() and target.stat().st_size == status.num_bytes
+        if not here:
+            with whole_file(target, sync=False) as partial:
+                places[name].download(partial, status)
+        return name, [*status]
+
+    told = dict(in_turn(fetch, places, jobs=_JOBS))
+    _keep_only(folder, places)
+    write_json(notes, told)
+
+
+def _keep_only(folder: Path, names: Iterable[str]) -> None:
+    wanted = {folder / name for name in names}
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in wanted:
+            path.unlink()
