@@ -7,6 +7,8 @@ W/reports/<step>.json  what each step reported
 W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
 W/fetched/             recordings that lie elsewhere, as far as the bound of this cache lets them stay
+W/source/              transcripts that lie elsewhere
+W/publishing/          what is on its way to a corpus that lies elsewhere, and what came there
 """
 
 from dataclasses import dataclass
