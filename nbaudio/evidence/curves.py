@@ -68,7 +68,8 @@ class Sums:
 
     def fewest(self, level: float) -> Array:
         """Lower bounds of E, one-sided."""
-        return np.maximum(lower(self.total[1], self.squares[1], level=level), self.wrong)
+        found = np.minimum(lower(self.total[1], self.squares[1], level=level), self.segments - self.right - self.unsure)
+        return np.maximum(found, self.wrong)
 
     @property
     def judged(self) -> Array:
@@ -226,7 +227,7 @@ def smallest_sample(*, precision: float, confidence: float) -> int:
 
 def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
     """Where testing begins, from the highest threshold: each has about twice the sample of the one before."""
-    size = np.where(sums.heaviest > 0, sums.segments / np.maximum(sums.heaviest, np.finfo(float).tiny), 0.0)
+    size = np.divide(sums.segments, sums.heaviest, out=np.zeros(len(sums.heaviest)), where=sums.heaviest > 0)
     reached = np.maximum.accumulate(size[::-1])
     least = smallest_sample(precision=precision, confidence=confidence)
     doublings = [1.5 * least * 2**power for power in range(64) if 1.5 * least * 2**power <= reached[-1]]

@@ -5,6 +5,7 @@ import polars as pl
 _RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
 _ODD = r"[^\p{L}\p{Nd} ]"
 _DEVIATIONS = 4.0
+_LEAST_DEVIATION = 0.1  # where all are nearly as fast, a little faster is not suspicious
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
 
@@ -14,7 +15,7 @@ def reasons(pool: pl.DataFrame) -> pl.DataFrame:
 
     Reasons, the first that hits: ``duplicate audio`` (half of it is in another segment of its recording too), ``duplicate text``
     (of 20 characters or more), ``fast`` and ``slow`` (characters a second, on a logarithmic scale more than four deviations
-    from the median, the deviation being the median one times 1.4826), ``long silence`` (2 s or more without a word; needs
+    from the median, a deviation being the median one times 1.4826, or 0.1), ``long silence`` (2 s or more without a word; needs
     `word_times`), ``odd characters`` (neither letter, digit nor blank, in less than 1 % of the segments). What a column is
     missing for is not found.
 
@@ -66,7 +67,7 @@ def _speed(pool: pl.DataFrame) -> pl.Series:
     speed = pl.select(pl.when(speed.is_finite()).then(speed)).to_series()
     from_median = speed - speed.median()
     usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # of numbers a number
-    return from_median / (usual or 1.0)
+    return from_median / max(usual, _LEAST_DEVIATION)
 
 
 def _silent(pool: pl.DataFrame) -> pl.Series:
