@@ -340,12 +340,16 @@ def verify(
     _finish(lambda: step(corpus, jobs=jobs, engine=engine, address=address, beam_options=beam_options), as_json=as_json)
 
 
-@app.command(epilog="Example: nbaudio stats W")
-def stats(path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")], as_json: AsJson = False) -> None:
+@app.command(epilog="Example: nbaudio stats W --out report.html")
+def stats(
+    path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
+    out: Annotated[str | None, typer.Option(metavar="PAGE.html|.xlsx", help="one page of it, with tables and plots")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
     from nbaudio import stats as step
 
-    _finish(lambda: step(path), as_json=as_json)
+    _finish(lambda: step(path, out=out), as_json=as_json)
 
 
 def _named(options: list[str]) -> dict[str, str]:
