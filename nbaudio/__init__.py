@@ -19,6 +19,7 @@ from nbaudio.select import select
 from nbaudio.stats import stats
 from nbaudio.text import score
 from nbaudio.version import __version__
+from nbaudio.wheels import wheel
 from nbaudio.workspace import Workspace
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "select",
     "stats",
     "verify",
+    "wheel",
 ]

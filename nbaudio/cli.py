@@ -352,6 +352,17 @@ def stats(
     _finish(lambda: step(path, out=out), as_json=as_json)
 
 
+@app.command(epilog="Example: nbaudio wheel --out dist")
+def wheel(
+    out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
+    as_json: AsJson = False,
+) -> None:
+    """Write a wheel of this very nbaudio, which is all that workers of a cluster need to install."""
+    from nbaudio import wheel as step
+
+    _finish(lambda: step(out=out), as_json=as_json)
+
+
 def _named(options: list[str]) -> dict[str, str]:
     """Options written as ``name=value``."""
     found = {}

@@ -1,6 +1,7 @@
 """What is installed, locked and shipped, and which module may import what."""
 
 import ast
+import csv
 import importlib.metadata
 import shutil
 import subprocess
@@ -100,6 +101,19 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
         expected |= {f"nbaudio/_bundled/{folder}/{name}" for name in source_files(folder)}
     assert names == expected
     assert "nbaudio/py.typed" in names
+
+
+def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
+    report = nbaudio.wheel(out=tmp_path)
+    with zipfile.ZipFile(report.facts["wheel"]) as ours, zipfile.ZipFile(built[0]) as theirs:
+        assert sorted(ours.namelist()) == sorted(theirs.namelist())
+        # An editable install may know older metadata than the checkout; RECORD holds its hash.
+        names = [name for name in ours.namelist() if not name.endswith((".dist-info/METADATA", ".dist-info/RECORD"))]
+        assert all(ours.read(name) == theirs.read(name) for name in names)
+        record = ours.read(next(name for name in ours.namelist() if name.endswith("/RECORD"))).decode()
+    assert sorted(line[0] for line in csv.reader(record.splitlines())) == sorted(theirs.namelist())
+    again = nbaudio.wheel(out=tmp_path / "again").facts["wheel"]
+    assert Path(again).read_bytes() == Path(report.facts["wheel"]).read_bytes()
 
 
 def test_shipped_files_are_of_known_kinds(built):
