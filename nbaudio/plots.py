@@ -142,7 +142,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
 
 
 def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
-    """Precision against threshold as the reviews show it: the estimate, its intervals, and the lowest threshold that is proven."""
+    """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
     curve = precision_curve(workspace, precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot = _plot(3.8)
@@ -159,7 +159,9 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
-    # Where more than ten times as much is wrong as may be, nothing is decided.
+    # Nothing is decided where all is kept, nor where more than ten times as much is wrong as may be.
+    for first in known.filter(pl.col("segments") >= 0.99 * pl.col("segments").max())["threshold"].tail(1):
+        axes.set_xlim(first - 0.05, 1.02)
     axes.set_ylim(max(0.0, 1 - 10 * (1 - precision)), 1.005)
     axes.set_xlabel("threshold on similarity")
     axes.set_ylabel("right, of what is kept")

@@ -47,10 +47,12 @@ def upper(total: ArrayLike, squares: ArrayLike, heaviest: ArrayLike, *, level: f
 
 def _gamma_quantile(mean: NDArray[np.float64], variance: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Of the gamma distribution with that mean and variance; 0 where both are."""
-    from scipy.special import gammaincinv  # 0.1 s to import, for those who ask for evidence alone
-
     mean, variance = np.broadcast_arrays(mean, variance)
     known = mean > 0
+    if not known.any():
+        return np.zeros(mean.shape)
+    from scipy.special import gammaincinv  # 0.1 s to import, for those who have evidence alone
+
     scale = np.divide(variance, mean, out=np.zeros(mean.shape), where=known)
     shape = np.divide(mean, scale, out=np.ones(mean.shape), where=known)
     quantile: NDArray[np.float64] = gammaincinv(shape, level) * scale
