@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import tarfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from web import serving
 
 import nbaudio
 from nbaudio.errors import ExistsError, InputError
@@ -295,3 +297,50 @@ def test_cuts_alone_come_back_too(workspace, tmp_path):
     found = again("lhotse", tmp_path / "out", tmp_path / "again", workspace)
     key = ["segment_id", "start_sample", "end_sample"]
     assert found.select(key).sort(key).rows() == workspace.segments.select(key).sort(key).rows()
+
+
+# recordings that lie elsewhere
+
+
+@pytest.fixture
+def elsewhere(workspace, tmp_path):
+    """The same recordings on a web server; its address."""
+    with serving(workspace.audio_root) as web:
+        for name in ("a.wav", "b  c.flac", "d.wav"):
+            os.utime(workspace.audio_root / name)
+        settings = workspace.settings | {"audio": web.url, "cache": 10**9}
+        Workspace.create(workspace.path, **settings)
+        yield web.url
+
+
+@pytest.mark.parametrize("paths", ["absolute", "relative"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_recordings_elsewhere_are_named_by_their_addresses(workspace, elsewhere, tmp_path, name, paths):
+    report = nbaudio.export(workspace, name, out=tmp_path / "out", paths=paths)
+    assert report.problems == []
+    written = b"".join(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in content(tmp_path / "out").values())
+    assert f"{elsewhere}/b%20%20c.flac".encode() in written
+    assert str(tmp_path).encode() not in written
+    assert any("reads no addresses; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
+
+
+@pytest.mark.parametrize("name", ["nemo", "lhotse"])
+def test_addresses_in_manifests_are_read_back_to_the_sample(workspace, elsewhere, tmp_path, name):
+    nbaudio.export(workspace, name, out=tmp_path / "out")
+    report = nbaudio.ingest(name, tmp_path / "out", audio="http://", out=tmp_path / "again")
+    assert report.problems == []
+    key = ["segment_id", "start_sample", "end_sample"]
+    assert (
+        Workspace.open(tmp_path / "again")
+        .segments.select(key)
+        .sort("segment_id")
+        .equals(workspace.segments.filter(pl.col("decision") == "accept").select(key).sort("segment_id"))
+    )
+
+
+def test_recordings_in_archives_are_left_out_and_told(workspace, tmp_path):
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        archive.add(workspace.audio_root, ".")
+    Workspace.create(workspace.path, **workspace.settings | {"audio": f"tar://::{tmp_path}/all.tar.gz"})
+    with pytest.raises(InputError, match=r"a: is in an archive, which no such toolkit reads"):
+        nbaudio.export(workspace, "nemo", out=tmp_path / "out")

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.exports import kaldi, lhotse, nemo
 from nbaudio.exports.rows import Writer
@@ -37,7 +38,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
         workspace: the folder that `ingest` made; its recordings must be there.
         format: one of `WRITERS`.
         out: the folder to write: new, empty, or an earlier export, which is replaced.
-        paths: of the recordings: ``absolute``, or ``relative`` to `out`.
+        paths: of the recordings: ``absolute``, or ``relative`` to `out`; those that lie elsewhere keep their addresses.
 
     Returns:
         Counts, hours and the files; problems are recordings whose segments had to be left out.
@@ -122,7 +123,9 @@ def _usable(
         else:
             path = root.absolute() / row["path"]
             file = os.path.relpath(path, out) if relative else str(path)
-        if wrong := writer.refuses(file):
+        if "::" in file and is_address(file):
+            problems.append(f"{name}: is in an archive, which no such toolkit reads; {row['segments']:,} segments left out")
+        elif wrong := writer.refuses(file):
             problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
         else:
             rows.append(row | {"file": file})

@@ -59,6 +59,9 @@ def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
     notes = []
     if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
         notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
+    there = recordings.filter(pl.col("file").str.contains("://", literal=True))
+    if len(there):
+        notes.append(f"Kaldi itself reads no addresses; {len(there):,} recordings lie elsewhere, such as {there['file'][0]}")
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
     if len(others):
         notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.exports.rows import Timed, Writer, present, timed, write_lines
 from nbaudio.times import decimal_seconds
 
@@ -34,7 +35,7 @@ def _recording(row: dict[str, Any]) -> dict[str, Any]:
     channels = list(range(row["num_channels"]))
     return {
         "id": row["recording_id"],
-        "sources": [{"type": "file", "channels": channels, "source": row["file"]}],
+        "sources": [{"type": "url" if is_address(row["file"]) else "file", "channels": channels, "source": row["file"]}],
         "sampling_rate": row["sampling_rate"],
         "num_samples": row["num_samples"],
         "duration": decimal_seconds(row["num_samples"], row["sampling_rate"]),

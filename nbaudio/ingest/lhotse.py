@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from nbaudio.addresses import is_address
 from nbaudio.errors import InputError
 from nbaudio.ingest.manifests import manifests, own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
@@ -193,8 +194,9 @@ def _name(recording: _Recording) -> str:
     for source in recording.sources:
         if source.type == "command":
             raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are taken")
-        if source.type != "file" or not source.source:
-            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files are taken")
+        is_file = source.type == "file" and source.source
+        if not is_file and not (source.type == "url" and is_address(source.source) and not source.source.startswith("file:")):
+            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are taken")
     if len(recording.sources) != 1:
         raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; one is wanted")
     if recording.transforms:
