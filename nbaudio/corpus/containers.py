@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from nbaudio.corpus import parquet, plain, tfrecord, webdataset, zips
+from nbaudio.corpus import mds, parquet, plain, shar, tfrecord, webdataset, zips
 from nbaudio.corpus.entries import Place, Shard
 from nbaudio.errors import look_up
 
@@ -54,6 +54,12 @@ class WriteBeside(Protocol):
 
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
 _TENSORFLOW = 'import tensorflow_datasets as tfds\n\nsplits = tfds.builder_from_directory("path/to/this/folder").as_dataset()'
+
+_LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this/folder/train")'
+_STREAMING = (
+    "from streaming import StreamingDataset\n\n"
+    'train = StreamingDataset(local="path/to/this/folder", split="train", batch_size=1, shuffle=True)'
+)
 
 
 def _nothing(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -109,6 +115,8 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "parquet": Container("parquet", parquet.write),
         "zip": Container("zip", zips.write),
         "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.beside),
+        "lhotse": Container("tar", shar.write, _LHOTSE, shar.beside, stem="recording.{index:06d}"),
+        "mds": Container("mds", mds.write, _STREAMING, mds.beside),
         "files": Container("", plain.write, beside=plain.beside),
     }
 )

@@ -52,7 +52,7 @@ class Layout:
 
     def record(self, shard: str) -> Path:
         """Where the record of a shard lies while the corpus is made."""
-        return self.work / f"{Path(shard).name}.json"
+        return self.work / f"{shard.replace('/', '.')}.json"
 
     def claim(self, identity: dict[str, Any]) -> bool:
         """Take the folder for a corpus of this identity (parameters and selection), or go on with it.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import lhotse
 import numpy as np
 import polars as pl
 import pytest
@@ -130,3 +131,21 @@ def test_tf_data_parses_examples(corpus: Make) -> None:
     features = {"audio": tf.io.FixedLenFeature((), tf.string), "json": tf.io.FixedLenFeature((), tf.string)}
     records = tf.data.TFRecordDataset(paths).map(lambda record: tf.io.parse_single_example(record, features))
     compare(((json.loads(row["json"]), row["audio"]) for row in records.as_numpy_iterator()), folder)
+
+
+def test_lhotse_reads_shar(corpus: Make) -> None:
+    folder = corpus("lhotse")
+
+    def rows() -> Iterable[tuple[dict[str, Any], bytes]]:
+        for split in SPLITS:
+            cuts = lhotse.CutSet.from_shar(in_dir=folder / split)
+            lhotse.qa.validate(cuts.to_eager(), read_data=False)
+            for cut in cuts:
+                (supervision,) = cut.supervisions
+                assert (supervision.id, supervision.text) == (supervision.custom["segment_id"], supervision.custom["text"])
+                samples = (cut.load_audio()[0] * 32768).astype(np.int16)
+                ours, _ = sf.read(io.BytesIO(cut.recording.sources[0].source), dtype="int16")
+                np.testing.assert_array_equal(samples, ours)
+                yield supervision.custom, cut.recording.sources[0].source
+
+    compare(rows(), folder)
