@@ -246,7 +246,7 @@ def test_the_band_is_that_of_its_knots_one_by_one(sums, confidence):
 @given(sums_of, st.sampled_from([0.5, 0.8]), st.sampled_from([0.6, 0.9]))
 def test_thresholds_are_tested_one_by_one_from_above(sums, precision, confidence):
     least = smallest_sample(precision=precision, confidence=confidence)
-    sizes = [0.0 if not heavy else kept / heavy for kept, heavy in zip(sums.segments, sums.heaviest, strict=True)]
+    sizes = [0.0 if not heavy else kept / heavy for kept, heavy in zip(sums.segments, sums.possible, strict=True)]
     descending = range(len(GRID) - 1, -1, -1)
 
     def first(size):
@@ -270,7 +270,14 @@ def test_so_many_more_reviews_of_the_same_kind_are_enough():
     [more] = more_reviews(few, precision=0.98, confidence=0.95)
     assert few.most(0.95)[0] > 0.02 * 20_000
     for factor, enough in ((1 + more / 200, True), (1 + 0.95 * more / 200, False)):
-        times = Sums(**{**few.__dict__, "squares": (few.squares[0] / factor,) * 2, "heaviest": few.heaviest / factor})
+        times = Sums(
+            **{
+                **few.__dict__,
+                "squares": (few.squares[0] / factor,) * 2,
+                "largest": few.largest / factor,
+                "possible": few.possible / factor,
+            }
+        )
         assert (times.most(0.95)[0] <= 0.02 * 20_000) == enough
     assert np.isnan(more_reviews(few, precision=0.995, confidence=0.95)[0])
     assert more_reviews(few, precision=0.9, confidence=0.95)[0] == 0

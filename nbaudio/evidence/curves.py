@@ -47,7 +47,8 @@ class Sums:
         unsure: judged neither.
         total: the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without.
         squares: the sum of their squares, likewise; `[0]` less what the design holds fixed.
-        heaviest: the largest weight that a kept segment has or could have had.
+        largest: the largest weight of a judged segment.
+        possible: the largest weight that any kept segment could have had, by the strategies alone.
     """
 
     segments: Array
@@ -58,7 +59,8 @@ class Sums:
     unsure: Array
     total: tuple[Array, Array]
     squares: tuple[Array, Array]
-    heaviest: Array
+    largest: Array
+    possible: Array
 
     def most(self, level: float) -> Array:
         """Upper bounds of E, one-sided."""
@@ -70,6 +72,11 @@ class Sums:
         """Lower bounds of E, one-sided."""
         found = np.minimum(lower(self.total[1], self.squares[1], level=level), self.segments - self.right - self.unsure)
         return np.maximum(found, self.wrong)
+
+    @property
+    def heaviest(self) -> Array:
+        """The largest weight that one more wrong segment might have."""
+        return np.maximum(self.largest, self.possible)
 
     @property
     def judged(self) -> Array:
@@ -155,7 +162,8 @@ def add_up(sample: Sample, thresholds: Array) -> Sums:
         unsure=judged.sums(unsure),
         total=(judged.sums(weighed[0]), judged.sums(weighed[1])),
         squares=(judged.sums(weighed[0] ** 2) - judged.fixed(weighed[0], sample.judged), judged.sums(weighed[1] ** 2)),
-        heaviest=np.maximum(judged.largest(weight), population.largest(possible)),
+        largest=judged.largest(weight),
+        possible=population.largest(possible),
     )
 
 
@@ -181,8 +189,8 @@ def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.boo
     Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed:
     a sequence in an order fixed beforehand needs no correction for their number (Maurer, Hothorn and Lehmacher, 1995). It begins
     where the sample is large enough to prove something. Since one failure would end it, it may begin anew where the sample has
-    doubled: the level is dealt out over the beginnings, and what passes hands its level on (the fallback procedure: Wiens
-    and Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). Where it begins follows from the design, not from verdicts.
+    doubled: the level is dealt out over the beginnings, and what passes hands its level on (the fallback procedure: Wiens and
+    Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). Where it begins follows from the strategies, not from verdicts.
     """
     found = np.zeros(len(sums.segments), dtype=bool)
     starts = _starts(sums, precision, confidence)
@@ -227,7 +235,7 @@ def smallest_sample(*, precision: float, confidence: float) -> int:
 
 def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
     """Where testing begins, from the highest threshold: each has about twice the sample of the one before."""
-    size = np.divide(sums.segments, sums.heaviest, out=np.zeros(len(sums.heaviest)), where=sums.heaviest > 0)
+    size = np.divide(sums.segments, sums.possible, out=np.zeros(len(sums.possible)), where=sums.possible > 0)
     reached = np.maximum.accumulate(size[::-1])
     least = smallest_sample(precision=precision, confidence=confidence)
     doublings = [1.5 * least * 2**power for power in range(64) if 1.5 * least * 2**power <= reached[-1]]
