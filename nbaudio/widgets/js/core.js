@@ -5,6 +5,8 @@
 
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
+const PATIENCE_MS = 15000;
+
 /** A text with pictures in place of controls, which a page would not show. */
 function visible(text) {
   return String(text).replace(CONTROLS, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
@@ -79,6 +81,7 @@ function mount({ model, el }, name, build) {
   function ask(call, values = {}) {
     const number = `${view}:${++asked}`;
     alarm.hidden = true;
+    setTimeout(() => waiting.has(number) && complain("no answer yet: the kernel is busy, or it was restarted; then run the cell again"), PATIENCE_MS);
     return new Promise((resolve, reject) => {
       waiting.set(number, { resolve, reject });
       model.send({ call, number, arguments: values });

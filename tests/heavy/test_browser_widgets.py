@@ -1,0 +1,383 @@
+"""The widgets in JupyterLab, by keys and mouse: what is painted, what sounds, what Python knows, and what must not happen."""
+
+import json
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from browser import chromium, jupyter_lab, open_notebook, run_all
+from conftest import sweeps
+from test_browser_notebooks import errors
+
+import nbaudio
+from nbaudio.corpus import verify
+from nbaudio.review.corrections import corrections
+from nbaudio.review.verdicts import verdict_log, verdicts
+from nbaudio.workspace import Workspace
+
+RATE = 16000
+HOSTILE = [
+    "<script>window.hurt = 1</script> <img src=x onerror='window.hurt = 2'> <b>bold</b>",
+    "=cmd|'/c calc'!A1 +1 @x -2",
+    "[link](javascript:window.hurt=3) **bold** $x^2$ `code`",
+    "abc \u202edef\u202c \u2066ghi",
+    "שלום לכולם مرحبا بالعالم",
+    "NUL \0 BEL \x07 ESC \x1b[31m",
+    "riječ " * 16_000 + "kraj",
+]
+KEYS = [*"abcdefghijklmnopqrstuvwxyz", *"ABCDMXYZ", *"0123456789", *" -+=/,.<>[]", "Enter", "Escape", "Delete", "Backspace"]
+KEYS += ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "PageUp", "PageDown", "Home", "End", "Shift+Enter", "Control+Enter"]
+KEYS += ["Alt+Enter", "Shift+ArrowDown", "Control+m", "Control+Shift+-"]
+WIDGETS = {
+    "SegmentTable": "widgets.SegmentTable(W)",
+    "Player": "widgets.Player(W)",
+    "TranscriptDiff": "widgets.TranscriptDiff(W)",
+    "ThresholdTuner": "widgets.ThresholdTuner(W, 0.5)",
+    "ReviewPanel": "widgets.ReviewPanel(W, reviewer='keys')",
+    "MaterializePanel": "widgets.MaterializePanel(partial(nbaudio.materialize, W, out='keys'), start=False)",
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    root, home = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("home")
+    with jupyter_lab(root, home) as address, chromium(height=1400) as (page, tried):
+        page.set_default_timeout(60_000)
+        yield root, address, page
+        assert tried == []
+
+
+@pytest.fixture
+def workspace(lab, request):
+    """Segments of 2 s in one recording of gliding tones; the words of most mean harm."""
+    root = lab[0] / request.node.name.replace("[", "_").replace("]", "")
+    (root / "audio").mkdir(parents=True)
+    sf.write(root / "audio/a.wav", sweeps(30, RATE), RATE)
+    texts = ["jedan dva tri četiri", "pet šest", *HOSTILE]
+    n = len(texts)
+    workspace = Workspace.create(root / "w", source="made", audio=str(root / "audio"))
+    facts = {"path": "a.wav", "sampling_rate": RATE, "num_channels": 2, "num_samples": 30 * RATE, "codec": "pcm_16"}
+    times = [[{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(len(text.split()))] for text in texts[:2]]
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["a"], **facts}),
+        segments=pl.DataFrame(
+            {
+                "segment_id": [f"s{i}" for i in range(n)],
+                "recording_id": "a",
+                "start_sample": [(3 * i + 1) * RATE for i in range(n)],
+                "end_sample": [(3 * i + 3) * RATE for i in range(n)],
+                "source_start": [str(3 * i + 1) for i in range(n)],
+                "source_end": [str(3 * i + 3) for i in range(n)],
+                "text": texts,
+                "asr_text": ["jedan dvije tri četiri pet", "pet šest", *(text[::-1] for text in HOSTILE)],
+                "speaker_id": [f"spk{i % 3}" for i in range(n)],
+                "word_times": [*times, *[None] * (n - 2)],
+                "similarity": [i / (n - 1) for i in range(n)],
+                "decision": "accept",
+                "split": "train",
+            }
+        ),
+    )
+    return workspace
+
+
+@contextmanager
+def notebook(lab, workspace, *sources):
+    """A notebook with these cells, run; gives a function that runs code in its kernel and reads an expression."""
+    _, address, page = lab
+    folder = workspace.path.parent
+    setup = f"import nbaudio\nfrom functools import partial\nfrom nbaudio import widgets\nW = {str(workspace.path)!r}"
+    cells = [
+        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for i, source in enumerate([setup, *sources])
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    text = json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+    (folder / "n.ipynb").write_text(text, encoding="utf8")
+    open_notebook(page, address, f"{folder.name}/n.ipynb")
+    assert errors(run_all(page)) == []
+    page.wait_for_selector(".nba")
+
+    def ask(expression, code=""):
+        return page.evaluate(
+            """async ([code, expression]) => {
+                const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+                const reply = await kernel.requestExecute({code, user_expressions: {value: expression}, silent: false}).done;
+                return reply.content.user_expressions.value.data['text/plain'];
+            }""",
+            [code, expression],
+        )
+
+    yield ask
+
+
+def cells(page):
+    return page.evaluate(
+        """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells)
+            .map(cell => [cell.type, cell.sharedModel.getSource()])"""
+    )
+
+
+def pixels(page, selector):
+    """The canvas as an array of shape (height, width, 4)."""
+    width, height, values = page.evaluate(
+        """(selector) => {
+            const canvas = document.querySelector(selector);
+            const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            return [canvas.width, canvas.height, Array.from(data)];
+        }""",
+        selector,
+    )
+    return np.array(values, dtype=np.uint8).reshape(height, width, 4)
+
+
+def sound(page):
+    """Which audio sounds: whether any does, where it is, its speed."""
+    return page.evaluate(
+        """() => {
+            const all = [...document.querySelectorAll('audio')];
+            const audio = all.find(each => !each.paused) ?? all[0];
+            return {playing: !audio.paused, at: audio.currentTime, speed: audio.playbackRate};
+        }"""
+    )
+
+
+SOUNDS = "() => [...document.querySelectorAll('audio')].some(audio => !audio.paused && audio.currentTime > 0)"
+
+
+@pytest.mark.parametrize("name", list(WIDGETS))
+def test_no_key_changes_the_notebook_and_hostile_words_only_show(lab, workspace, name):
+    page = lab[2]
+    with notebook(lab, workspace, WIDGETS[name]) as ask:
+        page.wait_for_timeout(500)
+        before = cells(page)
+        widget = page.locator(".nba")
+        for _ in HOSTILE:  # all of them are looked at
+            widget.evaluate("element => element.focus()")
+            page.keyboard.press("ArrowDown")
+            page.wait_for_timeout(50)
+        for key in KEYS:
+            widget.evaluate("element => element.focus()")
+            page.keyboard.press(key)
+        for place in page.locator(".nba button:visible:not(:disabled)").all()[:6]:
+            for key in ("a", "x", "d", "d", "m"):
+                if place.is_visible() and place.is_enabled():
+                    place.evaluate("element => element.focus()")
+                    page.keyboard.press(key)
+        page.wait_for_timeout(300)
+        assert cells(page) == before
+        assert page.locator(".nba-alarm:visible").count() == 0
+        assert page.evaluate("() => window.hurt") is None
+        assert (
+            page.locator(".nba script, .nba img, .nba iframe, .nba b, .nba strong, .nba em, .nba a[href^=javascript]").count()
+            == 0
+        )
+        assert ask("1 + 1") == "2"
+
+
+def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
+        page.wait_for_selector(".nba-row:not([hidden]) .nba-cell:text('s0')")
+        grid = page.get_by_role("grid")
+        assert grid.get_attribute("aria-rowcount") == "10"
+        page.get_by_role("button", name="sort by similarity").click()
+        page.wait_for_selector("[aria-sort=ascending]:has-text('similarity')")
+        page.get_by_role("button", name="sort by similarity").click()
+        page.wait_for_selector("[aria-sort=descending]:has-text('similarity')")
+        page.wait_for_selector(".nba-cursor .nba-cell:text('s8')")
+        grid.focus()
+        for key in ("ArrowDown", "ArrowDown", " ", "End", " "):
+            page.keyboard.press(key)
+            page.wait_for_timeout(100)
+        assert ask("table.selected['segment_id'].to_list()") == "['s6', 's0']"
+        page.locator(".nba-where").fill("similarity < 0.3")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-count:text('3 of 9')")
+        assert ask("table.shown['segment_id'].to_list()") == "['s2', 's1', 's0']"
+        page.locator(".nba-where").fill("nonsense <")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-alarm:visible:has-text('nonsense')")
+        page.locator(".nba-where").fill("")
+        page.locator(".nba-find").fill("ŠEST")
+        page.wait_for_selector(".nba-count:text('1 of 9')")
+        page.get_by_role("button", name="choose columns").click()
+        page.locator(".nba-menu label:has-text('recording_id')").click()
+        page.wait_for_selector("[role=columnheader]:has-text('recording_id')")
+        # After a reload of the page the kernel still knows.
+        page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        page.reload()
+        page.wait_for_selector(".nba-count:text('1 of 9')")
+
+
+def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
+    page = lab[2]
+    before = workspace.segments
+    with notebook(lab, workspace, "player = widgets.Player(W, ['s0', 's1'], reviewer='ana')\nplayer"):
+        page.wait_for_selector("audio", state="attached")
+        page.wait_for_function("() => document.querySelector('audio').readyState === 4")
+        picture = pixels(page, ".nba-canvas")
+        wave, bands = picture[:84], picture[86:194]
+        assert (wave[..., 3] > 0).mean() > 0.05
+        # Gliding tones: dark where the tone is, light elsewhere, and not the same at two times.
+        assert bands[..., 0].min() < 60
+        assert bands[..., 0].max() > 200
+        assert (bands[:, 100] != bands[:, 400]).any()
+        page.locator(".nba-player").focus()
+        page.keyboard.press(" ")
+        page.wait_for_function("() => document.querySelector('audio').currentTime > 0.1")
+        page.wait_for_selector(".nba-lit .nba-word")
+        page.keyboard.press(" ")
+        assert not sound(page)["playing"]
+        page.keyboard.press("-")
+        page.keyboard.press("l")
+        page.keyboard.press("s")
+        page.wait_for_function(SOUNDS)
+        assert sound(page)["speed"] == 0.75
+        page.wait_for_timeout(3200)
+        assert sound(page)["playing"], "a loop does not end"
+        page.keyboard.press("l")
+        page.keyboard.press(" ")
+        page.locator(".nba-timed").nth(2).click()
+        assert 1.0 <= sound(page)["at"] < 2.0
+        page.keyboard.press("c")
+        page.wait_for_function("() => [...document.querySelectorAll('audio')].some(audio => Math.abs(audio.duration - 5) < 0.01)")
+        page.wait_for_selector(".nba-veil-after:visible")
+        for key in ("q", "q", "w", "p", "k"):
+            page.keyboard.press(key)
+        page.wait_for_selector(".nba-shift:has-text('corrected by ana: start −0.02 s, end +0.02 s')")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-title:has-text('s1')")
+    assert corrections(workspace).select("start_sample", "end_sample").rows() == [(RATE - 320, 3 * RATE + 320)]
+    assert workspace.segments.equals(before)
+    assert nbaudio.review.correct_bounds(workspace).facts["corrected now"] == 1
+
+
+def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0', 's6'])"):
+        page.wait_for_selector(".nba-item:nth-of-type(2) .nba-pair", state="attached")
+        kinds = (
+            page.locator(".nba-item").first.locator(".nba-pair").evaluate_all("all => all.map(e => e.className.split(' ')[1])")
+        )
+        assert kinds == ["nba-equal", "nba-replace", "nba-equal", "nba-equal", "nba-insert"]
+        page.locator(".nba-timed").nth(1).click()
+        page.wait_for_function("() => document.querySelectorAll('.nba-lit .nba-word').length === 2")
+        page.wait_for_function("() => document.querySelector('audio').currentTime > 0.5")
+        page.wait_for_function("() => document.querySelectorAll('.nba-words')[1].dir === 'rtl'")
+        marks = page.evaluate("() => getComputedStyle(document.querySelector('.nba-insert ins')).textDecorationLine")
+        assert "underline" in marks
+
+
+def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
+        page.wait_for_selector(".nba-example")
+        slider = page.get_by_role("slider")
+        assert slider.get_attribute("aria-valuenow") == "0.5"
+        first = pixels(page, ".nba-plot")
+        box = slider.bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40, steps=10)
+        page.mouse.up()
+        page.wait_for_function("() => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === '0.8'")
+        assert (pixels(page, ".nba-plot") != first).any()
+        assert page.locator(".nba-figure").nth(1).inner_text().split("\n")[1] == "2"
+        page.locator(".nba-threshold-tuner").focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(600)
+        assert ask("tuner.value") == "0.79"
+        page.wait_for_selector(".nba-example")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_function(SOUNDS)
+        ask("tuner.value", "tuner.value = 0.2")
+        page.wait_for_function("() => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === '0.2'")
+        page.get_by_role("radio", name="duration").click()
+        page.wait_for_selector(".nba-bar:has-text('duration in seconds, at most')")
+
+
+def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):
+    page = lab[2]
+    shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
+    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel") as ask:
+        page.wait_for_function(shown, arg="s0")
+        page.locator(".nba-review-panel").focus()
+        page.keyboard.press("1")
+        page.wait_for_function(shown, arg="s1")
+        page.wait_for_function(SOUNDS)
+        page.keyboard.press("t")
+        page.keyboard.type("tiho d d x 1")
+        page.keyboard.press("Enter")
+        page.keyboard.press("6")
+        page.wait_for_function(shown, arg="s2")
+        page.keyboard.press("3")
+        page.wait_for_function(shown, arg="s3")
+        page.keyboard.press("u")
+        page.wait_for_function(shown, arg="s2")
+        page.wait_for_selector(".nba-progress:has-text('2 of 9 judged')")
+        assert ask("panel.progress['counts']") == "{'ok': 1, 'noise': 1}"
+    assert verdicts(workspace).select("segment_id", "verdict", "comment").rows() == [
+        ("s0", "ok", ""),
+        ("s1", "noise", "tiho d d x 1"),
+    ]
+    assert len(verdict_log(workspace)) == 4
+    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"):
+        page.wait_for_function(shown, arg="s2")
+
+
+def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, workspace):
+    page = lab[2]
+    slow = (
+        "import time\nfrom nbaudio.progress import progress\n"
+        "def slow():\n    with progress('wait', 600, 'steps', show=False) as advance:\n"
+        "        for _ in range(600):\n            time.sleep(0.1)\n            advance(1)\n"
+        "making = widgets.MaterializePanel(slow)\nmaking"
+    )
+    with notebook(lab, workspace, slow) as ask:
+        page.evaluate(
+            """() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+                .requestExecute({code: 'try:\\n making.result()\\nexcept Exception as error:\\n said = str(error)'}) && null"""
+        )
+        page.wait_for_function("() => document.querySelector('.nba-stage-row')?.innerText.includes('of 600 steps')")
+        page.get_by_role("button", name="stop at once").click()
+        began = time.monotonic()
+        page.wait_for_selector(".nba-status:has-text('cancelled')")
+        assert time.monotonic() - began < 5  # 60 s are left of the step
+        assert "cancelled" in ask("said")
+    make = "making = widgets.MaterializePanel(partial(nbaudio.materialize, W, out='corpus', show_progress=False))\nmaking"
+    with notebook(lab, workspace, make, "making.result()"):
+        page.wait_for_selector(".nba-status:has-text('done')")
+        with page.context.expect_page() as opened:
+            page.locator(".nba-link").click()
+        opened.value.wait_for_load_state()
+        assert '"shards"' in opened.value.content()
+        opened.value.close()
+    assert verify(workspace.path.parent / "corpus", show_progress=False).problems == []
+
+
+def test_what_is_saved_holds_no_state_and_shows_without_a_kernel(lab, workspace):
+    _, address, page = lab
+    with notebook(lab, workspace, *list(WIDGETS.values())[:5]):
+        page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        path = workspace.path.parent / "n.ipynb"
+        for _ in range(100):
+            saved = json.loads(path.read_text(encoding="utf8"))
+            if saved["cells"][-1]["outputs"]:
+                break
+            page.wait_for_timeout(100)
+    assert "widgets" not in saved["metadata"]
+    for cell in saved["cells"]:
+        for output in cell["outputs"]:
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+    (path.parent / "kept.ipynb").write_text(json.dumps(saved), encoding="utf8")
+    # From elsewhere, hence not trusted; with no kernel that would know a widget.
+    page.goto(f"{address}/doc/tree/{path.parent.name}/kept.ipynb?reset")
+    page.wait_for_selector(".jp-OutputArea-output audio", state="attached")
+    page.wait_for_function("() => [...document.querySelectorAll('audio')].every(audio => audio.duration > 0.5 && !audio.error)")
+    assert page.locator(".jp-OutputArea-output table").count() >= 1
+    assert page.locator(".jp-OutputArea-output script").count() == 0
+    assert page.evaluate("() => window.hurt") is None
