@@ -181,5 +181,17 @@ def test_a_file_whose_packets_cannot_be_sought_is_read_all_the_same(specimens: d
         np.testing.assert_array_equal(recording.read(130_000, 140_000), plain.read(130_000, 140_000))
 
 
+@pytest.mark.parametrize("name", ["AC-3 in MPEG-PS", "AC-3 in MPEG-TS", "FLAC in Ogg", "MP3 in AVI", "AAC, bare (ADTS)"])
+def test_an_index_is_made_once_and_no_window_is_looked_for_from_the_beginning(
+    specimens: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_recording(specimens[name]) as recording:
+        assert isinstance(recording, AvRecording)
+        recording.read(0, 1000)
+        monkeypatch.delattr(AvRecording, "_begin")
+        for second in (4, 1, 2, 3):
+            assert len(recording.read(second * recording.sampling_rate, second * recording.sampling_rate + 1000)) == 1000
+
+
 def test_opus_packets_of_several_frames_are_counted() -> None:
     assert [opus_samples(bytes(packet)) for packet in ([], [3], [0b01111_0_10, 0], [0b11111_0_11, 6])] == [0, 0, 1920, 5760]

@@ -16,7 +16,7 @@ from av.audio.codeccontext import AudioCodecContext
 from av.audio.resampler import AudioResampler
 from numpy.typing import NDArray
 
-from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, stamp
+from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, stamp
 from nbaudio.audio.reasons import implausible, no_audio, no_samples
 from nbaudio.errors import AudioError
 
@@ -38,8 +38,8 @@ _REMEMBERING = {"aac", "amrnb", "amrwb", "mp2", "mp3"}
 # Decoders that are better than the usual ones: that of MP2 dithers from where it began.
 _BETTER = {"mp2": "mp2float"}
 
-# Packets that a seek goes back further than to the one that is wanted.
-_BEFORE = 4
+# Packets that a seek goes back further than to the one that is wanted: in MPEG program streams the first times are off by one.
+_BEFORE = 16
 
 # Formats that hold sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
 _FORMATS = (
@@ -183,12 +183,12 @@ class AvRecording:
         """Packets from that of the index on; None where a seek does not bring it up as it was.
 
         Some files mark no packet as one to seek to, in MPEG streams a seek may end in the middle of a packet, and some clocks are
-        off after a seek: all this shows in times and sizes.
+        off after a seek: all this shows in its time and bytes.
         """
         index = self._index
-        if not index.rising or not len(index.stamps):
+        if not index.rising or not len(index.stamps) or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any():
             return None
-        wanted = index.stamps[number], index.sizes[number]
+        wanted = index.stamps[number], index.checks[number]
         with suppress(av.error.FFmpegError):
             self._container.seek(int(index.stamps[max(0, number - _BEFORE)]), stream=self._stream, backward=True)
             packets = iter(self._container.demux(self._stream))
@@ -196,7 +196,7 @@ class AvRecording:
                 at = stamp(packet)
                 if at is None or at > wanted[0]:
                     return None
-                if (at, packet.size) == wanted:
+                if (at, check(packet)) == wanted:
                     return chain([packet], packets)
         return None
 

@@ -5,6 +5,7 @@ first bits whether its window is long or short (Vorbis I, section 4.3), and othe
 does not agree with the container's clock, or is of another codec, is decoded once instead.
 """
 
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,14 +38,14 @@ class PacketIndex:
 
     Attributes:
         stamps: the container's time of each packet.
-        sizes: bytes of each packet.
+        checks: a CRC-32 of each packet, by which it is known again after a seek.
         ends: position of the first sample behind each packet's own; the last is the recording's length, less nothing that the
             container says to drop at the end.
-        rising: whether stamps rise from packet to packet, so that a packet can be found by its own.
+        rising: whether stamps never fall from packet to packet, so that a packet can be found by its own where no other has it.
     """
 
     stamps: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    checks: NDArray[np.int64]
     ends: NDArray[np.int64]
     rising: bool
 
@@ -65,6 +66,11 @@ def stamp(packet: AudioPacket) -> int | None:
     return packet.pts if packet.pts is not None else packet.dts
 
 
+def check(packet: AudioPacket) -> int:
+    """A CRC-32 of a packet's bytes."""
+    return zlib.crc32(memoryview(packet))
+
+
 def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     """Read a stream's packets once; where they must be decoded, twice.
 
@@ -77,26 +83,26 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     packets, decoder = begin()
     count = _counter(decoder, size)
     stamps: list[int] = []
-    sizes: list[int] = []
+    checks: list[int] = []
     counts: list[int] = []
     with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
         for packet in packets:
             at = stamp(packet)
             if at is not None:
                 stamps.append(at)
-                sizes.append(packet.size)
+                checks.append(check(packet))
                 if callable(count):
                     counts.append(count(memoryview(packet)))
-    clock, size_of = np.array(stamps, np.int64), np.array(sizes, np.int64)
+    clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
     held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
-    rising = not (np.diff(clock) <= 0).any()
+    rising = not (np.diff(clock) < 0).any()
     ends = np.cumsum(held)
     # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
     if not count or lead is None or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
-        return PacketIndex(clock, size_of, _decoded_ends(*begin(), len(clock)), rising)
+        return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
     number, given = lead
-    return PacketIndex(clock, size_of, ends - (int(ends[number]) - given), rising)
+    return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
