@@ -227,15 +227,15 @@ def main() -> int:
     ]
     results: dict[str, list[tuple[Outcome, Outcome]]] = {name: [] for name in options.curves}
     truths: dict[str, list[Array]] = {name: [] for name in options.curves}
-    for name, outcomes, truth in run_tasks(simulate, tasks, site=Site(options.jobs)):
+    grid = np.arange(-100, 101) / 100
+    rows: list[dict[str, object]] = []
+    for name, outcomes, truth in run_tasks(simulate, tasks, site=Site(jobs=options.jobs)):
         results[name] += outcomes
         truths[name].append(truth)
-    grid = np.arange(-100, 101) / 100
-    rows = []
-    for task in tasks:
-        if not task.first:
-            found = np.concatenate(truths[task.curve])
-            rows += summary(task, results[task.curve], found, chosen_threshold(task, grid))
+        if len(results[name]) == options.corpora:
+            task = next(task for task in tasks if task.curve == name)
+            rows += summary(task, results[name], np.concatenate(truths[name]), chosen_threshold(task, grid))
+            print(*rows[-2:], sep="\n", flush=True)
     table = pl.DataFrame(rows, infer_schema_length=None)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_formatting="MARKDOWN", tbl_hide_column_data_types=True):
         print(table)
