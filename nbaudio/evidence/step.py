@@ -1,11 +1,15 @@
 """The evidence step: what the verdicts of a workspace prove, in a report, a table, and a list of what to review next."""
 
+import shlex
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from nbaudio.claims import threshold_of
 from nbaudio.errors import InputError
 from nbaudio.evidence.curves import curve, smallest_sample
 from nbaudio.evidence.weights import Sample, collect
@@ -22,6 +26,7 @@ METHOD = (
     "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
     "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
+_TOLD = ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
 _BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT = 2000
@@ -71,26 +76,23 @@ def evidence(
     known, pool, corpus = _read(workspace)
     sample = _of_lengths(collect(pool, known, corpus=corpus), pool, min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
-    now = float(workspace.report("select").get("facts", {}).get("parameters", {}).get("min_similarity", 0.8))
+    tell = partial(_told, sample, precision=precision, confidence=confidence)
+    now, lowest = threshold_of(workspace.report("select").get("facts", {})), _lowest(found)
+    n, threshold = _next(found, now, precision=precision, confidence=confidence)
+    upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
     facts: dict[str, Any] = {
         "wanted": f"{precision:.4g} right, with confidence {confidence:.4g}",
         "rounds": {one.name: f"{one.strategy} {one.rows['verdict'].count():,} of {len(one.rows):,} rows" for one in known},
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
         "reviewed by similarity": _by_similarity(sample),
-        f"threshold {now:g}": _claim(found, now),
+        f"threshold {now:g}": tell(now),
+        "lowest proven": lowest,
+        **({} if lowest is None else {f"threshold {lowest:g}": tell(lowest)}),
+        "review next": _advice(workspace, len(upcoming), threshold),
+        "first of them": upcoming[:_SHOWN_NEXT],
+        "method": METHOD,
     }
-    lowest = _lowest(found)
-    facts["lowest proven"] = lowest
-    if lowest is not None and lowest != now:
-        facts[f"threshold {lowest:g}"] = _claim(found, lowest)
-    n, threshold = _next(found, now, precision=precision, confidence=confidence)
-    upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
-    facts["review next"] = (
-        _advice(workspace, len(upcoming), threshold) if upcoming else "nothing: all has been given to reviewers"
-    )
-    facts["first of them"] = upcoming[:_SHOWN_NEXT]
-    facts["method"] = METHOD
     warnings = _warnings(
         workspace, known, sample, found, corpus=corpus, least=smallest_sample(precision=precision, confidence=confidence)
     )
@@ -155,16 +157,15 @@ def _of_lengths(sample: Sample, pool: pl.DataFrame, shortest: float, longest: fl
     return sample.where(pl.col("segment_id").is_in(fit.implode()))
 
 
+def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
+    """What is known of one threshold, which need not be one of the curve's."""
+    found = curve(sample, precision=precision, confidence=confidence, thresholds=np.array([threshold]))
+    return {name: found[name].item() for name in _TOLD}
+
+
 def _lowest(found: pl.DataFrame) -> float | None:
     """The lowest threshold that is proven."""
     return next(iter(found.filter("proven")["threshold"]), None)
-
-
-def _claim(found: pl.DataFrame, threshold: float) -> dict[str, Any]:
-    row = found.row(round((threshold + 1) * (len(found) - 1) / 2), named=True)
-    return {
-        name: row[name] for name in ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
-    }
 
 
 def _by_similarity(sample: Sample) -> dict[str, str]:
@@ -196,7 +197,10 @@ def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: floa
 
 
 def _advice(workspace: Workspace, n: int, threshold: float) -> str:
-    return f"nbaudio review export {workspace.path} --out NEXT.xlsx --strategy stratified --n {n} --threshold {threshold:g}"
+    if not n:
+        return "nothing: all has been given to reviewers"
+    where = shlex.quote(str(workspace.path))
+    return f"nbaudio review export {where} --out NEXT.xlsx --strategy stratified --n {n} --threshold {threshold:g}"
 
 
 def _warnings(
@@ -209,8 +213,8 @@ def _warnings(
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
         warnings.append(
-            f"no threshold is proven to keep the wanted precision; the best is {best['threshold']:g}, with at least "
-            f"{best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
+            f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
+            f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
         )
     stale = [one.name for one in known if one.corpus != corpus]
     if stale:
