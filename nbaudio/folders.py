@@ -4,6 +4,7 @@ Names are paths inside the folder. Nothing half-written ever stands under one.
 """
 
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,8 +15,12 @@ from urllib.request import url2pathname
 
 from nbaudio.addresses import inside, is_address
 from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.files import read_json, remove_partials, sha256_file, sha256_path, whole_file, write_json
+from nbaudio.files import read_json, remove_partials, sha256_file, sha256_listed, sha256_path, whole_file, write_json
 from nbaudio.places import AbsentError, Remote, Status, remote, writing
+from nbaudio.threads import in_turn
+
+# Small files on their way at once.
+_JOBS = 8
 
 
 class Folder(Protocol):
@@ -117,7 +122,7 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder that lies elsewhere. A file is written here, sent whole, and removed here.
+    """A folder that lies elsewhere. A file is written here, sent whole, and removed here; of a folder, one file after the other.
 
     Attributes:
         place: where.
@@ -140,10 +145,10 @@ class RemoteFolder:
         try:
             with whole_file(written, sync=False) as partial:
                 yield partial
-            sha256 = sha256_file(written)
-            status = writing.send(self.place / name, written)
-            write_json(self._note(self.desk, name), {"sha256": sha256, **status._asdict()})
+            self._send(name, written, self.desk)
         finally:
+            if written.is_dir():
+                shutil.rmtree(written)
             written.unlink(missing_ok=True)
 
     @contextmanager
@@ -174,12 +179,13 @@ class RemoteFolder:
 
     def holds(self, name: str, sha256: str) -> bool:
         """See `Folder.holds`."""
+        place = self.place / name
         try:
-            found = (self.place / name).status()
-            if self._noted(name, found) == sha256:
-                return True
-            with (self.place / name).fetched(found) as path:
-                return sha256_file(path) == sha256
+            if not place.is_folder():
+                return self._sha256(name) == sha256
+            parts = list(writing.names(place))
+            hashes = in_turn(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
+            return sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
         except AbsentError:
             return False
 
@@ -196,6 +202,26 @@ class RemoteFolder:
         writing.tidy(self.place)
         if self.desk is not None:
             shutil.rmtree(self.desk / "new", ignore_errors=True)
+
+    def _send(self, name: str, written: Path, desk: Path) -> None:
+        """Send a file; of a folder all files, each whole, and what else was there goes."""
+        if written.is_file():
+            sha256 = sha256_file(written)
+            status = writing.send(self.place / name, written)
+            write_json(self._note(desk, name), {"sha256": sha256, **status._asdict()})
+            return
+        parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+        deque(in_turn(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
+        for part in {*writing.names(self.place / name)} - parts:
+            self.remove(f"{name}/{part}")
+
+    def _sha256(self, name: str) -> str:
+        """The hash of a file that is there."""
+        found = (self.place / name).status()
+        if noted := self._noted(name, found):
+            return noted
+        with (self.place / name).fetched(found) as path:
+            return sha256_file(path)
 
     def _noted(self, name: str, found: Status) -> str | None:
         """The hash of the file that was sent, if the store holds that very one."""

@@ -17,6 +17,7 @@ from web import serving
 
 from nbaudio import folders, materialize, stats, verify
 from nbaudio.corpus import reading
+from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.places import patience
 from nbaudio.widgets import corpus_player
@@ -74,6 +75,27 @@ def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, a
         tmp_path / "local", jobs=1, show_progress=False
     ).facts | {"corpus": ""}
     assert stats(address).facts | {"of": ""} == stats(tmp_path / "local").facts | {"of": ""}
+
+
+@pytest.mark.parametrize("container", sorted(CONTAINERS))
+def test_every_container_can_lie_in_a_store(workspace, store, tmp_path, container):
+    made(workspace, tmp_path / "local", container=container)
+    made(workspace, "gs://bucket/corpus", container=container)
+    local = contents(tmp_path / "local")
+    assert contents(store / "bucket/corpus") == local
+    assert verify("gs://bucket/corpus", jobs=1, show_progress=False).problems == []
+    # One shard, or one clip of it, is lost and another file is added.
+    shards = json.loads(local["corpus.json"])["shards"]
+    shard = store / "bucket/corpus" / shards[0]["name"]
+    if shard.is_dir():
+        next(shard.iterdir()).unlink()
+        (shard / "more.flac").write_bytes(b"x")
+    else:
+        shard.unlink()
+    assert len(verify("gs://bucket/corpus", jobs=1, show_progress=False).problems) == 1 + shard.is_dir()
+    assert made(workspace, "gs://bucket/corpus", container=container).facts["shards kept from before"] == len(shards) - 1
+    assert contents(store / "bucket/corpus") == local
+    assert not [path for path in (workspace.path / "publishing").rglob("new/**/*") if path.is_file()]
 
 
 def test_memory_of_this_process_is_a_store_too(workspace, local):
