@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import rates
 
+_LEAST_LEFT = 0.1
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -71,7 +73,8 @@ def collect(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") ->
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])
     rate = reached @ chances if rounds else np.zeros(len(pool))
-    population = pool.select("segment_id", _score(pool), hours=pl.col("duration_s") / 3600, rate=pl.Series(rate))
+    score = pl.col("similarity").fill_nan(None)
+    population = pool.select("segment_id", score, hours=pl.col("duration_s") / 3600, rate=pl.Series(rate))
     places = population.select("segment_id", "similarity").with_row_index("place")
     judged = _verdicts(rounds).join(places, on="segment_id", maintain_order="left")
     weight = _weights(judged["segment_id"], rounds, chances[:, judged["place"].to_numpy()], reached)
@@ -83,8 +86,8 @@ def _weights(
 ) -> NDArray[np.float64]:
     """The weight of each judged segment; `chances` are those of the module's q by round and segment."""
     number = {one.name: place for place, one in enumerate(rounds)}
-    drawn = np.stack([_drawn(keys, one) for one in rounds]) if rounds else np.zeros(chances.shape)
-    heard = np.stack([keys.is_in(_judged_ids(one).implode()).to_numpy() for one in rounds]) if rounds else drawn > 0
+    drawn = [_drawn(keys, one) for one in rounds]
+    heard = [keys.is_in(_judged_ids(one).implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
     weight = np.zeros(len(keys))
@@ -92,7 +95,8 @@ def _weights(
         if not reached[place]:
             continue
         before = [number[name] for name in one.after if name in number]
-        unknown = np.prod([1 - chances[k] for k in before if not reached[k]], axis=0)
+        # What an unopened round was certain to draw and yet is here shows that it had learnt; no weight is to be infinite.
+        unknown = np.prod([np.maximum(1 - chances[k], _LEAST_LEFT) for k in before if not reached[k]], axis=0)
         own = heard[place] & (drawn[place] > 0)
         stands = np.divide(1.0, drawn[place] * reached[place] * unknown, out=np.zeros(len(keys)), where=own)
         for k in before:
@@ -128,8 +132,3 @@ def _there(pool: pl.DataFrame, one: Round) -> pl.Series:
     if not one.missing:
         return pl.Series([True]).new_from_index(0, len(pool))
     return ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False)
-
-
-def _score(pool: pl.DataFrame) -> pl.Expr:
-    absent = pl.lit(None, dtype=pl.Float64)
-    return (pl.col("similarity").fill_nan(None) if "similarity" in pool.columns else absent).alias("similarity")
