@@ -22,8 +22,16 @@ CELLS = ".jp-Notebook .jp-Cell"
 # Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
 PICTURES = {
     "names.png": ("01_ingest", "## Names", "widgets.table(views.names("),
-    "threshold.png": ("04_threshold", "plots.threshold(", "widgets.threshold("),
+    "transcripts.png": ("02_transcripts", "table = widgets.SegmentTable(", "table = widgets.SegmentTable("),
+    "threshold.png": ("04_threshold", "tuner = widgets.ThresholdTuner(", "tuner = widgets.ThresholdTuner("),
+    "review.png": ("05_review_sheet", "widgets.ReviewPanel(", "widgets.ReviewPanel("),
     "splits.png": ("06_splits", "plots.splits(", "plots.splits("),
+}
+# What is pressed in the widget first.
+KEYS = {
+    "transcripts.png": ("ArrowDown", "ArrowDown", " ", "ArrowDown"),
+    "threshold.png": ("ArrowRight",) * 12 + ("ArrowDown",),
+    "review.png": ("1", "1", "3", "1", "1"),
 }
 
 
@@ -40,14 +48,15 @@ def main() -> None:
                 page.wait_for_timeout(1500)
                 for picture, (stem, first, last) in PICTURES.items():
                     if name == f"{stem}.ipynb":
+                        press(page, last, KEYS.get(picture, ()))
                         photograph_cells(page, first, last, IMAGES / picture)
             page.set_viewport_size({"width": 1280, "height": 800})
             open_notebook(page, address, "notebooks/03_listen.ipynb", view="lab")
             run_all(page)
             page.wait_for_timeout(2500)
-            heading = numbers_of(page, "## At random")[0]
+            heading = numbers_of(page, "## The worst")[0]
             page.locator(CELLS).nth(heading).evaluate("cell => cell.scrollIntoView(true)")
-            page.wait_for_timeout(500)
+            press(page, "widgets.Player(", ("ArrowDown", "ArrowDown", "ArrowDown", "c"))
             page.screenshot(path=IMAGES / "listen.png")
         photograph_sheet(root / "demo-output" / "review" / "sheet.xlsx", Path(folder), IMAGES / "sheet.png")
     for image in sorted(IMAGES.glob("*.png")):
@@ -60,6 +69,15 @@ def numbers_of(page: Page, *starts: str) -> list[int]:
         "() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells).map(cell => cell.sharedModel.getSource())"
     )
     return [next(i for i, source in enumerate(sources) if source.startswith(start)) for start in starts]
+
+
+def press(page: Page, start: str, keys: tuple[str, ...]) -> None:
+    """Press keys in the widget of a cell, in a reader's time."""
+    for key in keys:
+        widget = page.locator(CELLS).nth(numbers_of(page, start)[0]).locator(".nba")
+        widget.focus()
+        widget.press(key)
+        page.wait_for_timeout(600)
 
 
 def photograph_cells(page: Page, first: str, last: str, target: Path) -> None:

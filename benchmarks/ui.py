@@ -1,0 +1,243 @@
+"""How fast the widgets answer at real size: 450,000 segments over 750 recordings of an hour, in JupyterLab and headless Chromium.
+
+    python benchmarks/ui.py [--segments 450000] [--rounds 15] [--work DIR] [--json FILE]
+
+Times are from the key, click or call to the frame that shows the answer, measured in the page. The recordings are one FLAC and
+one WAV of an hour at 48 kHz in stereo, under 750 names; segments are 2 to 20 s, the player is asked for those of 20 s.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import soundfile as sf
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests" / "heavy")]
+
+from browser import chromium, jupyter_lab, open_notebook, run_all  # noqa: E402
+from conftest import sweeps  # noqa: E402
+from playwright.sync_api import Page  # noqa: E402
+
+from nbaudio.workspace import Workspace  # noqa: E402
+
+RATE = 48000
+HOUR_S = 3600
+EACH = 600  # segments of a recording
+
+# `timed` waits until `done()` holds, and then for the frame that shows it; it gives the milliseconds since before `act()`.
+SCRIPT = """() => {
+    const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
+    window.timed = async (act, done) => {
+        const begun = performance.now();
+        act();
+        while (!done(begun)) {
+            await frame();
+            if (performance.now() - begun > 20000) throw new Error(`no answer in 20 s: ${done}`);
+        }
+        await frame();
+        return performance.now() - begun;
+    };
+    window.one = (selector) => document.querySelector(selector);
+    window.key = (key) => one('.nba').dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    window.since = (name) => (begun) => Number(one('.nba')?.dataset[name]) > begun;
+    window.sorted = () => one('[aria-sort]:not([aria-sort=none])')?.innerText ?? '';
+    window.filled = () => {
+        const cells = [...document.querySelectorAll('.nba-row:not([hidden]) .nba-cell:first-child')];
+        return cells.length > 0 && cells.every(cell => cell.textContent);
+    };
+    window.enter = (field, text) => {
+        one(field).value = text;
+        one(field).dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+    };
+}"""
+
+Found = dict[str, tuple[float | None, list[float]]]
+
+
+def make(folder: Path, segments: int) -> Workspace:
+    """The workspace: made texts of forty words, two channels of gliding tones."""
+    (folder / "audio").mkdir(parents=True)
+    minute = (sweeps(60, RATE) * 20000).astype(np.int16)
+    for name in ("hour.wav", "hour.flac"):
+        with sf.SoundFile(folder / "audio" / name, "w", RATE, 2, "PCM_16") as file:
+            for _ in range(HOUR_S // 60):
+                file.write(minute)
+    rng = np.random.default_rng(0)
+    lexicon = np.array([f"{a}{b}{c}" for a in "bdgklmnprstvz" for b in "aeiou" for c in ("", "ti", "ma", "ško", "nje", "lac")])
+    said = [lexicon[rng.integers(0, len(lexicon), 40)].tolist() for _ in range(2000)]
+    heard = [[word for word in words if rng.random() > 0.05] for words in said]
+    picked = rng.integers(0, len(said), segments)
+    times = [{"start": 0.5 * i, "end": 0.5 * i + 0.5} for i in range(41)]
+    number = np.arange(segments)
+    start = (number % EACH) * (HOUR_S - 21) / EACH
+    length = np.where(number % 3 == 0, 20.0, rng.uniform(2, 20, segments)).round(2)
+    names = [f"r{i:04d}" for i in range(-(-segments // EACH))]
+    facts = {"sampling_rate": RATE, "num_channels": 2, "num_samples": HOUR_S * RATE, "codec": "pcm_16"}
+    paths = [("hour.wav", "hour.flac")[i % 2] for i in range(len(names))]
+    workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": names, "path": paths, **facts}),
+        segments=pl.DataFrame(
+            {
+                "segment_id": [f"{names[i // EACH]}_{i}" for i in number],
+                "recording_id": [names[i // EACH] for i in number],
+                "start_sample": (start * RATE).astype(np.int64),
+                "end_sample": ((start + length) * RATE).astype(np.int64),
+                "source_start": start.round(2).astype(str),
+                "source_end": (start + length).round(2).astype(str),
+                "text": pl.Series([" ".join(words) for words in said]).gather(picked) + " " + pl.Series(number).cast(pl.String),
+                "asr_text": pl.Series([" ".join(words) for words in heard]).gather(picked),
+                "speaker_id": [f"spk{i % 300}" for i in number // EACH],
+                "word_times": pl.Series([times]).new_from_index(0, segments),
+                "similarity": rng.beta(8, 1, segments) * 2 - 1,
+                "wer": rng.beta(1, 8, segments),
+            }
+        ),
+    )
+    return workspace
+
+
+class Bench:
+    """A notebook in a page, its last cell not run yet."""
+
+    def __init__(self, page: Page, address: str, root: Path, workspace: Workspace) -> None:
+        self.page, self.address, self.root, self.workspace = page, address, root, workspace
+
+    def open(self, source: str) -> None:
+        """A notebook with the workspace at hand, and a cell of that source to run."""
+        setup = f"from nbaudio import widgets\nW = {str(self.workspace.path)!r}"
+        cell = {"cell_type": "code", "id": "c0", "metadata": {}, "outputs": [], "execution_count": None, "source": setup}
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        text = json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+        (self.root / "n.ipynb").write_text(text)
+        open_notebook(self.page, self.address, "n.ipynb")
+        run_all(self.page)
+        self.page.evaluate(SCRIPT)
+        self.page.evaluate(
+            """(source) => {
+                const { content } = window.jupyterapp.shell.currentWidget;
+                window.jupyterapp.commands.execute('notebook:insert-cell-below');
+                content.activeCell.model.sharedModel.setSource(source);
+            }""",
+            source,
+        )
+
+    def time(self, act: str, done: str) -> float:
+        """Milliseconds from `act` until `done` is painted; both are expressions of JavaScript."""
+        took: float = self.page.evaluate(f"() => timed(() => {act}, {done})")
+        return took
+
+    def run(self, done: str) -> list[float]:
+        """Milliseconds from running the new cell until `done` is painted."""
+        return [self.time("window.jupyterapp.commands.execute('notebook:run-cell')", done)]
+
+    def now(self, expression: str) -> str:
+        """A value out of the page, as JavaScript writes it."""
+        return json.dumps(self.page.evaluate(f"() => {expression}"))
+
+
+def table(bench: Bench, rounds: int) -> Found:
+    """The virtual table."""
+    bench.open("widgets.SegmentTable(W)")
+    found: Found = {"table: first row": (1500, bench.run("() => filled()"))}
+    jumps = []
+    for share in np.random.default_rng(1).random(rounds):
+        # Rows of before are still there in the very frame: their ids tell them from those of after.
+        before = bench.now("one('.nba-row').id")
+        act = f"one('.nba-scroller').scrollTop = {share} * one('.nba-scroller').scrollHeight"
+        jumps.append(bench.time(act, f"() => one('.nba-row').id !== {before} && filled()"))
+    found["table: jump"] = (80, jumps)
+    for column in ("similarity", "text"):
+        times = []
+        for _ in range(4):
+            before = bench.now("sorted()")
+            act = f"one('button[title=\"sort by {column}\"]').click()"
+            times.append(bench.time(act, f"() => sorted() !== {before} && filled()"))
+        found[f"table: sort by {column}"] = (500, times)
+    for name, field, text in (
+        ("condition", ".nba-where", "similarity < 0.5 and duration_s > 10"),
+        ("text", ".nba-find", "baško"),
+    ):
+        few = "() => one('.nba-count').textContent.includes(' of ')"
+        found[f"table: filter by {name}"] = (None, [bench.time(f"enter('{field}', '{text}')", f"{few} && filled()")])
+        bench.time(f"enter('{field}', '')", f"() => !({few})()")
+    return found
+
+
+def player(bench: Bench, rounds: int) -> Found:
+    """Clips of 20 s: such as nobody has asked for, and such as were fetched ahead."""
+    ids = (3 * np.random.default_rng(2).integers(0, len(bench.workspace.segment_columns("segment_id")) // 3, rounds)).tolist()
+    bench.open(f"widgets.Player(W, [f'r{{i // {EACH}:04d}}_{{i}}' for i in {ids}], limit=1)")
+    bench.run("since('shown')")
+    unknown, ahead = [], []
+    for _ in range(len(set(ids)) - 1):
+        bench.page.wait_for_timeout(600)
+        # Another channel is another clip.
+        unknown.append(bench.time("key('h')", "since('shown')"))
+        bench.page.wait_for_timeout(600)
+        ahead.append(bench.time("key('ArrowDown')", "since('shown')"))
+    return {"player: clip of 20 s": (60, unknown), "player: clip of 20 s, next in line": (None, ahead)}
+
+
+def tuner(bench: Bench, rounds: int) -> Found:
+    """The threshold, a step at a time."""
+    bench.open("widgets.ThresholdTuner(W)")
+    first = bench.run("() => one('.nba-example')")
+    moved, drawn = [], []
+    for _ in range(2 * rounds):
+        before = bench.now("one('[role=slider]').getAttribute('aria-valuenow')")
+        moved.append(bench.time("key('ArrowLeft')", f"() => one('[role=slider]').getAttribute('aria-valuenow') !== {before}"))
+        drawn.append(float(json.loads(bench.now("one('.nba').dataset.drawn"))))
+    return {"tuner: first picture": (None, first), "tuner: redraw": (16, drawn), "tuner: key to frame": (None, moved)}
+
+
+def reviewing(bench: Bench, rounds: int) -> Found:
+    """From the verdict's key to the sound of the next clip."""
+    bench.open("widgets.ReviewPanel(W, reviewer='bench')")
+    first = bench.run("since('shown')")
+    bench.page.locator(".nba").focus()
+    bench.page.keyboard.press("Shift")  # a real key: now the page may play
+    played = []
+    for _ in range(rounds):
+        bench.page.wait_for_timeout(1500)
+        played.append(bench.time("key('1')", "since('playing')"))
+    return {"review: first clip": (None, first), "review: verdict to next clip playing": (120, played)}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--segments", type=int, default=450_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    found: Found = {}
+    with tempfile.TemporaryDirectory(dir=args.work) as folder:
+        workspace = make(Path(folder) / "made", args.segments)
+        root, home = Path(folder) / "root", Path(folder) / "home"
+        root.mkdir()
+        with jupyter_lab(root, home) as address, chromium() as (page, tried):
+            page.set_default_timeout(60_000)
+            for part in (table, player, tuner, reviewing):
+                found |= part(Bench(page, address, root, workspace), args.rounds)
+        assert tried == []
+    rows = {
+        name: {"wanted_ms": wanted, "median_ms": round(statistics.median(times), 1), "worst_ms": round(max(times), 1)}
+        for name, (wanted, times) in found.items()
+    }
+    sys.stdout.write(f"{args.segments:,} segments, ms {'':20}{'wanted':>8}{'median':>9}{'worst':>9}\n")
+    for name, row in rows.items():
+        sys.stdout.write(f"{name:41}{row['wanted_ms'] or '-':>8}{row['median_ms']:9}{row['worst_ms']:9}\n")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
