@@ -16,7 +16,8 @@ from nbaudio.corpus.reading import read_audio
 from nbaudio.errors import AudioError
 from nbaudio.plan import ClipFormat, clip_keys
 from nbaudio.tables import check_tables
-from nbaudio.widgets import player
+from nbaudio.widgets import Player
+from nbaudio.widgets.segments import load
 from nbaudio.workspace import Workspace
 
 RATE = 16000
@@ -112,10 +113,13 @@ def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
 def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
     _, workspace = ingested
     nbaudio.review.export(workspace, out=tmp_path / "sheet.xlsx", n=10)
-    for clip in player(workspace, ["ana", "ivo", "both"]).clips:
+    for clip in Player(workspace, ["ana", "ivo", "both"]).clips.clips:
         expected = wanted(workspace, clip.segment_id)
         np.testing.assert_array_equal(decode_clip(clip.audio)[0], expected)
         np.testing.assert_array_equal(sf.read(tmp_path / f"clips/{clip.segment_id}.wav", dtype="int16")[0], expected)
+    segments = load(workspace, ["ana", "ivo", "both"])
+    for number, key in enumerate(("ana", "ivo", "both")):
+        np.testing.assert_array_equal(decode_clip(segments.sound(number, even=False).wav)[0], wanted(workspace, key))
 
 
 @pytest.mark.parametrize("format", ["lhotse", "kaldi"])
