@@ -66,10 +66,10 @@ def draw(
         [pool.select("segment_id", "given"), wanted(pool, strategy=strategy, threshold=threshold)], how="horizontal"
     )
     frame = frame.filter(pl.col("given").is_null())
-    strata = _shares(frame, n).sort("stratum")
+    strata = _shares(frame, n)
     salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
     ends = np.round(strata["share"].cum_sum().to_numpy(), 9) + _unit(pl.Series(["start"]), salt)[0]
-    strata = strata.with_columns(drawn=np.diff(np.floor(ends), prepend=np.floor(ends[:1] - strata["share"].to_numpy()[:1])))
+    strata = strata.with_columns(drawn=np.diff(np.floor(ends), prepend=0.0))
     frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).join(strata, on="stratum")
     frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum") - 1)
     frame = frame.filter(pl.col("rank") < pl.col("drawn"))
