@@ -19,7 +19,7 @@ from nbaudio.workspace import Workspace
 Source = str | Path | Workspace | pl.DataFrame
 """A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once."""
 
-ORDERS = ("worst", "best", "random", "above", "below")
+ORDERS = ("worst", "best", "random")
 # Times that are no times, or end before they start, are no hours.
 _HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
 _USED = tuple(name for name in SEGMENTS if name != "word_times")
@@ -81,7 +81,6 @@ def examples(
     order: str,
     *,
     n: int = 5,
-    threshold: float = 0.8,
     seed: int = 42,
     playable: bool = True,
 ) -> pl.DataFrame:
@@ -89,9 +88,8 @@ def examples(
 
     Args:
         workspace: the workspace.
-        order: ``worst`` or ``best`` by similarity, ``random``, or the nearest ``above`` or ``below`` a threshold.
+        order: ``worst`` or ``best`` by similarity, or ``random``.
         n: how many at most.
-        threshold: similarity that ``above`` and ``below`` mean; a segment right at it is above.
         seed: another one draws other ``random`` ones.
         playable: only segments that lie within their recording; False takes all.
 
@@ -114,9 +112,8 @@ def examples(
     if order == "random":
         segments = segments.with_columns(place=hash_column(segments["segment_id"], f"look {seed}")).sort("place", "segment_id")
     else:
-        score = pl.col("similarity")
-        side = {"above": score >= threshold, "below": score < threshold}.get(order, score.is_not_null())
-        segments = segments.filter(side).sort("similarity", "segment_id", descending=[order in ("best", "below"), False])
+        scored = segments.filter(pl.col("similarity").is_not_null())
+        segments = scored.sort("similarity", "segment_id", descending=[order == "best", False])
     return segments.select(_SHOWN).head(n)
 
 
@@ -143,7 +140,9 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     below = counted["score"].search_sorted(thresholds, side="left")
     hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
     total = float(counted["hours"].sum())
-    curve = pl.DataFrame({"threshold": thresholds, "segments": len(counted) - below.cast(pl.Int64), "hours": total - hours_below})
+    curve = pl.DataFrame(
+        {"threshold": thresholds, "segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
+    )
     return curve.with_columns(
         segments_share=pl.col("segments") / max(len(counted), 1), hours_share=pl.col("hours") / (total or 1.0)
     )
