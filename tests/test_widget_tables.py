@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nbaudio.errors import InputError
 from nbaudio.widgets import SegmentTable
 from nbaudio.widgets.rows import arrange, cell, page
+from nbaudio.workspace import Workspace
 
 FRAME = pl.DataFrame(
     {
@@ -123,3 +124,12 @@ def test_saved_form_and_state_are_small():
     assert "and 75 more rows" in bundle["text/html"]
     state = {name: value for name, value in table.get_state().items() if name not in ("_esm", "_css")}
     assert len(json.dumps(state)) < 2000
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "missing"), (b"no table", "not a readable Parquet file")])
+def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    if content:
+        (workspace.path / "segments.parquet").write_bytes(content)
+    with pytest.raises(InputError, match=rf"segments\.parquet: {message}"):
+        SegmentTable(workspace)

@@ -14,7 +14,7 @@ from nbaudio.audio import decode_clip, read_clip
 from nbaudio.corpus import materialize, reading
 from nbaudio.errors import AudioError, InputError
 from nbaudio.text import words
-from nbaudio.widgets import pages, players
+from nbaudio.widgets import pages, saved
 from nbaudio.workspace import Workspace
 
 HOSTILE = [
@@ -159,8 +159,8 @@ def test_segment_that_is_not_there(workspace):
 
 
 def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monkeypatch):
-    monkeypatch.setattr(players, "LONGEST_S", 1)
-    monkeypatch.setattr(players, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(saved, "LONGEST_S", 1)
+    monkeypatch.setattr(saved, "MOST_BYTES", 40_000)
     player = widgets.Player(workspace, workspace.segments["segment_id"]).clips
     found = sounds(player._repr_html_())
     assert {len(samples) for _, (samples, _) in found} == {16000}

@@ -1,15 +1,15 @@
 """Things to listen to and to turn in a notebook; each also shows in a saved page, offline and without a kernel.
 
 `SegmentTable`, `Player`, `TranscriptDiff`, `ThresholdTuner`, `ReviewPanel` and `MaterializePanel` are live: thin skins over pure
-functions, with front ends in ``js``, see `skin`. `pages` and `tables` build the HTML that saved pages show, `players` finds what
+functions, with front ends in ``js``, see `skin`. `pages` and `tables` build the HTML that saved pages show, `saved` finds what
 to show in it. Transcripts and names are always text, never markup. A saved player holds its clips, so their number, length and
 bytes are bounded.
 """
 
 from nbaudio.widgets.materialize_panel import MaterializePanel
 from nbaudio.widgets.player import Player
-from nbaudio.widgets.players import Clips, corpus_player
 from nbaudio.widgets.review_panel import ReviewPanel
+from nbaudio.widgets.saved import Clips, corpus_player
 from nbaudio.widgets.segment_table import SegmentTable
 from nbaudio.widgets.tables import Table, table
 from nbaudio.widgets.threshold_tuner import ThresholdTuner

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nbaudio.widgets.listening import Listening
-from nbaudio.widgets.players import MOST_CLIPS, Clips, saved_clips
+from nbaudio.widgets.saved import MOST_CLIPS, Clips, saved_clips
 from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Skin, esm
 from nbaudio.workspace import Workspace

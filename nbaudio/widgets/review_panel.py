@@ -10,8 +10,8 @@ import polars as pl
 from nbaudio.errors import InputError
 from nbaudio.review.verdicts import VERDICTS
 from nbaudio.widgets.listening import Listening
-from nbaudio.widgets.players import saved_clips
 from nbaudio.widgets.reviewing import PANEL, Reviewing, given
+from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segment_table import Rows
 from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Call, Skin, esm

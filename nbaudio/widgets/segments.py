@@ -94,7 +94,10 @@ def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | None = 
         'da'
     """
     workspace = Workspace.open(workspace)
-    held = pl.scan_parquet(workspace.path / "segments.parquet").collect_schema()
+    try:
+        held = list(pl.read_parquet_schema(workspace.path / "segments.parquet"))
+    except (OSError, pl.exceptions.PolarsError):
+        held = []  # reading it says what is wrong
     names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]
     frame = workspace.segment_columns(*names).with_row_index("place")
     if segment_ids is not None:

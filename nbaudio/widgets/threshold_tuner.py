@@ -9,7 +9,7 @@ import traitlets
 from nbaudio.errors import look_up
 from nbaudio.review.verdicts import verdict_log
 from nbaudio.widgets.listening import Listening, facts
-from nbaudio.widgets.players import saved_clips
+from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Answer, Skin, esm
 from nbaudio.widgets.tuning import MEASURES, Counts, Neighbours, count

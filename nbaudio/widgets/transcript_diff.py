@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.widgets.listening import Listening
-from nbaudio.widgets.players import saved_clips
+from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Skin, esm
 from nbaudio.workspace import Workspace
