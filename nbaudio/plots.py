@@ -174,7 +174,8 @@ def splits(source: Source) -> Plot:
     segments = views.segments(source)
     spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
-    plot = _plot(1.6 + 0.34 * max(len(most), len(why), 4))
+    rows = max(len(most), len(why), 4)
+    plot = _plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
     _axes(
         left, f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
@@ -195,6 +196,8 @@ def splits(source: Source) -> Plot:
     right.set_xlabel("segments")
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     right.margins(x=0.15)
+    for axes in (left, right):
+        axes.set_ylim(rows - 0.5, -0.5)
     _legend(plot, left)
     return plot
 

@@ -37,9 +37,9 @@ def workbook(title: str, sections: Sequence[Section]) -> bytes:
             "heading": book.add_format({"bold": True, "font_size": 11}),
             "names": book.add_format({"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "indent": 1}),
             "names of numbers": book.add_format({"bold": True, "bg_color": "#E7E6E6", "bottom": 1, "align": "right"}),
-            "text": book.add_format({"valign": "top", "indent": 1}),
+            "text": book.add_format({"valign": "top", "align": "left", "indent": 1}),
             "font": book.add_format(),
-            "long text": book.add_format({"valign": "top", "indent": 1, "text_wrap": True}),
+            "long text": book.add_format({"valign": "top", "align": "left", "indent": 1, "text_wrap": True}),
             "whole": book.add_format({"valign": "top", "num_format": "#,##0"}),
             "number": book.add_format({"valign": "top", "num_format": "#,##0.000"}),
         }
@@ -80,7 +80,8 @@ def _put(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) 
         sheet.write_number(row, column, value, styles["whole" if isinstance(value, int) else "number"])
     else:
         text = cell_text(show(value))
-        put(sheet, (row, column), [(text, False)], {False: styles["font"]}, styles["text" if len(text) <= _WIDEST else "long text"])
+        style = styles["text" if len(text) <= _WIDEST else "long text"]
+        put(sheet, (row, column), [(text, False)], {False: styles["font"]}, style)
 
 
 def _sheet_name(title: str) -> str:
