@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.errors import InputError
 from nbaudio.folders import Folder
 from nbaudio.keys import hash_column
 from nbaudio.places import Remote
@@ -178,24 +179,84 @@ def source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
     )
 
 
-def assign_shards(clips: pl.DataFrame, shard_size: int) -> pl.DataFrame:
+@dataclass(frozen=True)
+class Sharding:
+    """How clips are dealt out to shards.
+
+    Attributes:
+        size: wanted bytes of a shard.
+        count: how many shards each split has instead, if given; no more than it has clips.
+        window: how many consecutive segments of a recording stay together, in order.
+    """
+
+    size: int
+    count: int | None = None
+    window: int = 1
+
+    def to_json(self) -> dict[str, int | None]:
+        """As corpus.json holds it."""
+        return {"shard_size": self.size, "shard_count": self.count, "window": self.window}
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            InputError: a number is less than 1.
+        """
+        for name, number in (("shard_size", self.size), ("shard_count", self.count), ("window", self.window)):
+            if number is not None and number < 1:
+                raise InputError(f"{name} must be 1 or more, not {number}")
+
+
+def in_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
+    """Give every segment its window: `window`, a name, and `position` in it, from 0; none where `size` is 1.
+
+    A window holds up to `size` segments of one recording and one split that follow each other.
+
+    Args:
+        segments: with `segment_id`, `recording_id`, `split`, `start_sample`, `end_sample`; the order is kept.
+        size: segments in a window.
+
+    Examples:
+        >>> table = pl.DataFrame({"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]})
+        >>> in_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)["window"].to_list()
+        ['r 0', 'r 0', 'r 1']
+    """
+    if size == 1:
+        return segments
+    number = pl.int_range(pl.len()).over("split", "recording_id")
+    ordered = segments.select("segment_id", "recording_id", "split", "start_sample", "end_sample").sort(
+        "split", "recording_id", "start_sample", "end_sample", "segment_id"
+    )
+    windows = ordered.select(
+        "segment_id", pl.format("{} {}", "recording_id", number // size).alias("window"), (number % size).alias("position")
+    )
+    return segments.join(windows, on="segment_id", how="left", maintain_order="left")
+
+
+def assign_shards(clips: pl.DataFrame, sharding: Sharding) -> pl.DataFrame:
     """Give every clip its shard: `shard` (from 0) and `shards` (how many its split has), rows in the order inside shards.
 
     Inside a split, clips are ordered by a hash of their key and dealt out at equal bytes: every shard is a random sample of its
-    split, none is empty, none is much larger than `shard_size` bytes.
+    split, none is empty, none is much larger than wanted. Of windows the same is true.
 
     Args:
-        clips: with `segment_id`, `split` and `length` (bytes of audio).
-        shard_size: wanted bytes of a shard.
+        clips: with `segment_id`, `split` and `length` (bytes of audio), and where there are windows `window` and `position`.
+        sharding: how.
     """
-    size = pl.col("length") + _CLIP_OVERHEAD_BYTES
-    ordered = clips.with_columns(hash_column(clips["segment_id"], "shard").alias("order")).sort("split", "order", "segment_id")
-    total = size.sum().over("split")
-    count = pl.min_horizontal((total + (shard_size - 1)) // shard_size, pl.len().over("split"))
-    middle = (size.cum_sum() - size / 2).over("split")
-    return ordered.with_columns(
-        shard=pl.min_horizontal((middle * count / total).floor().cast(pl.Int64), count - 1), shards=count.cast(pl.Int64)
-    ).drop("order")
+    unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
+    size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
+    first = pl.col(unit).is_first_distinct().over("split")
+    ordered = clips.with_columns(hash_column(clips[unit], "shard").alias("order")).sort("split", "order", unit, *inside)
+    total = size.filter(first).sum().over("split")
+    wanted = (total + (sharding.size - 1)) // sharding.size if sharding.count is None else pl.lit(sharding.count)
+    count = pl.min_horizontal(wanted, pl.col(unit).n_unique().over("split"))
+    end = pl.when(first).then(size).otherwise(0).cum_sum().over("split")
+    shard = pl.min_horizontal(((end - size / 2) * count / total).floor().cast(pl.Int64), count - 1)
+    # Where one clip is as large as several shards, fewer are needed than bytes alone would ask for.
+    number = (shard.rank("dense").over("split") - 1).cast(pl.Int64)
+    dealt = ordered.with_columns(shard=number).drop("order", *inside)
+    return dealt.with_columns(shards=pl.col("shard").n_unique().over("split").cast(pl.Int64))
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:

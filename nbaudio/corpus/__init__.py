@@ -1,4 +1,4 @@
-"""Corpora on disk: made from a workspace (`materialize`), proved whole (`verify`).
+"""Corpora on disk: made from a workspace (`materialize`), proved whole (`verify`), written anew in other shards (`convert`).
 
 corpus.json        parameters, versions, sources, splits, every shard with its SHA-256; written last
 segments.parquet   one row per clip: metadata, and shard, byte offset and length of its audio
@@ -7,7 +7,8 @@ vocab.json         characters with ids
 <split>/<split>-00000-of-00012.<extension>
 """
 
+from nbaudio.corpus.converting import convert
 from nbaudio.corpus.making import materialize
 from nbaudio.corpus.verifying import verify
 
-__all__ = ["materialize", "verify"]
+__all__ = ["convert", "materialize", "verify"]

@@ -5,6 +5,7 @@ names of columns are YAML strings in the header and escaped below.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from nbaudio.corpus.containers import Container, container_named
 from nbaudio.errors import InputError
 from nbaudio.folders import Folder, read_object
 from nbaudio.report import show
+from nbaudio.tables import SPLITS
 from nbaudio.text.characters import DELIMITER, SPECIALS
 
 CARD = "README.md"
@@ -80,7 +82,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     """
     about = About(**manifest["about"])
     title = about.title or "Speech corpus"
-    splits = {name: facts for name, facts in manifest["splits"].items() if facts["segments"]}
+    splits = {name: manifest["splits"][name] for name in SPLITS if manifest["splits"][name]["segments"]}
     total = {what: sum(facts[what] for facts in splits.values()) for what in ("segments", "hours")}
     described = yaml.safe_dump(_header(manifest, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
     clips = manifest["parameters"]
@@ -128,7 +130,10 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: Mapping[st
     Returns:
         Whether the card is the one that was written.
     """
-    text = card(manifest, transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
+    # In the order of keys in corpus.json, so that a corpus that is made from it has the same card.
+    text = card(
+        json.loads(json.dumps(manifest, sort_keys=True)), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS
+    )
     manifest["card"] = hashlib.sha256(text.encode()).hexdigest()
     if before and folder.exists(CARD) and not folder.holds(CARD, before.get("card", "")):
         return False

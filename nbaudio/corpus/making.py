@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,18 @@ from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of
 from nbaudio.corpus.publishing import publish
-from nbaudio.corpus.shards import ShardResult, pack, restore_records
+from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
 from nbaudio.folders import read_object
 from nbaudio.places import Remote, is_stream
-from nbaudio.plan import ClipFormat, PackTask, assign_shards, clip_keys, cut_tasks, digest
-from nbaudio.progress import progress
+from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
+from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import parse_size
-from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices
+from nbaudio.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.workspace import Workspace
 
 _RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
@@ -46,7 +45,7 @@ class _Run:
     layout: Layout
     container: str
     format: ClipFormat
-    shard_size: int
+    sharding: Sharding
     show: bool
     began: float
     table: Path
@@ -65,6 +64,8 @@ def materialize(
     channel: str = "mix",
     encoding: str = "flac",
     shard_size: str | int = "500MB",
+    shard_count: int | None = None,
+    window: int = 1,
     title: str | None = None,
     language: str | None = None,
     licence: str | None = None,
@@ -83,11 +84,13 @@ def materialize(
         workspace: with a selection (`select`).
         out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its address, such as
             ``s3://bucket/corpus``: then each shard is made in the workspace, sent and removed.
-        container: ``webdataset``, ``parquet``, ``zip``, ``tfrecord`` or ``files``; see `nbaudio.corpus.containers`.
+        container: a key of `nbaudio.corpus.containers.CONTAINERS`, such as ``webdataset``, ``parquet`` or ``zip``.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
         shard_size: wanted size of a shard, such as ``"500MB"``.
+        shard_count: how many shards each split has instead.
+        window: how many consecutive segments of a recording lie together, in order; ``tfrecord`` then holds SequenceExamples.
         title: the corpus's name, for its data card, README.md.
         language: codes such as ``hr``, with commas between, likewise.
         licence: likewise, such as ``cc-by-4.0``; other words are given as they are.
@@ -109,7 +112,9 @@ def materialize(
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     encoder(encoding)
-    container_named(container)
+    sharding = Sharding(parse_size(shard_size), shard_count, window)
+    sharding.check()
+    layout = Layout.at(out, workspace.path)
     site = Site(jobs, address, beam_options)
     check_engine(engine, site)
     check_channel(channel)
@@ -121,17 +126,17 @@ def materialize(
     run = _Run(
         workspace,
         workspace.audio_root,
-        Layout.at(out, workspace.path),
+        layout,
         container,
         ClipFormat(rate, channel, encoding),
-        parse_size(shard_size),
+        sharding,
         show_progress,
         began,
         workspace.path / "segments.parquet",
     )
     recordings = workspace.recordings
     accepted = _accepted(run, recordings)
-    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, "shard_size": run.shard_size}
+    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
     before: dict[str, Any] = {}
     if run.layout.claim(identity):
@@ -145,7 +150,16 @@ def materialize(
     with workers(engine, site) as run_tasks:
         clips, failures, num_cut = _cut_missing(run, run_tasks, accepted)
         for attempt in range(_ATTEMPTS):
-            results = _write_shards(run, run_tasks, clips)
+            results = write_shards(
+                run.layout,
+                clips.drop("recording_id", "speaker_id", "clip_key"),
+                container=run.container,
+                clip_format=run.format,
+                sharding=run.sharding,
+                table=run.table,
+                run_tasks=run_tasks,
+                show=run.show,
+            )
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
                 break
@@ -219,7 +233,8 @@ def _accepted(run: _Run, recordings: pl.DataFrame) -> pl.DataFrame:
     facts = recordings.with_columns(pl.lit(None).alias(name) for name in absent).select(
         "recording_id", *(pl.col(name).alias(f"recording_{name}") for name in _RECORDING_FACTS)
     )
-    joined = accepted.join(facts, on="recording_id", how="left", maintain_order="left")
+    windowed = in_windows(accepted, run.sharding.window)
+    joined = windowed.join(facts, on="recording_id", how="left", maintain_order="left")
     return joined.with_columns(clip_keys(_with_facts(joined), run.format))
 
 
@@ -252,6 +267,8 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
         with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
             for result in run_tasks(cut, tasks):
                 failures |= {failure.clip_key: failure for failure in result.failures}
+                for failure in result.failures:
+                    note(failure.detail)
                 advance(result.seconds / 3600)
         have = index_of(run.packs)
     rate = pl.col("recording_sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
@@ -269,26 +286,6 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
         detail = next(iter(failures.values())).detail
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     return clips, failures, missing.height - len(failures)
-
-
-def _write_shards(run: _Run, run_tasks: RunTasks, clips: pl.DataFrame) -> list[ShardResult]:
-    """Write all shards, or keep those that are there and whole; in the order of their names."""
-    dealt = assign_shards(clips.drop("recording_id", "speaker_id", "clip_key"), run.shard_size)
-    container = container_named(run.container)
-    shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
-
-    def tasks() -> Iterator[PackTask]:
-        for split, index, count in shards:
-            name = container.shard_name(split, index, count)
-            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
-            yield PackTask(run.layout.folder, name, run.container, run.format, part, run.table, run.layout.record(name))
-
-    results = []
-    with progress("pack", len(shards), "shards", show=run.show) as advance:
-        for result in run_tasks(pack, tasks()):
-            results.append(result)
-            advance(1)
-    return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
 
 
 def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], lost: list[str], num_cut: int) -> Report:

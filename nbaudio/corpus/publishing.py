@@ -15,6 +15,7 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.corpus.shards import ShardResult, rows_of
 from nbaudio.files import sha256_file, write_json
+from nbaudio.folders import Folder
 from nbaudio.leakage import grouping, proof
 from nbaudio.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.text import vocabulary
@@ -44,16 +45,11 @@ def publish(
         recordings: the recordings table.
         selection: the report of the selection.
     """
-    layout.keep_only({shard.name for shard in shards})
-    rows = [rows_of(layout.record(shard.name)) for shard in shards]
-    characters: set[str] = set()
+    beside = Beside(layout.folder)
+    characters = publish_shards(layout, shards, container=container, beside=beside)
+    with layout.folder.local("segments.parquet") as path:
+        leakage = proof(pl.scan_parquet(path), keys=grouping(selection.get("facts", {})))
     reasons: Counter[str] = Counter()
-
-    def kept() -> Iterator[pl.DataFrame]:
-        for path in rows:
-            part = pl.read_parquet(path)
-            characters.update(vocabulary(part["text"]).counts)
-            yield part
 
     def rejected() -> Iterator[pl.DataFrame]:
         for part in parquet_slices(table):
@@ -61,25 +57,10 @@ def publish(
             reasons.update(out["reason"].fill_null("").to_list())
             yield out
 
-    hashes: dict[str, str] = {}
-
-    @contextmanager
-    def table_named(name: str) -> Iterator[Path]:
-        with layout.folder.new(name) as path:
-            yield path
-            hashes[name] = sha256_file(path)
-
-    with table_named("segments.parquet") as path:
-        _write_table(path, kept())
-        leakage = proof(pl.scan_parquet(path), keys=grouping(selection.get("facts", {})))
-    with table_named("rejected.parquet") as path:
+    with beside.new("rejected.parquet") as path:
         _write_table(path, rejected())
-    with table_named("vocab.json") as path:
+    with beside.new("vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
-    for name, parts in container.beside([_described(layout, shard) for shard in shards]):
-        with table_named(name) as path, path.open("wb") as file:
-            file.writelines(parts)
-            file.flush()
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
     return {
@@ -90,23 +71,71 @@ def publish(
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": used.select(facts).to_dicts(),
-        "shards": [
-            {
-                "name": shard.name,
-                "split": shard.split,
-                "segments": shard.segments,
-                "bytes": shard.num_bytes,
-                "sha256": shard.sha256,
-                "plan": shard.plan,
-            }
-            for shard in shards
-        ],
-        "tables": hashes,
+        "shards": listed(shards),
+        "tables": beside.hashes,
     }
 
 
-def _described(layout: Layout, shard: ShardResult) -> Shard:
-    return Shard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
+class Beside:
+    """What lies beside the shards, published file by file.
+
+    Attributes:
+        hashes: SHA-256 by name of what is published.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.hashes: dict[str, str] = {}
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        """A path to write to, published under `name` when the context ends well."""
+        with self._folder.new(name) as path:
+            yield path
+            self.hashes[name] = sha256_file(path)
+
+
+def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, beside: Beside) -> set[str]:
+    """Remove other shards, and write segments.parquet and what the container wants beside its shards.
+
+    Returns:
+        All characters of the transcripts.
+    """
+    layout.keep_only({shard.name for shard in shards})
+    described = [
+        Shard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
+        for shard in shards
+    ]
+    characters: set[str] = set()
+
+    def kept() -> Iterator[pl.DataFrame]:
+        for shard in described:
+            part = pl.read_parquet(shard.rows)
+            characters.update(vocabulary(part["text"]).counts)
+            yield part
+
+    with beside.new("segments.parquet") as path:
+        _write_table(path, kept())
+    for name, parts in container.beside(described):
+        with beside.new(name) as path, path.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+    return characters
+
+
+def listed(shards: Iterable[ShardResult]) -> list[dict[str, Any]]:
+    """The shards as corpus.json lists them."""
+    return [
+        {
+            "name": shard.name,
+            "split": shard.split,
+            "segments": shard.segments,
+            "bytes": shard.num_bytes,
+            "sha256": shard.sha256,
+            "plan": shard.plan,
+        }
+        for shard in shards
+    ]
 
 
 def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """Writing one shard: clips copied out of packs into a container, and a record that says when it need not be done again."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout, clips_in
 from nbaudio.corpus.packs import PackDamagedError, read_clips
+from nbaudio.engine import RunTasks
 from nbaudio.files import sha256_path, size_of, whole_file, write_json
 from nbaudio.folders import read_object
-from nbaudio.plan import PackTask, digest
-from nbaudio.tables import SEGMENTS, conform
+from nbaudio.plan import ClipFormat, PackTask, Sharding, assign_shards, digest
+from nbaudio.progress import progress
+from nbaudio.tables import SEGMENTS, SPLITS, conform
 
 # What a clip is, beside the metadata of its segment.
-_CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s")
+_CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
+# Where a clip lies in a corpus: columns of its table that are made anew in another.
+_PLACE = ("audio_sha256", "shard", "offset", "length")
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,49 @@ def pack(task: PackTask) -> ShardResult:
     return ShardResult(name, split, len(metadata), num_bytes, sha256, wanted, kept=False)
 
 
+def write_shards(
+    layout: Layout,
+    clips: pl.DataFrame,
+    *,
+    container: str,
+    clip_format: ClipFormat,
+    sharding: Sharding,
+    table: Path,
+    run_tasks: RunTasks,
+    show: bool,
+) -> list[ShardResult]:
+    """Write all shards of a corpus, or keep those that are there and whole.
+
+    Args:
+        layout: of the corpus.
+        clips: what is to be in it, as `assign_shards` and `PackTask` want them.
+        container: a key of `containers.CONTAINERS`.
+        clip_format: of the clips.
+        sharding: how clips are dealt out.
+        table: the segments table with all metadata.
+        run_tasks: where tasks run.
+        show: whether to show progress.
+
+    Returns:
+        What became of each shard, in the order of their names.
+    """
+    dealt = assign_shards(clips, sharding)
+    shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
+
+    def tasks() -> Iterator[PackTask]:
+        for split, index, count in shards:
+            name = container_named(container).shard_name(split, index, count)
+            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
+            yield PackTask(layout.folder, name, container, clip_format, part, table, layout.record(name))
+
+    results = []
+    with progress("pack", len(shards), "shards", show=show) as advance:
+        for result in run_tasks(pack, tasks()):
+            results.append(result)
+            advance(1)
+    return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
+
+
 def rows_of(record: Path) -> Path:
     """Where the rows of a shard's clips lie while the corpus is made."""
     return record.with_suffix(".parquet")
@@ -106,9 +154,10 @@ def _metadata(task: PackTask) -> pl.DataFrame:
     """The rows of the segments table that the shard holds, in its order, with the facts of their clips."""
     wanted = pl.col("segment_id").is_in(task.clips["segment_id"].implode())
     rows = pl.scan_parquet(task.table).filter(wanted).collect(engine="streaming")
-    segments = conform(rows, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, strict=False)
-    ordered = task.clips.select("segment_id", *_CLIP_FACTS).join(segments, on="segment_id", how="left", maintain_order="left")
-    return ordered.select(*segments.columns, *_CLIP_FACTS).with_columns(pl.col(pl.Enum).cast(pl.String))
+    segments = conform(rows, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_PLACE, strict=False)
+    facts = [name for name in _CLIP_FACTS if name in task.clips.columns]
+    ordered = task.clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
+    return ordered.select(*segments.columns, *facts).with_columns(pl.col(pl.Enum).cast(pl.String))
 
 
 def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:

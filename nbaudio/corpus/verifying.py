@@ -78,6 +78,9 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
         encoding = manifest["parameters"]["encoding"]
         written = "its bytes are not those that were written"
         problems = [f"{name}: {written}" for name, path in tables.items() if sha256_file(path) != manifest["tables"].get(name)]
+        if problems:
+            # What a damaged table says of the shards would be no proof.
+            return Report("verify", {"corpus": str(folder), "whole": False}, problems=problems)
         segments = pl.read_parquet(tables["segments.parquet"], columns=_COLUMNS)
         rejected = pl.read_parquet(tables["rejected.parquet"], columns=["segment_id", "reason"])
     except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:

@@ -1,0 +1,131 @@
+"""From one container to another: the bytes of every clip are copied, nothing is decoded, and no workspace is needed."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.corpus.card import publish_card
+from nbaudio.corpus.containers import container_named
+from nbaudio.corpus.layout import MANIFEST, Layout
+from nbaudio.corpus.publishing import Beside, listed, publish_shards
+from nbaudio.corpus.shards import restore_records, write_shards
+from nbaudio.engine import Site, check_engine, workers
+from nbaudio.errors import AudioError, InputError
+from nbaudio.folders import LocalFolder, folder_at, read_object
+from nbaudio.plan import ClipFormat, Sharding, in_windows
+from nbaudio.report import Report
+from nbaudio.sizes import parse_size
+
+_COPIED = ("rejected.parquet", "vocab.json")
+_COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
+
+
+def convert(
+    corpus: str | Path,
+    *,
+    container: str,
+    out: str | Path,
+    shard_size: str | int = "500MB",
+    shard_count: int | None = None,
+    window: int = 1,
+    jobs: int | None = None,
+    engine: str | None = "loky",
+    show_progress: bool = True,
+) -> Report:
+    """Write a corpus anew in another container, or in shards of another size; the same bytes as `materialize` would give.
+
+    Every clip is checked by its hash while it is copied. Killed at any moment, it goes on when it is called again.
+
+    Args:
+        corpus: the folder of a whole corpus.
+        container: a key of `nbaudio.corpus.containers.CONTAINERS`.
+        out: the new corpus's folder.
+        shard_size: wanted size of a shard.
+        shard_count: how many shards each split has instead.
+        window: as for `materialize`.
+        jobs: how many shards at once; None means one a core.
+        engine: as for `materialize`, on this machine.
+        show_progress: progress on standard error.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InputError: there is no whole corpus, or a parameter is not known.
+        AudioError: a clip is damaged.
+        ExistsError: `out` holds something else.
+        DiskFullError: no space; call again when there is.
+    """
+    began = time.monotonic()
+    sharding = Sharding(parse_size(shard_size), shard_count, window)
+    sharding.check()
+    writer, site = container_named(container), Site(jobs, None, "")
+    check_engine(engine, site)
+    source, layout = _local(corpus), Layout.at(_local(out).root, _local(out).root)
+    manifest = read_object(source, MANIFEST)
+    damaged = [name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name])]
+    if damaged:
+        raise InputError(f"{source}/{damaged[0]}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
+    changed = {"container": container, **sharding.to_json()}
+    if layout.claim(manifest["identity"] | changed):
+        before = read_object(layout.folder, MANIFEST)
+        restore_records(layout)
+    else:
+        before = {}
+    parameters = manifest["parameters"]
+    with workers(engine, site) as run_tasks:
+        results = write_shards(
+            layout,
+            _clips(source, sharding),
+            container=container,
+            clip_format=ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"]),
+            sharding=sharding,
+            table=source.root / "segments.parquet",
+            run_tasks=run_tasks,
+            show=show_progress,
+        )
+    bad = [result.damaged for result in results if result.damaged]
+    if bad:
+        raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
+    beside = Beside(layout.folder)
+    publish_shards(layout, results, container=writer, beside=beside)
+    for name in _COPIED:
+        with beside.new(name) as path:
+            path.write_bytes((source.root / name).read_bytes())
+    manifest |= {
+        "identity": manifest["identity"] | changed,
+        "parameters": parameters | changed,
+        "shards": listed(results),
+        "tables": beside.hashes,
+    }
+    publish_card(layout.folder, manifest, before=before)
+    layout.finish(manifest)
+    took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
+    facts: dict[str, Any] = {
+        "corpus": str(layout),
+        "container": container,
+        "clips": sum(result.segments for result in results),
+        "shards": len(results),
+        "MB": round(num_bytes / 1e6, 1),
+        "shards kept from before": sum(result.kept for result in results),
+        "seconds": round(took, 1),
+        "MB/s": round(num_bytes / 1e6 / took),
+    }
+    return Report("convert", facts)
+
+
+def _local(where: str | Path) -> LocalFolder:
+    folder = folder_at(where)
+    if not isinstance(folder, LocalFolder):
+        raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
+    return folder
+
+
+def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
+    """The clips of a corpus as if its shards were packs."""
+    table = pl.read_parquet(source.root / "segments.parquet", columns=[*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
+    packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source.root)), "shard").alias("pack")).drop("shard")
+    clips = in_windows(packed.rename({"audio_sha256": "clip_sha256"}), sharding.window)
+    return clips.drop("recording_id", "start_sample", "end_sample")

@@ -1,0 +1,252 @@
+"""What holds of every container: one contract, all of them."""
+
+import hashlib
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+
+from nbaudio.audio import probe
+from nbaudio.corpus import convert, materialize, reading, verify
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.errors import AudioError, ExistsError, InputError
+from nbaudio.workspace import Workspace
+
+RATE = 16000
+HOSTILE = (
+    "../../x",
+    "a\0b",
+    "x" * 300,
+    "\U0001f600",
+    "č ž/š",
+    "C:\\con",
+    "a%2Fb",
+    ".",
+    "..",
+    "-rf",
+    "a.b.c",
+    "A.B.C",
+    "\u202eexe",
+    "a\nb",
+)
+every_container = pytest.mark.parametrize("container", list(CONTAINERS))
+
+
+def build(folder, segments):
+    """A workspace of one recording in noise, from (id, start in seconds, end, split)."""
+    (folder / "audio").mkdir(parents=True)
+    noise = np.random.default_rng(5).integers(-20000, 20000, 60 * RATE, dtype=np.int16)
+    path = folder / "audio/r.wav"
+    sf.write(path, noise, RATE)
+    facts = {
+        "recording_id": "r",
+        "path": "r.wav",
+        "sampling_rate": RATE,
+        "num_channels": 1,
+        "num_samples": probe(path).num_samples,
+    }
+    facts |= {"codec": "pcm_s16le", "num_bytes": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns}
+    words = [{"start": 0.0, "end": 0.25}]
+    rows = [
+        {"segment_id": key, "recording_id": "r", "start_sample": int(start * RATE), "end_sample": int(end * RATE), "split": split}
+        | {"source_start": str(start), "source_end": str(end), "text": f"čaša „{number}“ \U0001f600", "asr_text": None}
+        | {"speaker_id": f"s{number % 3}", "similarity": 0.1 * number, "decision": "accept", "word_times": words * (number % 3)}
+        for number, (key, start, end, split) in enumerate(segments)
+    ]
+    workspace = Workspace.create(folder / "w", source="made", audio=str(folder / "audio"))
+    workspace.save(recordings=pl.DataFrame([facts]), segments=pl.DataFrame(rows, infer_schema_length=None))
+    return workspace
+
+
+def made(workspace, out, **options):
+    return materialize(
+        workspace, out=out, show_progress=False, **{"jobs": 1, "engine": "threading", "shard_size": "60kB"} | options
+    )
+
+
+def converted(corpus, out, container, **options):
+    options = {"jobs": 1, "engine": "threading", "shard_size": "60kB"} | options
+    return convert(corpus, container=container, out=out, show_progress=False, **options)
+
+
+def contents(folder):
+    """Hash of every file by name."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def check(corpus):
+    assert verify(corpus, jobs=1, engine="threading", show_progress=False).problems == []
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A workspace with ids of all sorts in two splits, none in dev, and its corpus."""
+    folder = tmp_path_factory.mktemp("base")
+    ids = [*HOSTILE, *(f"AbC-d_f0123_{i}.5-{i + 1}.25" for i in range(26))]
+    segments = [(key, i, i + 0.75, "test" if i % 4 == 1 else "train") for i, key in enumerate(ids)]
+    workspace = build(folder, segments)
+    made(workspace, folder / "c")
+    return workspace, folder / "c"
+
+
+@every_container
+def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, container):
+    workspace, corpus = base
+    made(workspace, tmp_path / "made", container=container, jobs=2)
+    converted(corpus, tmp_path / "converted", container, jobs=2)
+    assert contents(tmp_path / "made") == contents(tmp_path / "converted")
+    check(tmp_path / "made")
+    before, after = (reading.clips(folder).sort("segment_id") for folder in (corpus, tmp_path / "made"))
+    assert after.drop("shard", "offset").equals(before.drop("shard", "offset"))
+    ids = before["segment_id"].to_list()
+    assert reading.read_audio(tmp_path / "made", ids) == reading.read_audio(corpus, ids)
+    assert after.filter(pl.col("split") == "train")["shard"].n_unique() > 1
+    assert all(
+        ".." not in Path(name).parts and name.isascii() and len(Path(name).name) < 200 for name in contents(tmp_path / "made")
+    )
+    # and back again
+    converted(tmp_path / "made", tmp_path / "back", "webdataset")
+    assert contents(tmp_path / "back") == contents(corpus)
+
+
+KILL = """
+import os, signal, sys
+from pathlib import Path
+from nbaudio.corpus import convert, shards
+
+corpus, out, *containers = sys.argv[1:]
+read = shards.read_clips
+
+def dying(clips):
+    for number, clip in enumerate(read(clips)):
+        if number == 2 and any(not path.name.startswith(".") for path in Path(out, container).glob("t*/*")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield clip
+
+shards.read_clips = dying
+for container in containers:
+    if not os.fork():
+        options = {"shard_size": "60kB", "jobs": 1, "engine": "threading", "show_progress": False}
+        convert(corpus, container=container, out=Path(out, container), **options)
+        os._exit(0)
+    print(container, os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(base, tmp_path_factory):
+    """What was left in each container by a run that was killed in its second shard."""
+    folder = tmp_path_factory.mktemp("killed")
+    run = subprocess.run([sys.executable, "-c", KILL, base[1], folder, *CONTAINERS], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == [f"{container} {-signal.SIGKILL}" for container in CONTAINERS]
+    return folder
+
+
+@every_container
+def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
+    assert list((killed / container).rglob(".*.partial"))
+    assert not (killed / container / "corpus.json").exists()
+    report = converted(base[1], killed / container, container)
+    assert report.facts["shards kept from before"] >= 1
+    converted(base[1], tmp_path / "whole", container)
+    assert contents(killed / container) == contents(tmp_path / "whole")
+
+
+@every_container
+def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
+    segments = [("one", 0, 0.5, "dev"), ("a", 1, 1.5, "train"), ("large", 2, 12, "train"), ("b", 13, 13.5, "train")]
+    workspace = build(tmp_path, segments)
+    made(workspace, tmp_path / "c", container=container, shard_size="20kB")
+    check(tmp_path / "c")
+    clips = reading.clips(tmp_path / "c")
+    manifest = json.loads((tmp_path / "c/corpus.json").read_text())
+    for split in ("train", "dev"):
+        names = [shard["name"] for shard in manifest["shards"] if shard["split"] == split]
+        assert names == [CONTAINERS[container].shard_name(split, index, len(names)) for index in range(len(names))]
+    assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 200_000
+    made(workspace, tmp_path / "single", container=container, shard_count=1)
+    assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
+
+
+@every_container
+@pytest.mark.parametrize("harm", ["flip", "shorten", "remove", "add"])
+def test_harm_to_any_file_is_found(base, tmp_path, container, harm):
+    converted(base[1], tmp_path / "c", container)
+    files = sorted(
+        path for path in (tmp_path / "c").rglob("*") if path.is_file() and path.name not in ("corpus.json", "README.md")
+    )
+    # one of each sort
+    for _, some in itertools.groupby(sorted(files, key=lambda path: path.suffix), key=lambda path: path.suffix):
+        victim = list(some)[-1]
+        data = victim.read_bytes()
+        if harm == "flip":
+            victim.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :])
+        elif harm == "shorten":
+            victim.write_bytes(data[:-1])
+        elif harm == "remove":
+            victim.unlink()
+        elif victim.suffix in (".csv", ".json", ".gz") or victim.parent == tmp_path / "c":
+            continue
+        else:
+            stray = re.sub(r"\d{5,6}", lambda number: "9" * len(number.group()), victim.name, count=1)
+            victim.with_name(stray if stray != victim.name else f"99999{victim.suffix}").write_bytes(data)
+        try:
+            problems = verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems
+        except InputError as error:
+            problems = [str(error)]
+        assert problems, f"{harm} of {victim}"
+        for path in (tmp_path / "c").rglob("*99999*"):
+            path.unlink()
+        victim.write_bytes(data)
+    check(tmp_path / "c")
+
+
+@pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
+def test_windows_lie_together_in_order_and_cross_no_recording(base, tmp_path, container):
+    workspace, corpus = base
+    made(workspace, tmp_path / "made", container=container, window=4)
+    converted(corpus, tmp_path / "c", container, window=4)
+    assert contents(tmp_path / "made") == contents(tmp_path / "c")
+    check(tmp_path / "c")
+    clips = reading.clips(tmp_path / "c").sort("shard", "offset")
+    windows = clips.group_by("split", "window", maintain_order=True).agg(pl.len(), "start_sample", pl.col("shard").n_unique())
+    assert windows["shard"].to_list() == [1] * len(windows)
+    assert all(starts == sorted(starts) for starts in windows["start_sample"].to_list())
+    assert windows.filter(pl.col("len") < 4).height <= 2
+    rows = clips.sort("split", "start_sample").with_columns(number=pl.int_range(pl.len()).over("split") // 4)
+    assert rows.select(pl.struct("split", "window").rank("dense") == pl.struct("split", "number").rank("dense")).to_series().all()
+    assert reading.read_audio(tmp_path / "c", clips["segment_id"]) == reading.read_audio(corpus, clips["segment_id"])
+
+
+def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
+    _, corpus = base
+    with pytest.raises(InputError, match="missing"):
+        converted(tmp_path, tmp_path / "c", "zip")
+    with pytest.raises(InputError, match="folder of this machine"):
+        converted(corpus, "s3://bucket/c", "zip")
+    with pytest.raises(InputError, match="webdataset, parquet, zip"):
+        converted(corpus, tmp_path / "c", "rar")
+    with pytest.raises(InputError, match="shard_count must be 1 or more, not 0"):
+        converted(corpus, tmp_path / "c", "zip", shard_count=0)
+    converted(corpus, tmp_path / "a", "zip")
+    with pytest.raises(ExistsError, match="container is zip, not mds"):
+        converted(corpus, tmp_path / "a", "mds")
+    shard = next((tmp_path / "a/train").iterdir())
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(AudioError, match=r"train-.*zip: a clip is damaged; 'nbaudio verify"):
+        converted(tmp_path / "a", tmp_path / "b", "mds")
+    assert not (tmp_path / "b/corpus.json").exists()
