@@ -1,8 +1,8 @@
 """Addresses of what lies elsewhere: which are taken, and what of them is never written down.
 
-Conventions: an address is that of a folder: https://host/folder, s3://bucket/folder, zip://folder::https://host/a.zip. With
-nothing behind the scheme (``s3://``) it stands for all addresses of that scheme. It never holds credentials: those come from the
-environment and the files that the filesystems read themselves.
+Conventions: an address is that of a folder or file: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip.
+With nothing behind the scheme (``s3://``) it stands for all addresses of that scheme. It never holds credentials: those come from
+the environment and the files that the filesystems read themselves.
 """
 
 import re

@@ -433,6 +433,16 @@ def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
         remote(address, Cache(tmp_path)).listing(lambda _: True)
 
 
+def test_missing_client_of_hadoop_is_said_in_one_line(monkeypatch):
+    monkeypatch.setattr("pyarrow.fs.HadoopFileSystem", no_libjvm)
+    with pytest.raises(InputError, match="hdfs://node/a: Hadoop's own client is needed"):
+        remote("hdfs://node/a").listing(lambda _: True)
+
+
+def no_libjvm(**_):
+    raise OSError("Unable to load libjvm: libjvm.so: cannot open shared object file")
+
+
 def test_member_names_never_escape(tmp_path):
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as file:
         for name in ("../out.wav", "a/../../out.wav", "good/x.wav", ".hidden.wav"):

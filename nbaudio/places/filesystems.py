@@ -1,5 +1,6 @@
 """The filesystems behind addresses, through fsspec, which nobody else imports."""
 
+import re
 import threading
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -57,6 +58,10 @@ def place_of(address: str) -> Place:
         if not extra:
             raise InputError(f"{address}: {error}") from error
         raise MissingExtraError.naming(package, extra) from error
+    except OSError as error:
+        if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
+            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
+        raise
     place = Place(fs, path, scheme)
     if scheme in ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
