@@ -7,7 +7,7 @@ Every step is a function of the name of its command, tables in and tables out:
 
 from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
 from nbaudio import review
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus import convert, materialize, verify
 from nbaudio.downloads import download
 from nbaudio.errors import NbaudioError
 from nbaudio.evidence import evidence
@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "Workspace",
     "__version__",
+    "convert",
     "demo",
     "download",
     "evidence",

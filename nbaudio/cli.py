@@ -26,6 +26,10 @@ Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folde
 AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
 Seed = Annotated[int, typer.Option(help="another seed, another choice")]
+Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds or files")]
+ShardSize = Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")]
+ShardCount = Annotated[int | None, typer.Option(min=1, help="how many shards each split has instead")]
+Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording that lie together")]
 Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
 Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a cluster of that engine that runs already")]
 BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
@@ -285,13 +289,15 @@ def export(
 def materialize(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
-    container: Annotated[str, typer.Option(help="webdataset or parquet")] = "webdataset",
+    container: Container = "webdataset",
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
     channel: Annotated[
         str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
     ] = "mix",
-    encoding: Annotated[str, typer.Option(help="flac, wav, or 256 levels: mulaw, linear")] = "flac",
-    shard_size: Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")] = "500MB",
+    encoding: Annotated[str, typer.Option(help="flac, wav, opus, mp3, or 256 levels: mulaw, linear")] = "flac",
+    shard_size: ShardSize = "500MB",
+    shard_count: ShardCount = None,
+    window: Window = 1,
     title: Annotated[str | None, typer.Option(help="name of the corpus, for its data card")] = None,
     language: Annotated[str | None, typer.Option(metavar="hr", help="codes, by commas; likewise")] = None,
     licence: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
@@ -313,6 +319,8 @@ def materialize(
             channel=channel,
             encoding=encoding,
             shard_size=shard_size,
+            shard_count=shard_count,
+            window=window,
             title=title,
             language=language,
             licence=licence,
@@ -320,6 +328,36 @@ def materialize(
             engine=engine,
             address=address,
             beam_options=beam_options,
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command(epilog="Example: nbaudio convert CORPUS --container tfrecord --out OTHER --shard-count 64")
+def convert(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
+    container: Container,
+    out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to go on with")],
+    shard_size: ShardSize = "500MB",
+    shard_count: ShardCount = None,
+    window: Window = 1,
+    jobs: Jobs = None,
+    engine: Engine = "loky",
+    as_json: AsJson = False,
+) -> None:
+    """Write a corpus anew in another container or in other shards; audio is copied, not decoded."""
+    from nbaudio import convert as step
+
+    _finish(
+        lambda: step(
+            corpus,
+            container=container,
+            out=out,
+            shard_size=shard_size,
+            shard_count=shard_count,
+            window=window,
+            jobs=jobs,
+            engine=engine,
         ),
         as_json=as_json,
     )
