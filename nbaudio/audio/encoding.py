@@ -1,11 +1,13 @@
 """Clips to bytes and back: small, complete files of one channel.
 
-``flac`` and ``wav`` keep 16-bit samples and their rate. ``mulaw`` and ``linear`` are NumPy files (.npy) of 256 levels, uint8,
-shape (samples,), which know neither their rate nor their law: the corpus says both.
+``flac`` and ``wav`` keep 16-bit samples and their rate. ``opus`` and ``mp3`` lose some of the sound, but not its length: encoders'
+delays are told in the files, and decoders take them off again (in Opus to within one sample). ``mulaw`` and ``linear`` are NumPy
+files (.npy) of 256 levels, uint8, shape (samples,), which know neither their rate nor their law: the corpus says both.
 """
 
 import io
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,15 +20,37 @@ from numpy.typing import NDArray
 
 from nbaudio.audio.flac import decode_flac
 from nbaudio.audio.quantising import LAWS, quantise, restore
-from nbaudio.errors import AudioError, look_up
+from nbaudio.errors import AudioError, InputError, look_up
+
+# Speech of one channel is hard to tell from the original then.
+_OPUS_BITS_A_SECOND = 32_000
+_OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+_MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
 class Encoding(NamedTuple):
-    """An encoding: the extension of its files, samples and rate to bytes, bytes to samples and rate (None where not told)."""
+    """An encoding.
+
+    Attributes:
+        extension: of its files.
+        encode: samples and rate to bytes.
+        decode: bytes to samples and rate (None where it is not told).
+        rates: Hz that it can have; any where empty.
+    """
 
     extension: str
     encode: Callable[[NDArray[np.int16], int], bytes]
     decode: Callable[[bytes], tuple[NDArray[np.int16], int | None]]
+    rates: tuple[int, ...] = ()
+
+    def check_rate(self, rate: int | None) -> None:
+        """Refuse a rate that it cannot have.
+
+        Raises:
+            InputError: names those that it can.
+        """
+        if rate is not None and self.rates and rate not in self.rates:
+            raise InputError(f"{self.extension} has no rate of {rate} Hz; it has {', '.join(map(str, self.rates))}")
 
 
 def _encode_pcm(samples: NDArray[np.int16], rate: int, *, container: str) -> bytes:
@@ -43,6 +67,36 @@ def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
     except sf.LibsndfileError as error:
         raise AudioError(f"an encoded clip of {len(data)} bytes cannot be decoded ({error})") from error
     return samples, rate
+
+
+def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
+    file = io.BytesIO()
+    # Bit-exact: no random number of the stream, no version of the encoder in the file.
+    with av.open(file, "w", format="ogg", options={"fflags": "+bitexact"}) as container:
+        stream = container.add_stream("libopus", rate=rate, layout="mono")
+        stream.bit_rate = _OPUS_BITS_A_SECOND
+        stream.codec_context.flags |= av.codec.context.Flags.bitexact.value
+        frame = av.AudioFrame.from_ndarray(samples[np.newaxis], format="s16", layout="mono")
+        frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def encode_mp3(samples: NDArray[np.int16], rate: int) -> bytes:
+    """A clip as an MP3, about 50 kbit/s at 16 kHz; the same samples give the same bytes.
+
+    Args:
+        samples: int16, shape (samples,).
+        rate: Hz, one of those that MP3 knows, such as 16000.
+
+    Examples:
+        >>> len(encode_mp3(np.zeros(16000, dtype=np.int16), 16000)) < 16000
+        True
+    """
+    file = io.BytesIO()
+    sf.write(file, samples, rate, format="MP3", subtype="MPEG_LAYER_III")
+    return file.getvalue()
 
 
 def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
@@ -76,6 +130,8 @@ ENCODERS: Mapping[str, Encoding] = MappingProxyType(
     {
         "flac": Encoding("flac", partial(_encode_pcm, container="FLAC"), _decode_pcm),
         "wav": Encoding("wav", partial(_encode_pcm, container="WAV"), _decode_pcm),
+        "opus": Encoding("opus", _encode_opus, _decode_pcm, _OPUS_RATES),
+        "mp3": Encoding("mp3", encode_mp3, _decode_pcm, _MP3_RATES),
         **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in LAWS},
     }
 )
@@ -104,22 +160,6 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
         True
     """
     return encoder(encoding).encode(samples, rate)
-
-
-def encode_mp3(samples: NDArray[np.int16], rate: int) -> bytes:
-    """A clip as an MP3 to be heard by people, about 50 kbit/s at 16 kHz; the same samples give the same bytes.
-
-    Args:
-        samples: int16, shape (samples,).
-        rate: Hz, one of those that MP3 knows, such as 16000.
-
-    Examples:
-        >>> len(encode_mp3(np.zeros(16000, dtype=np.int16), 16000)) < 16000
-        True
-    """
-    file = io.BytesIO()
-    sf.write(file, samples, rate, format="MP3", subtype="MPEG_LAYER_III")
-    return file.getvalue()
 
 
 def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16], int | None]:

@@ -87,7 +87,7 @@ def materialize(
         container: a key of `nbaudio.corpus.containers.CONTAINERS`, such as ``webdataset``, ``parquet`` or ``zip``.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
-        encoding: ``flac``, ``wav``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
+        encoding: ``flac``, ``wav``, ``opus``, ``mp3``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
         shard_size: wanted size of a shard, such as ``"500MB"``.
         shard_count: how many shards each split has instead.
         window: how many consecutive segments of a recording lie together, in order; ``tfrecord`` then holds SequenceExamples.
@@ -111,7 +111,7 @@ def materialize(
     """
     began = time.monotonic()
     workspace = Workspace.open(workspace)
-    encoder(encoding)
+    encoder(encoding).check_rate(rate)
     sharding = Sharding(parse_size(shard_size), shard_count, window)
     sharding.check()
     layout = Layout.at(out, workspace.path)
