@@ -14,7 +14,6 @@ from web import serving
 
 from nbaudio import folders, materialize, stats, verify
 from nbaudio.corpus import reading
-from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.places import patience
 from nbaudio.widgets import corpus_player
@@ -74,8 +73,9 @@ def test_corpus_in_a_store_is_the_local_one(workspace, local, store, tmp_path, a
     assert stats(address).facts | {"of": ""} == stats(tmp_path / "local").facts | {"of": ""}
 
 
-@pytest.mark.parametrize("container", sorted(CONTAINERS))
-def test_every_container_can_lie_in_a_store(workspace, store, tmp_path, container):
+# Shards that are folders, and files beside shards; the others are one file a shard, as the default.
+@pytest.mark.parametrize("container", ["files", "lhotse"])
+def test_other_containers_can_lie_in_a_store(workspace, store, tmp_path, container):
     made(workspace, tmp_path / "local", container=container)
     made(workspace, "gs://bucket/corpus", container=container)
     local = contents(tmp_path / "local")
@@ -287,11 +287,9 @@ RUN = (
 @pytest.mark.parametrize(
     ("scheme", "death"),
     [
-        ("gs", ("identity.json", "half")),
         ("gs", ("train-00003", "done")),  # it is there, and nobody has noted it
         ("gs", ("corpus.json", "half")),
         ("hdfs", ("train-00003", "half")),
-        ("hdfs", ("corpus.json", "half")),
     ],
 )
 def test_a_killed_run_leaves_whole_files_and_is_finished_by_another(workspace, local, store, scheme, death):
@@ -303,7 +301,7 @@ def test_a_killed_run_leaves_whole_files_and_is_finished_by_another(workspace, l
     assert left.items() <= local.items()
     assert "corpus.json" not in left
     shards = sum(name.endswith(".tar") for name in left)
-    assert (shards > 0) == (death[0] != "identity.json")
+    assert shards > 0
 
     report = made(workspace, f"{scheme}://bucket/corpus")
     assert contents(corpus) == local

@@ -45,7 +45,7 @@ class Timed(NamedTuple):
     @property
     def is_on_all(self) -> bool:
         """Whether it is on all channels of its recording, equally."""
-        return len(self.channels) == self.row["num_channels"]
+        return bool(len(self.channels) == self.row["num_channels"])
 
     @property
     def duration(self) -> Decimal:
