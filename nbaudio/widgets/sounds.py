@@ -23,7 +23,7 @@ MOST_CONTEXT_S = 30.0
 
 _MOST_COLUMNS = 4096
 _FRAME = 512  # 32 ms: harmonics of a voice apart, words still sharp
-BANDS = _FRAME // 2
+BANDS = _FRAME // 4
 _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
 
 
@@ -131,14 +131,15 @@ def spectrogram(samples: NDArray[np.int16], columns: int) -> NDArray[np.uint8]:
 
     Examples:
         >>> tone = (100 * np.sin(2 * np.pi * 1000 / RATE * np.arange(RATE))).astype(np.int16)
-        >>> int(spectrogram(tone, 10)[5].argmax()) * RATE // _FRAME
+        >>> int(spectrogram(tone, 10)[5].argmax()) * RATE // (2 * BANDS)
         1000
     """
     padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
     centres = ((np.arange(columns) + 0.5) * len(samples) / columns).astype(np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[centres]
     window = np.hanning(_FRAME).astype(np.float32) / (_FRAME / 4 * 32768)
-    spectrum = np.fft.rfft(frames * window, axis=1)[:, :BANDS]
-    level = 10 * np.log10(spectrum.real**2 + spectrum.imag**2 + np.float32(1e-12))
+    spectrum = np.fft.rfft(frames * window, axis=1)[:, : 2 * BANDS]
+    power = (spectrum.real**2 + spectrum.imag**2).reshape(columns, BANDS, 2).max(axis=2)
+    level = 10 * np.log10(power + np.float32(1e-12))
     share = (level - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
     return (share.clip(0, 1) * 255).astype(np.uint8)

@@ -12,12 +12,15 @@ const KEPT_CLIPS = 6;
 const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
 const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
 
+/** 256 colours between the stops, each as the four bytes of a pixel. */
 function palette(stops) {
-  return Array.from({ length: 256 }, (_, i) => {
+  const bytes = new Uint8ClampedArray(4 * 256).fill(255);
+  for (let i = 0; i < 256; i += 1) {
     const place = (i / 255) * (stops.length - 1);
     const at = Math.min(Math.floor(place), stops.length - 2);
-    return stops[at].map((value, channel) => value + (place - at) * (stops[at + 1][channel] - value));
-  });
+    stops[at].forEach((value, channel) => (bytes[4 * i + channel] = value + (place - at) * (stops[at + 1][channel] - value)));
+  }
+  return new Uint32Array(bytes.buffer);
 }
 
 function isDark(element) {
@@ -33,6 +36,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   const settings = { before: 0, after: 0, channel: null, even: true };
   const clips = new Map(); // key -> promise of a clip, the oldest first
   let number = null;
+  let ahead = null; // the segment that is likely to come next
   let clip = null;
   let facts = null;
   let speed = 1;
@@ -84,7 +88,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
 
   // what is shown
 
-  const columns = () => Math.max(200, Math.min(1600, Math.round(stage.clientWidth || 800)));
+  const columns = () => Math.max(200, Math.min(1000, Math.round(stage.clientWidth || 800)));
   const keyOf = (which) => JSON.stringify([which, settings, columns()]);
 
   function fetchClip(which) {
@@ -130,6 +134,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     number = which;
     stop();
     moved = { start: 0, end: 0 };
+    const sounding = fetchClip(which); // asked for first: it is what takes time
     const said = ask("segment", { number: which }).then(({ result }) => {
       if (number !== which) return;
       facts = result;
@@ -141,7 +146,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
       onShown(result);
       drawBounds();
     });
-    const found = await fetchClip(which);
+    const found = await sounding;
     if (number !== which) return;
     take(found);
     if (start) play();
@@ -173,6 +178,13 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (!found.audio) return;
     seek(found.start + at);
     if (going) play();
+    prefetch(ahead);
+  }
+
+  /** Fetch a segment's sound for when it is wanted. */
+  function prefetch(which) {
+    ahead = which;
+    if (which !== null) fetchClip(which).catch(() => {});
   }
 
   const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
@@ -221,11 +233,9 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     const many = clip.peaks.length / 2;
     const bands = clip.bands.length / many;
     const image = new ImageData(many, bands);
+    const pixels = new Uint32Array(image.data.buffer);
     for (let x = 0; x < many; x += 1) {
-      for (let y = 0; y < bands; y += 1) {
-        const [red, green, blue] = colours[clip.bands[x * bands + y]];
-        image.data.set([red, green, blue, 255], 4 * ((bands - 1 - y) * many + x));
-      }
+      for (let y = 0; y < bands; y += 1) pixels[(bands - 1 - y) * many + x] = colours[clip.bands[x * bands + y]];
     }
     const small = new OffscreenCanvas(many, bands);
     small.getContext("2d").putImageData(image, 0, 0);
@@ -417,5 +427,5 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return Boolean(action);
   }
 
-  return { show, key, play, stop, toggle, seek, prefetch: (which) => fetchClip(which).catch(() => {}), number: () => number };
+  return { show, key, play, stop, toggle, seek, prefetch, number: () => number };
 }
