@@ -1,7 +1,7 @@
 """Clips to bytes and back: small, complete files of one channel.
 
 ``flac`` and ``wav`` keep 16-bit samples and their rate. ``opus`` and ``mp3`` lose some of the sound, not its length: encoders'
-delays are told in the files, and decoders take them off again (Opus is heard up to an eighth of a millisecond early). ``mulaw`` and
+delays are told in the files, and decoders take them off again (Opus comes up to an eighth of a millisecond early). ``mulaw`` and
 ``linear`` are NumPy files (.npy) of 256 levels, uint8, shape (samples,), which know neither their rate nor their law: the corpus
 says both.
 """

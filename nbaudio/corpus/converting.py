@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
@@ -108,6 +109,7 @@ def convert(
         "container": container,
         "clips": sum(result.segments for result in results),
         "shards": len(results),
+        "shards of train": advice([result.num_bytes for result in results if result.split == "train"]),
         "MB": round(num_bytes / 1e6, 1),
         "shards kept from before": sum(result.kept for result in results),
         "seconds": round(took, 1),

@@ -12,6 +12,7 @@ import polars as pl
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
 from nbaudio.claims import claim
+from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
@@ -301,6 +302,7 @@ def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], los
         "rejected": sum(manifest["rejected"].values()),
         "reasons": manifest["rejected"],
         "shards": len(results),
+        "shards of train": advice([result.num_bytes for result in results if result.split == "train"]),
         "MB": round(sum(result.num_bytes for result in results) / 1e6, 1),
         "clips cut now": num_cut,
         "clips already cut": kept - num_cut,
