@@ -179,6 +179,7 @@ def test_hostile_words_travel_as_text(hostile, tmp_path):
         assert said["segment_id"] == hostile
         assert [pair["reference"] for pair in said["words"] if pair["reference"]] == words(hostile[:2000])
         assert len(json.dumps(said["words"])) < 100_000
+        assert said["unshown"] == max(0, len(hostile) - 2000)
         Page(widget.static_html()).check_harmless()
         state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
         assert len(json.dumps(state)) < 2000

@@ -7,6 +7,7 @@ from typing import Any
 from nbaudio.errors import AudioError, InputError
 from nbaudio.review.corrections import Correction, append_corrections, corrections
 from nbaudio.times import rescale
+from nbaudio.widgets.pages import MOST_CHARACTERS
 from nbaudio.widgets.segments import Segments
 from nbaudio.widgets.skin import Answer, Call
 
@@ -38,12 +39,13 @@ class Listening:
         return {"segment": self.segment, "clip": self.clip, "correct": self.correct}
 
     def segment(self, *, number: int) -> dict[str, Any]:
-        """A segment's id, facts, words and correction."""
+        """A segment's id, facts, words (and how many characters of them are too many to show) and correction."""
         row = self.segments.row(number)
         return {
             "segment_id": row["segment_id"],
             "facts": facts(row),
             "words": [pair._asdict() for pair in self.segments.words(number)],
+            "unshown": max(0, len(row["text"] or "") - MOST_CHARACTERS),
             "correction": self._correction(row),
         }
 

@@ -142,4 +142,5 @@ def spectrogram(samples: NDArray[np.int16], columns: int) -> NDArray[np.uint8]:
     power = (spectrum.real**2 + spectrum.imag**2).reshape(columns, BANDS, 2).max(axis=2)
     level = 10 * np.log10(power + np.float32(1e-12))
     share = (level - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
-    return (share.clip(0, 1) * 255).astype(np.uint8)
+    levels: NDArray[np.uint8] = (share.clip(0, 1) * 255).astype(np.uint8)
+    return levels

@@ -28,7 +28,8 @@ function createDiff(host, { onSeek = () => {} } = {}) {
   let timed = [];
   let lit = null;
 
-  function show(pairs) {
+  /** Show pairs of words; `unshown` characters are left out behind them. */
+  function show(pairs, unshown = 0) {
     timed = [];
     lit = null;
     words.dir = directionOf(pairs);
@@ -51,6 +52,7 @@ function createDiff(host, { onSeek = () => {} } = {}) {
         return element;
       }),
     );
+    if (unshown) words.append(make("span", { class: "nba-faint", dir: "ltr", text: ` … (${number(unshown)} more characters)` }));
     if (!pairs.length) words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
   }
 

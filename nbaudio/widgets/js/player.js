@@ -142,7 +142,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
         make("code", { class: "nba-isolate", text: result.segment_id }),
         ...result.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
       );
-      diff.show(result.words);
+      diff.show(result.words, result.unshown);
       onShown(result);
       drawBounds();
     });

@@ -45,7 +45,7 @@ function render(widget) {
         button("▶", `play ${said.segment_id}`, () => (current === item && !audio.paused ? audio.pause() : play(item, 0))),
         item.note,
       );
-      item.diff.show(said.words);
+      item.diff.show(said.words, said.unshown);
     }
     if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
