@@ -22,7 +22,7 @@ CHROMIUM_OPTIONS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 _NOTIFICATIONS = '{"checkForUpdates": false, "fetchNews": "false"}'
-_STARTS_S, _RUNS_S = 60, 180
+_STARTS_S, _RUNS_S = 180, 180
 
 
 def copy_notebooks(folder: Path) -> list[str]:
