@@ -106,9 +106,10 @@ class NearIndex:
         candidates = [np.empty(0, dtype=np.int64), *self._candidates(texts)]
         sentence, text = np.divmod(np.unique(np.concatenate(candidates)), len(texts))
         left, right = [self._sentences[i] for i in sentence], [texts[i] for i in text]
-        edits = cpdist(left, right, scorer=Levenshtein.distance, dtype=np.int64, workers=1)
-        shorter = np.minimum(self._lengths[sentence], [len(one) for one in right])
-        near = (edits > 0) & (edits <= shorter // _PART)
+        allowed = np.minimum(self._lengths[sentence], [len(one) for one in right]) // _PART
+        most = int(allowed.max(initial=0))  # to count no further is much quicker
+        edits = cpdist(left, right, scorer=Levenshtein.distance, score_cutoff=most, dtype=np.int64, workers=1)
+        near = (edits > 0) & (edits <= allowed)
         return pl.DataFrame({"sentence": sentence[near], "text": text[near] + offset, "edits": edits[near]}).cast(NEAR)
 
     def _candidates(self, texts: list[str]) -> Iterator[Integers]:
