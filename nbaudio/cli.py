@@ -305,6 +305,7 @@ def materialize(
     engine: Engine = "loky",
     address: Address = None,
     beam_options: BeamOptions = "",
+    packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
@@ -328,6 +329,7 @@ def materialize(
             engine=engine,
             address=address,
             beam_options=beam_options,
+            packs=packs,
         ),
         as_json=as_json,
     )

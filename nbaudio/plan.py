@@ -62,7 +62,7 @@ class Source:
 class CutTask:
     """Windows to cut into one pack."""
 
-    pack: Path
+    pack: Path | Remote
     format: ClipFormat
     sources: tuple[Source, ...]
     seconds: float
@@ -119,7 +119,9 @@ def _short_hashes(texts: pl.Series) -> pl.Series:
     return pl.Series([hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String)
 
 
-def cut_tasks(missing: pl.DataFrame, audio_root: Path | Remote, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:
+def cut_tasks(
+    missing: pl.DataFrame, audio_root: Path | Remote, packs: Path | Remote, clip_format: ClipFormat
+) -> Iterator[CutTask]:
     """Cut tasks for the clips that no pack holds, longest first so that the last workers end together.
 
     Args:
@@ -152,7 +154,7 @@ def windows_of(missing: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
     return unique.sort("recording_id", "start_sample", "end_sample", "channel")
 
 
-def cut_task(sources: Sequence[Source], packs: Path, clip_format: ClipFormat, seconds: float) -> CutTask:
+def cut_task(sources: Sequence[Source], packs: Path | Remote, clip_format: ClipFormat, seconds: float) -> CutTask:
     """A task whose pack is named after its clips."""
     keys = "\n".join(key for source in sources for key, *_ in source.windows)
     return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)

@@ -3,12 +3,14 @@
 import os
 import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
 from nbaudio.claims import claim
@@ -16,7 +18,7 @@ from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
-from nbaudio.corpus.packs import Failure, cut, index_of
+from nbaudio.corpus.packs import Failure, cut, index_of, remove_pack
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
@@ -24,7 +26,7 @@ from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials
 from nbaudio.folders import read_object
-from nbaudio.places import Remote, is_stream
+from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
@@ -43,6 +45,7 @@ class _Run:
 
     workspace: Workspace
     audio_root: Path | Remote
+    packs: Path | Remote
     layout: Layout
     container: str
     format: ClipFormat
@@ -50,10 +53,6 @@ class _Run:
     show: bool
     began: float
     table: Path
-
-    @property
-    def packs(self) -> Path:
-        return self.workspace.path / "packs"
 
 
 def materialize(
@@ -74,6 +73,7 @@ def materialize(
     engine: str | None = "loky",
     address: str | None = None,
     beam_options: str = "",
+    packs: str | Path | None = None,
     show_progress: bool = True,
 ) -> Report:
     """Cut every accepted segment and write the corpus.
@@ -100,6 +100,8 @@ def materialize(
             ``joblib.parallel_config`` has set.
         address: of a cluster that runs already, such as ``tcp://host:8786`` for Dask; unless given, workers are started here.
         beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
+        packs: where clips are kept between cutting and packing; the workspace, unless given. Workers that share no disk need an
+            address here, such as ``s3://bucket/packs``, and recordings at an address: they cut, this machine packs.
         show_progress: progress with rate and time left, on standard error.
 
     Returns:
@@ -122,11 +124,11 @@ def materialize(
     about = About(title, language, licence)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    if workspace.audio_root is None:
-        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
+    audio_root, packs_root = _places(workspace, packs)
     run = _Run(
         workspace,
-        workspace.audio_root,
+        audio_root,
+        packs_root,
         layout,
         container,
         ClipFormat(rate, channel, encoding),
@@ -143,35 +145,15 @@ def materialize(
     if run.layout.claim(identity):
         before = read_object(run.layout.folder, MANIFEST)
         restore_records(run.layout)
-    run.packs.mkdir(exist_ok=True)
-    remove_partials(run.packs)
+    if isinstance(run.packs, Remote):
+        writing.tidy(run.packs)
+    else:
+        run.packs.mkdir(parents=True, exist_ok=True)
+        remove_partials(run.packs)
     # The table as it is now: a selection that is made meanwhile is a file of its own.
     run = replace(run, table=_same_file(run.table, run.layout.work / "segments.parquet"))
 
-    with workers(engine, site) as run_tasks:
-        clips, failures, num_cut = _cut_missing(run, run_tasks, accepted)
-        for attempt in range(_ATTEMPTS):
-            results = write_shards(
-                run.layout,
-                clips.drop("recording_id", "speaker_id", "clip_key"),
-                container=run.container,
-                clip_format=run.format,
-                sharding=run.sharding,
-                table=run.table,
-                run_tasks=run_tasks,
-                show=run.show,
-            )
-            damaged = {result.damaged for result in results if result.damaged}
-            if not damaged:
-                break
-            if attempt + 1 == _ATTEMPTS:
-                raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
-            for pack_path in damaged:
-                Path(pack_path).unlink(missing_ok=True)
-            clips, more, again = _cut_missing(run, run_tasks, accepted)
-            failures |= more
-            num_cut += again
-
+    clips, failures, num_cut, results = _cut_and_pack(run, accepted, engine, site)
     details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
     lost = accepted.select("segment_id", "clip_key").join(
         pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
@@ -195,6 +177,55 @@ def materialize(
     report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
     return report
+
+
+def _cut_and_pack(
+    run: _Run, accepted: pl.DataFrame, engine: str | None, site: Site
+) -> tuple[pl.DataFrame, dict[str, Failure], int, list[ShardResult]]:
+    """All clips, failures by clip key, how many were cut now, and the shards; what a disk has damaged is cut again."""
+    with workers(engine, site) as run_tasks:
+        clips, failures, num_cut = _cut_missing(run, run_tasks, accepted)
+        for _ in range(_ATTEMPTS):
+            # Who shares no disk has neither the table nor the corpus' folder: shards are written here, out of what they have cut.
+            with workers("loky", Site(site.jobs)) if isinstance(run.packs, Remote) else nullcontext(run_tasks) as packing:
+                results = write_shards(
+                    run.layout,
+                    clips.drop("recording_id", "speaker_id", "clip_key"),
+                    container=run.container,
+                    clip_format=run.format,
+                    sharding=run.sharding,
+                    table=run.table,
+                    run_tasks=packing,
+                    show=run.show,
+                )
+            damaged = {result.damaged for result in results if result.damaged}
+            if not damaged:
+                return clips, failures, num_cut, results
+            for pack_path in damaged:
+                remove_pack(pack_path)
+            clips, more, again = _cut_missing(run, run_tasks, accepted)
+            failures |= more
+            num_cut += again
+    raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
+
+
+def _places(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remote, Path | Remote]:
+    """Where recordings are, and packs, for whoever cuts.
+
+    Raises:
+        InputError: there is no audio; nothing can be written to `packs`, or who cuts there has no recordings.
+    """
+    audio = workspace.audio_root
+    if audio is None:
+        raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
+    if packs is None or not is_address(str(packs)):
+        return audio, Path(packs or workspace.path / "packs").absolute()
+    writing.check_writable(str(packs))
+    if not isinstance(audio, Remote):
+        raise InputError(
+            f"{packs}: who shares no disk has no {audio}; ingest with --audio at an address, or name a shared folder"
+        )
+    return replace(audio, cache=None), remote(str(packs))
 
 
 def _selection(table: Path) -> str:

@@ -1,25 +1,28 @@
 """Packs: encoded clips laid end to end, with an index behind them.
 
 Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
-size: length of the index, its SHA-256, a magic word. A pack is written beside its name and moved there whole; the index is
+size: length of the index, its SHA-256, a magic word. A pack gets its name whole, on this machine or elsewhere; the index is
 checked when it is read, every clip when it is copied.
 """
 
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 import polars as pl
 
+from nbaudio.addresses import is_address
 from nbaudio.audio import clip_of, encode_clip, open_recording
 from nbaudio.errors import AudioError, NbaudioError
 from nbaudio.files import sha256_file, whole_file
-from nbaudio.places import CHANGED, Remote
+from nbaudio.places import CHANGED, AbsentError, Remote, remote, writing
 from nbaudio.plan import CutTask, Source
 
 _TRAILER = struct.Struct("<Q32s8s")
@@ -30,6 +33,9 @@ UNREADABLE = "unreadable_audio"
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
 # Packs held open by one worker: far below the usual limit of 1024 files a process.
 _OPEN_PACKS = 200
+# Where packs lie elsewhere: requests at once, and clips that are asked for before they are wanted.
+_READERS = 16
+_AHEAD = 64
 
 INDEX = pl.Schema(
     [
@@ -69,8 +75,7 @@ def cut(task: CutTask) -> CutResult:
     """
     index: list[tuple[str, int, int, int, str]] = []
     failures: list[Failure] = []
-    # No fsync: what a power cut could leave is found by the hashes.
-    with whole_file(task.pack, sync=False) as partial, partial.open("wb") as file:
+    with _new_pack(task.pack) as partial, partial.open("wb") as file:
         offset = 0
         for source in task.sources:
             for key, result in _clips(source, task):
@@ -84,6 +89,20 @@ def cut(task: CutTask) -> CutResult:
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
     return CutResult(task.seconds, tuple(failures))
+
+
+@contextmanager
+def _new_pack(pack: Path | Remote) -> Iterator[Path]:
+    """A path of this machine to write to, which becomes the pack when the context ends well."""
+    if isinstance(pack, Remote):
+        with TemporaryDirectory(prefix="nbaudio-") as folder:
+            with whole_file(Path(folder) / pack.name, sync=False) as partial:
+                yield partial
+            writing.send(pack, Path(folder) / pack.name)
+    else:
+        # No fsync: what a power cut could leave is found by the hashes.
+        with whole_file(pack, sync=False) as partial:
+            yield partial
 
 
 def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple[int, bytes]]]:
@@ -128,17 +147,21 @@ def _check_unchanged_there(source: Source, place: Remote) -> None:
     raise AudioError(f"{place}: {CHANGED}")
 
 
-def read_index(pack: Path) -> pl.DataFrame | None:
-    """The clips of a pack, as `INDEX`; None when the pack is not whole."""
+def read_index(pack: Path | Remote) -> pl.DataFrame | None:
+    """The clips of a pack, as `INDEX`; None when the pack is not whole.
+
+    Raises:
+        AudioError: it lies elsewhere and cannot be had.
+    """
     try:
-        with pack.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(size - _TRAILER.size)
-            length, checksum, magic = _TRAILER.unpack(file.read(_TRAILER.size))
-            if magic != _MAGIC or length > size - _TRAILER.size:
-                return None
-            file.seek(size - _TRAILER.size - length)
-            encoded = file.read(length)
+        size = pack.status().num_bytes if isinstance(pack, Remote) else pack.stat().st_size
+        end = size - _TRAILER.size
+        if end < 0:
+            return None
+        length, checksum, magic = _TRAILER.unpack(_read(pack, end, size))
+        if magic != _MAGIC or length > end:
+            return None
+        encoded = _read(pack, end - length, end)
     except (OSError, struct.error):
         return None
     if hashlib.sha256(encoded).digest() != checksum:
@@ -146,14 +169,32 @@ def read_index(pack: Path) -> pl.DataFrame | None:
     return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=INDEX, orient="row")
 
 
-def index_of(packs: Path) -> pl.DataFrame:
+def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
+    if isinstance(pack, Remote):
+        return pack.read(start, stop)
+    with pack.open("rb") as file:
+        file.seek(start)
+        return file.read(stop - start)
+
+
+def index_of(packs: Path | Remote) -> pl.DataFrame:
     """All clips in a folder of packs, each once; packs that are not whole are left out."""
-    found = [index for path in sorted(packs.glob("*.pack")) if (index := read_index(path)) is not None]
+    names = writing.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = [index for index in pool.map(read_index, [packs / name for name in names]) if index is not None]
     return pl.concat([pl.DataFrame(schema=INDEX), *found]).unique("clip_key", keep="first", maintain_order=True)
 
 
 class PackDamagedError(NbaudioError):
     """A clip's bytes are not those that were written; `pack` must be cut again."""
+
+
+def remove_pack(pack: str) -> None:
+    """Remove a pack by its path or address, if it is there."""
+    if is_address(pack):
+        writing.remove(remote(pack))
+    else:
+        Path(pack).unlink(missing_ok=True)
 
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
@@ -162,18 +203,39 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     Raises:
         PackDamagedError: its argument is the path of the bad pack.
     """
+    places = clips.select("pack", "offset", "length").rows()
+    read = _read_elsewhere if places and is_address(places[0][0]) else _read_here
+    for (pack, *_), checksum, data in zip(places, clips["clip_sha256"], read(places), strict=True):
+        if hashlib.sha256(data).hexdigest() != checksum:
+            raise PackDamagedError(pack)
+        yield data
+
+
+def _read_here(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
-        for pack, offset, length, checksum in clips.select("pack", "offset", "length", "clip_sha256").iter_rows():
+        for pack, offset, length in places:
             try:
                 if pack not in files:
                     if len(files) >= _OPEN_PACKS:
                         files.pop(next(iter(files))).close()
                     files[pack] = stack.enter_context(Path(pack).open("rb"))
                 files[pack].seek(offset)
-                data = files[pack].read(length)
+                yield files[pack].read(length)
             except OSError as error:
                 raise PackDamagedError(pack) from error
-            if hashlib.sha256(data).hexdigest() != checksum:
-                raise PackDamagedError(pack)
-            yield data
+
+
+def _read_elsewhere(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+    """Several at once, as each takes a while to come."""
+
+    def read(place: tuple[str, int, int]) -> bytes:
+        pack, offset, length = place
+        try:
+            return remote(pack).read(offset, offset + length)
+        except AbsentError as error:
+            raise PackDamagedError(pack) from error
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in range(0, len(places), _AHEAD):
+            yield from pool.map(read, places[start : start + _AHEAD])

@@ -17,7 +17,7 @@ _TASK_BYTES = 16 << 20
 _NOTHING = Content(b"", None)
 
 
-def stream_tasks(missing: pl.DataFrame, audio_root: Remote, packs: Path, clip_format: ClipFormat) -> Iterator[CutTask]:
+def stream_tasks(missing: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat) -> Iterator[CutTask]:
     """Cut tasks in the order of the archive, made as it is read; reading ends with the last recording that is wanted.
 
     Args:

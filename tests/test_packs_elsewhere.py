@@ -1,0 +1,98 @@
+"""Packs in a store, for workers that share no disk: the same corpus, nothing cut twice, damage found."""
+
+import shutil
+
+import fsspec
+import pytest
+import stores
+from stores import Bucket
+
+from nbaudio import Workspace, materialize
+from nbaudio.errors import InputError
+from nbaudio.places import patience
+
+PACKS = "gs://bucket/packs"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    stores.register(tmp_path / "store")
+    (tmp_path / "store/bucket/packs").mkdir(parents=True)
+    yield tmp_path / "store/bucket"
+    stores.unregister()
+
+
+@pytest.fixture
+def workspace(make_workspace, store):
+    """One whose recordings are in the store."""
+    made = make_workspace({f"r{i}.flac": (40.0, 16000) for i in range(3)})
+    shutil.copytree(made.audio_root, store / "audio")
+    fs = fsspec.filesystem("gs")
+    recordings = made.recordings
+    versions = [fs.info(f"bucket/audio/{path}")["etag"] for path in recordings["path"]]
+    there = Workspace.create(made.path.with_name("there"), source="made", audio="gs://bucket/audio")
+    there.save(recordings=recordings.with_columns(version=recordings["path"].replace(recordings["path"], versions)))
+    there.save(segments=made.segments)
+    return there
+
+
+def made(workspace, out, **options):
+    return materialize(workspace, out=out, jobs=1, shard_size="40kB", show_progress=False, **options)
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
+    made(workspace, tmp_path / "local")
+    report = made(workspace, tmp_path / "C", packs=PACKS)
+    assert contents(tmp_path / "C") == contents(tmp_path / "local")
+    assert report.problems == []
+    assert report.facts["clips cut now"] == report.facts["kept"] > 0
+    assert [path.suffix for path in (store / "packs").rglob("*") if path.is_file()] == [".pack"]
+    again = made(workspace, tmp_path / "again", packs=PACKS)
+    assert again.facts["clips cut now"] == 0
+    assert contents(tmp_path / "again") == contents(tmp_path / "local")
+
+
+def test_workers_keep_no_recordings(workspace, tmp_path):
+    made(workspace, tmp_path / "C", packs=PACKS)
+    assert not (workspace.path / "fetched").exists()
+    assert not (workspace.path / "packs").exists()
+
+
+def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
+    made(workspace, tmp_path / "whole", packs=PACKS)
+    pack = next((store / "packs").iterdir())
+    data = bytearray(pack.read_bytes())
+    data[100] ^= 1
+    pack.write_bytes(data)
+    report = made(workspace, tmp_path / "C", packs=PACKS)
+    assert report.facts["clips cut now"] == report.facts["kept"]
+    assert contents(tmp_path / "C") == contents(tmp_path / "whole")
+    pack.write_bytes(pack.read_bytes()[:20])
+    assert made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips cut now"] == report.facts["kept"]
+
+
+def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(workspace, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(Bucket, "broken", 1000)
+    with pytest.raises(Exception, match="packs") as caught:
+        made(workspace, tmp_path / "C", packs=PACKS)
+    assert "geheim" not in str(caught.value)
+    assert not list((store / "packs").iterdir())
+
+
+def test_another_local_folder(workspace, tmp_path):
+    made(workspace, tmp_path / "C", packs=tmp_path / "scratch/packs")
+    assert list((tmp_path / "scratch/packs").glob("*.pack"))
+    assert not (workspace.path / "packs").exists()
+
+
+def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, tmp_path):
+    local = make_workspace({"r.flac": (10.0, 16000)})
+    with pytest.raises(InputError, match="ingest with --audio at an address"):
+        made(local, tmp_path / "C", packs=PACKS)
+    with pytest.raises(InputError, match="nothing can be written there"):
+        made(local, tmp_path / "C", packs="https://host/packs")
