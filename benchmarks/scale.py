@@ -1,0 +1,118 @@
+"""What a large corpus costs the machine that plans it: 300,000 tiny recordings, materialized with any engine.
+
+    python benchmarks/scale.py [--recordings 300000] [--seconds 5] [--engine loky] [--jobs 2] [--sizes 75000,150000,300000]
+                               [--folder DIR] [--required-mb 1000]
+
+Recordings are `--seconds` of noise each, one segment a recording, all of them names of one file: what is planned, opened, cut,
+packed and published is what as many files would be, only the disk has less to hold. For each size one run in a process of its
+own; its peak of resident memory and that of all its processes together are taken from outside, the phases from its progress.
+Required: the driver stays under `--required-mb`; the exit code is 1 where it does not. Numbers go to standard output as Markdown.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import soundfile as sf
+
+from nbaudio import Workspace
+from nbaudio.audio import probe
+
+RATE = 16_000
+
+
+def main() -> int:
+    """Run every size and print a line for each."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--recordings", type=int, default=300_000)
+    options.add_argument("--sizes", help="several numbers of recordings, by commas")
+    options.add_argument("--seconds", type=float, default=5.0)
+    options.add_argument("--engine", default="loky")
+    options.add_argument("--jobs", type=int, default=2)
+    options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    options.add_argument("--required-mb", type=float, default=1000.0)
+    asked = options.parse_args()
+    sizes = [int(size) for size in (asked.sizes or str(asked.recordings)).split(",")]
+    print("| recordings | hours | engine | seconds | driver MB | all processes MB | core-seconds an hour of audio |")
+    print("|---|---|---|---|---|---|---|")
+    most = 0.0
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+            workspace = make_workspace(Path(folder), size, asked.seconds)
+            run = [sys.executable, "-m", "nbaudio", "materialize", str(workspace), "--out", f"{folder}/corpus"]
+            taken = measure([*run, "--engine", asked.engine, "--jobs", str(asked.jobs)])
+        hours = size * asked.seconds / 3600
+        row = f"{size:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | {taken['driver']:.0f} | {taken['all']:.0f}"
+        print(f"| {row} | {taken['cpu'] / hours:.2f} |", flush=True)
+        most = max(most, taken["driver"])
+    return int(most > asked.required_mb)
+
+
+def make_workspace(folder: Path, recordings: int, seconds: float) -> Path:
+    """A workspace of so many recordings with one accepted segment each."""
+    audio = folder / "tiny.flac"
+    noise = np.random.default_rng(0).normal(0, 0.05, round(seconds * RATE))
+    sf.write(audio, noise, RATE)
+    found, status = probe(audio), audio.stat()
+    number = pl.int_range(recordings, eager=True)
+    ids = number.cast(pl.String).str.zfill(8)
+    facts = {
+        "sampling_rate": found.sampling_rate,
+        "num_channels": found.num_channels,
+        "num_samples": found.num_samples,
+        "codec": found.codec,
+        "num_bytes": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+    }
+    same = [pl.lit(value).alias(name) for name, value in facts.items()]
+    # Hashes that differ make clips that differ.
+    table = pl.DataFrame({"recording_id": ids}).select(
+        "recording_id", pl.lit(audio.name).alias("path"), *same, sha256="recording_id"
+    )
+    segments = pl.DataFrame({"recording_id": ids}).select(
+        "recording_id",
+        segment_id="recording_id",
+        start_sample=pl.lit(0, pl.Int64),
+        end_sample=pl.lit(found.num_samples, pl.Int64),
+        text=pl.format("ovo je rečenica broj {} od mnogih koje je netko rekao", "recording_id"),
+        asr_text=pl.format("ovo je rečenica broj {} od mnogih koje je netko rekao", "recording_id"),
+        speaker_id=pl.format("spk{}", number % 1000),
+        similarity=pl.lit(1.0),
+        split=pl.lit("train"),
+        decision=pl.lit("accept"),
+    )
+    workspace = Workspace.create(folder / "workspace", source="made", audio=str(folder))
+    workspace.save(recordings=table, segments=segments)
+    return workspace.path
+
+
+def measure(command: list[str]) -> dict[str, float]:
+    """Run a command: seconds, CPU seconds of all its processes, most MB of the first and of all together."""
+    began, driver, everything = time.monotonic(), 0, 0
+    cpu: dict[int, float] = {}
+    run = psutil.Popen(command, stdout=subprocess.DEVNULL)
+    while run.poll() is None:
+        held = 0
+        for process in [run, *run.children(recursive=True)]:
+            try:
+                memory, times = process.memory_info().rss, process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            held += memory
+            cpu[process.pid] = times.user + times.system
+            driver = max(driver, memory) if process.pid == run.pid else driver
+        everything = max(everything, held)
+        time.sleep(0.1)
+    if run.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {run.returncode}")
+    return {"wall": time.monotonic() - began, "cpu": sum(cpu.values()), "driver": driver / 1e6, "all": everything / 1e6}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Engines on real clusters of this machine: the same bytes as one job of loky, the same errors, tasks taken as workers want them.
+
+NBAUDIO_WORKER names the Python of an environment that was made from nbaudio's wheel (and Beam) alone: see .ci/run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nbaudio import materialize
+
+TOP = Path(__file__).resolve().parents[2]
+WORKER = os.environ["NBAUDIO_WORKER"]
+SIZE = "40kB"
+# Two executors, each a JVM of its own that starts Python processes of the wheel's environment.
+SPARK_CLUSTER = "local-cluster[2,1,1024]"
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    made = make_workspace({f"r{i}.flac": (60.0, 16000) for i in range(3)} | {"s.wav": (40.0, 44100)})
+    return made.path
+
+
+def environment():
+    """Nothing of the checkout is on the workers' path; Spark is the one that pip installed."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # What Spark's scripts look for, which are not there where pip has installed it.
+    return inherited | {"PYSPARK_PYTHON": WORKER, "SPARK_SCALA_VERSION": "2.13", "PYTHONWARNINGS": "default"}
+
+
+def made(workspace, out, *options, python=sys.executable):
+    """The bytes of a corpus that the command line has made."""
+    command = [python, "-m", "nbaudio", "materialize", workspace, "--out", out, "--shard-size", SIZE, *options]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, cwd=out.parent)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for pack in (workspace / "packs").iterdir():  # the next engine shall cut for itself
+        pack.unlink()
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def expected(workspace, tmp_path):
+    one = made(workspace, tmp_path / "one", "--jobs", "1")
+    assert len([name for name in one if name.endswith(".tar")]) > 6
+    return one
+
+
+def probe(engine, *address):
+    command = [sys.executable, str(TOP / "tests/heavy/engine_probe.py"), engine, *address]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def dask_cluster(folder):
+    """A scheduler and two worker processes of the command line; its address."""
+    file = ["--no-dashboard", "--scheduler-file", str(folder / "scheduler.json")]
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *file]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", *file]
+    quiet = {"env": environment(), "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    processes = [subprocess.Popen(scheduler, **quiet)]
+    try:
+        while not (folder / "scheduler.json").exists():
+            time.sleep(0.1)
+        processes += [subprocess.Popen(worker, **quiet) for _ in range(2)]
+        yield json.loads((folder / "scheduler.json").read_text())["address"]
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait(30)
+
+
+def test_the_worker_environment_is_made_of_the_wheel():
+    code = "import nbaudio; print(nbaudio.__file__)"
+    found = subprocess.run([WORKER, "-c", code], env=environment(), capture_output=True, text=True, check=True, cwd="/")
+    assert "site-packages" in found.stdout
+    assert not Path(found.stdout).is_relative_to(TOP / "nbaudio")
+
+
+def test_loky_with_two_and_three_jobs(workspace, expected, tmp_path):
+    for jobs in ("2", "3"):
+        assert made(workspace, tmp_path / jobs, "--jobs", jobs) == expected
+
+
+def test_dask_scheduler_with_two_workers(workspace, expected, tmp_path):
+    with dask_cluster(tmp_path) as address:
+        assert made(workspace, tmp_path / "c", "--engine", "dask", "--address", address) == expected
+    assert made(workspace, tmp_path / "own", "--engine", "dask", "--jobs", "2") == expected
+
+
+def test_ray(workspace, expected, tmp_path):
+    assert made(workspace, tmp_path / "c", "--engine", "ray", "--jobs", "2") == expected
+
+
+def test_spark_executors_with_the_wheel_alone(workspace, expected, tmp_path):
+    assert made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
+
+
+def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_path):
+    # Beam wants an older Arrow, which writes its version into tables: they are compared with those of its own environment.
+    own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
+    options = f"--job_name=corpus --temp_location={tmp_path / 'shared'}"
+    (tmp_path / "shared").mkdir()
+    beam = made(workspace, tmp_path / "c", "--engine", "beam", "--jobs", "2", "--beam-options", options, python=WORKER)
+    assert beam == own
+    assert not list((tmp_path / "shared").iterdir())
+    tars = {name: data for name, data in beam.items() if name.endswith(".tar")}
+    assert tars == {name: data for name, data in expected.items() if name.endswith(".tar")}
+
+
+@pytest.mark.parametrize("engine", ["loky", "threading", "dask", "ray", "spark"])
+def test_errors_come_home_and_tasks_are_taken_as_they_are_wanted(engine):
+    found = probe(engine)
+    assert found["values"] == [1000 * number for number in range(1, 41)]
+    assert found["error"].startswith("InputError: 'a lot' is not a size")
+    assert found["taken before the first result"] <= 40
+    assert found["results"] == 200
+
+
+def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
+    code = (
+        "import sys, joblib, nbaudio, ray; from ray.util.joblib import register_ray; register_ray()\n"
+        "with ray.init(num_cpus=2, include_dashboard=False), joblib.parallel_config(backend='ray', n_jobs=2):\n"
+        f"    nbaudio.materialize(sys.argv[1], out=sys.argv[2], engine=None, shard_size='{SIZE}')"
+    )
+    command = [sys.executable, "-c", code, workspace, tmp_path / "c"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    one = materialize(workspace, out=tmp_path / "one", jobs=1, shard_size=SIZE, show_progress=False)
+    assert one.facts["clips cut now"] == 0
+    assert (tmp_path / "c/corpus.json").read_bytes() == (tmp_path / "one/corpus.json").read_bytes()
