@@ -344,7 +344,7 @@ def convert(
     shard_count: ShardCount = None,
     window: Window = 1,
     jobs: Jobs = None,
-    engine: Engine = "loky",
+    engine: Engine = "threading",
     as_json: AsJson = False,
 ) -> None:
     """Write a corpus anew in another container or in other shards; audio is copied, not decoded."""

@@ -32,7 +32,7 @@ def convert(
     shard_count: int | None = None,
     window: int = 1,
     jobs: int | None = None,
-    engine: str | None = "loky",
+    engine: str | None = "threading",
     show_progress: bool = True,
 ) -> Report:
     """Write a corpus anew in another container, or in shards of another size; the same bytes as `materialize` would give.
@@ -47,7 +47,7 @@ def convert(
         shard_count: how many shards each split has instead.
         window: as for `materialize`.
         jobs: how many shards at once; None means one a core.
-        engine: as for `materialize`, on this machine.
+        engine: as for `materialize`, on this machine; threads are enough to copy and to hash, and start at once.
         show_progress: progress on standard error.
 
     Returns:
