@@ -37,13 +37,14 @@ def main() -> None:
         return
     jobs = [int(number) for number in asked.jobs.split(",")]
     cores = len(os.sched_getaffinity(0))
-    base = ask(["--one", "loky", "1", "--tasks", "1", "--work", str(asked.work)])["work"]
     print(f"{cores} cores, {asked.tasks} empty tasks, 64 tasks of {asked.work} s\n")
     print(
         "| engine | start, s | a task, ms | " + " | ".join(f"speed-up, {number} jobs" for number in jobs) + " | serial fraction |"
     )
     print("|---|---|---|" + "---|" * len(jobs) + "---|")
     for engine in asked.engines.split(","):
+        # Each time anew: other programs on the machine come and go.
+        base = ask(["--one", "loky", "1", "--tasks", "1", "--work", str(asked.work)])["work"]
         runs = {n: ask(["--one", engine, str(n), "--tasks", str(asked.tasks), "--work", str(asked.work)]) for n in jobs}
         speed = {number: base / run["work"] for number, run in runs.items()}
         most = max((number for number in jobs if number <= cores), default=1)
@@ -81,9 +82,9 @@ def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float
 
 
 def sum_of(seconds: float) -> int:
-    """Compute for so many seconds of this process."""
-    total, until = 0, time.process_time() + seconds
-    while time.process_time() < until:
+    """Compute for so many seconds of this thread."""
+    total, until = 0, time.thread_time() + seconds
+    while time.thread_time() < until:
         total += sum(range(1000))
     return total
 

@@ -73,8 +73,9 @@ def remove_partials(*folders: Path) -> None:
 
 def write_json(target: Path, value: Any) -> None:
     """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
-    with whole_file(target) as partial:
-        partial.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf8")
+    with whole_file(target) as partial, partial.open("w", encoding="utf8") as file:
+        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # by pieces: a manifest may name 300,000 recordings
+        file.write("\n")
 
 
 def append_lines(target: Path, lines: Iterable[bytes]) -> None:
