@@ -6,6 +6,21 @@ from typing import Any
 THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 """Thresholds on similarity that tables show."""
 
+_LABELS = {
+    "threshold": "threshold on similarity",
+    "segments": "segments at or above it",
+    "hours": "hours",
+    "reviewed": "reviewed",
+    "wrong": "of them wrong",
+    "unsure": "of them unsure",
+    "precision": "right, estimated share",
+    "low": "lower bound",
+    "high": "upper bound",
+    "at_least": "lower bound, one-sided",
+    "wanted": "wanted",
+    "lowest proven": "lowest threshold that is proven",
+    "method": "method",
+}
 _TOLD = ("wanted", "lowest proven", "method")
 _SAME = 1e-9
 
@@ -35,6 +50,16 @@ def claim(evidence: Mapping[str, Any], selection: Mapping[str, Any]) -> dict[str
     told = {name: evidence["facts"][name] for name in _TOLD if name in evidence["facts"]}
     shown = [row for row in curve if any(abs(row["threshold"] - one) < _SAME for one in THRESHOLDS)]
     return {**at, **told, "curve": shown}
+
+
+def labelled(claimed: Mapping[str, Any]) -> dict[str, Any]:
+    """A claim as people read it: what is told of its threshold, by name, the most telling first.
+
+    Examples:
+        >>> labelled({"precision": 0.75, "threshold": 0.8, "curve": []})
+        {'threshold on similarity': 0.8, 'right, estimated share': 0.75}
+    """
+    return {label: claimed[name] for name, label in _LABELS.items() if name in claimed}
 
 
 def threshold_of(selection: Mapping[str, Any]) -> float:

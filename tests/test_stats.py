@@ -144,7 +144,7 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path, monke
     assert not {"0.999", "/home/x"} & set(texts)
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"]["precision"] == 0.951
-    assert "| precision | 0.951 |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
+    assert "| right, estimated share | 0.951 |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
     stats(tmp_path / "c", out=tmp_path / "p.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
     assert {0.951, 0.5} <= {cell.value for line in sheet.iter_rows() for cell in line}

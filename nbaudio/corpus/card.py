@@ -14,9 +14,11 @@ from typing import Any
 
 import yaml
 
+from nbaudio.claims import labelled
 from nbaudio.corpus.containers import Container, container_named
 from nbaudio.errors import InputError
 from nbaudio.folders import Folder, read_object
+from nbaudio.leakage import MEANING
 from nbaudio.report import show
 from nbaudio.tables import SPLITS
 from nbaudio.text.characters import DELIMITER, SPECIALS
@@ -107,7 +109,10 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         "Each clip of dev and test was compared with all clips of the other splits; `corpus.json` lists the exceptions.",
         _table(
             ("check", "shared values", "clips of dev and test", "means"),
-            [(name, told["shared"], told["segments"], told.get("means", "")) for name, told in manifest["leakage"].items()],
+            [
+                (name, told["shared"], told["segments"], told.get("means", ""))
+                for name, told in sorted(manifest["leakage"].items(), key=lambda check: check[0] in MEANING)
+            ],
         ),
         "## How it was selected",
         _table(("parameter", "value"), list(selected.items())),
@@ -181,11 +186,10 @@ def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:
 def _evidence(facts: Mapping[str, Any] | None) -> str:
     if not facts:
         return "Not known: nobody has judged a sample of it."
-    told = [(name.replace("_", " "), value) for name, value in facts.items() if name != "curve"]
     of = (
         "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds."
     )
-    return f"{of}\n\n{_table(('evidence', 'value'), told)}"
+    return f"{of}\n\n{_table(('evidence', 'value'), list(labelled(facts).items()))}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio import plots, views
-from nbaudio.claims import THRESHOLDS, claim, threshold_of
+from nbaudio.claims import THRESHOLDS, claim, labelled, threshold_of
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.folders import folder_at, read_object
 from nbaudio.leakage import EXCEPTIONS, MEANING
@@ -143,12 +143,11 @@ def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
     if not notes.evidence:
         yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
         return
-    facts = {name: value for name, value in notes.evidence.items() if name != "curve"}
-    curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
+    curve = pl.DataFrame([labelled(row) for row in notes.evidence.get("curve", [])], infer_schema_length=None)
     yield Section(
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(facts), **({"By threshold": curve} if len(curve) else {})},
+        {"Evidence": _pairs(labelled(notes.evidence)), **({"By threshold": curve} if len(curve) else {})},
         None if notes.is_corpus else _png(plots.evidence(path)),
     )
 
