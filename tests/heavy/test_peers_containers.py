@@ -178,3 +178,26 @@ def test_streaming_reads_mds(corpus: Make) -> None:
     assert run.returncode == 0, run.stderr
     rows = (json.loads(line) for line in run.stdout.splitlines())
     compare(((metadata, bytes.fromhex(audio)) for metadata, audio in rows), folder)
+
+
+def test_tf_io_parses_windows(corpus: Make) -> None:
+    folder = corpus("tfrecord", window=3)
+    assert not (folder / "features.json").exists()
+    lists = {name: tf.io.FixedLenSequenceFeature((), tf.string) for name in ("audio", "json", "text")}
+    lists["word_times/start"] = tf.io.RaggedFeature(tf.float32)
+    windows = []
+
+    def rows() -> Iterable[tuple[dict[str, Any], bytes]]:
+        for record in tf.data.TFRecordDataset(sorted(str(path) for path in folder.glob("*/*.tfrecord"))):
+            context, found = tf.io.parse_single_sequence_example(record, {"window": tf.io.FixedLenFeature((), tf.string)}, lists)
+            inside = [json.loads(told) for told in found["json"].numpy()]
+            assert {metadata["window"] for metadata in inside} == {context["window"].numpy().decode()}
+            assert [text.decode() for text in found["text"].numpy()] == [metadata["text"] for metadata in inside]
+            starts = [[word["start"] for word in metadata["word_times"]] for metadata in inside]
+            assert found["word_times/start"].to_list() == starts
+            windows.append([metadata["start_sample"] for metadata in inside])
+            yield from zip(inside, found["audio"].numpy(), strict=True)
+
+    compare(rows(), folder)
+    assert all(window == sorted(window) for window in windows)
+    assert max(map(len, windows)) == 3
