@@ -1,5 +1,6 @@
 """MaterializePanel without a browser: a step in a thread, watched, cancelled at once, taken up again."""
 
+import asyncio
 import time
 from functools import partial
 from threading import Event
@@ -48,6 +49,7 @@ def test_stages_rate_time_left_and_ledger_are_told_while_it_runs():
     assert running["lines"] == ["a.wav: <b>broken</b>"]
     assert "running in the background" in Page(panel.static_html()).check_harmless().texts[0]
     go_on.set()
+    assert asyncio.run(panel.wait()).facts == {"kept": 7}
     assert panel.result().facts == {"kept": 7}
     over = state(panel)
     assert (over["status"], [stage["over"] for stage in over["stages"]]) == ("done", [True, True])

@@ -14,7 +14,7 @@ from nbaudio.report import Report
 # Of the ledger the last lines are shown: all of it is in the corpus.
 MOST_LINES = 200
 # How often a waiting main thread looks up, so that it can be interrupted.
-_LOOK_S = 0.05
+LOOK_S = 0.05
 
 
 class _Stopped(BaseException):
@@ -70,10 +70,15 @@ class Job:
         self.report: Report | None = None
         self.error = ""
 
+    @property
+    def running(self) -> bool:
+        """Whether it is not over yet."""
+        return self._thread is not None and self._thread.is_alive()
+
     def start(self) -> None:
         """Run the step, if it is not running."""
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
+            if self.running:
                 return
             self.stages, self.lines, self.noted = [], [], 0
             self.status, self.report, self.error = "running", None, ""
@@ -83,7 +88,7 @@ class Job:
     def cancel(self) -> None:
         """Stop the step where it is, as Ctrl+C would; what is whole stays, and `start` goes on from there."""
         with self._lock:
-            if self._thread is not None and self._thread.is_alive() and self.status == "running":
+            if self._thread is not None and self.running and self.status == "running":
                 self.status = "stopping"
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_Stopped))
 
@@ -96,8 +101,8 @@ class Job:
         Raises:
             NbaudioError: it failed, was cancelled, or was never started.
         """
-        while self._thread is not None and self._thread.is_alive():
-            self._thread.join(_LOOK_S)
+        while self.running:
+            time.sleep(LOOK_S)
         if self.report is None:
             raise NbaudioError(self.error or f"the job is {self.status}; start it, it goes on from what is done")
         return self.report

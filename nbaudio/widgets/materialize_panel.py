@@ -1,12 +1,13 @@
 """Making a corpus while looking on: progress by stage, the ledger as it grows, and a button that stops it at once."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nbaudio.report import Report
-from nbaudio.widgets.jobs import Job
+from nbaudio.widgets.jobs import LOOK_S, Job
 from nbaudio.widgets.skin import Skin, esm
 
 
@@ -14,7 +15,8 @@ class MaterializePanel(Skin):
     """A long step, in a thread, so that the notebook stays free.
 
     It starts at once. Cancel stops it as Ctrl+C does on the command line; nothing half-written is left, and Start goes on from
-    what is done. `result` waits for the report.
+    what is done. ``await panel.wait()`` in a later cell waits for the report, and the button works meanwhile: a kernel hears
+    nothing of widgets while a cell is busy, but does while one awaits.
     """
 
     _esm = esm("core", "materialize_panel")
@@ -37,7 +39,13 @@ class MaterializePanel(Skin):
             self._job.start()
 
     def result(self) -> Report:
-        """The report, once the step is over; see `Job.result`."""
+        """The report, once the step is over; see `Job.result`. The panel stands still meanwhile; `wait` does not do that."""
+        return self._job.result()
+
+    async def wait(self) -> Report:
+        """As `result`, for cells: ``await panel.wait()``."""
+        while self._job.running:
+            await asyncio.sleep(LOOK_S)
         return self._job.result()
 
     def cancel(self) -> None:
@@ -59,7 +67,7 @@ class MaterializePanel(Skin):
         return self._state()
 
     def static_html(self) -> str:
-        """That it was started: a page is made when the panel is shown; `result` has the report."""
+        """That it was started: a page is made when the panel is shown; the next cell has the report."""
         return (
             "<p>running in the background; its result is below</p>"
             if self._job.status == "running"

@@ -16,7 +16,7 @@ LIVE = {
     "06_splits": (1, ".nba-row .nba-cell:not(:empty)"),
     "07_materialize": (1, ".nba-stage-row"),
 }
-PLAYABLE = "() => [...document.querySelectorAll('audio')].every(audio => audio.duration > 0.5 && !audio.error)"
+PLAYABLE = "() => [...document.querySelectorAll('audio[src]')].every(audio => audio.duration > 0.5 && !audio.error)"
 
 
 @pytest.fixture(scope="module")

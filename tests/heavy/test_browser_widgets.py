@@ -340,7 +340,7 @@ def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, work
     with notebook(lab, workspace, slow) as ask:
         page.evaluate(
             """() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
-                .requestExecute({code: 'try:\\n making.result()\\nexcept Exception as error:\\n said = str(error)'}) && null"""
+                .requestExecute({code: 'try:\\n await making.wait()\\nexcept Exception as why:\\n said = str(why)'}) && null"""
         )
         page.wait_for_function("() => document.querySelector('.nba-stage-row')?.innerText.includes('of 600 steps')")
         page.get_by_role("button", name="stop at once").click()
@@ -349,7 +349,7 @@ def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, work
         assert time.monotonic() - began < 5  # 60 s are left of the step
         assert "cancelled" in ask("said")
     make = "making = widgets.MaterializePanel(partial(nbaudio.materialize, W, out='corpus', show_progress=False))\nmaking"
-    with notebook(lab, workspace, make, "making.result()"):
+    with notebook(lab, workspace, make, "await making.wait()"):
         page.wait_for_selector(".nba-status:has-text('done')")
         with page.context.expect_page() as opened:
             page.locator(".nba-link").click()

@@ -81,7 +81,11 @@ function mount({ model, el }, name, build) {
   function ask(call, values = {}) {
     const number = `${view}:${++asked}`;
     alarm.hidden = true;
-    setTimeout(() => waiting.has(number) && complain("no answer yet: the kernel is busy, or it was restarted; then run the cell again"), PATIENCE_MS);
+    setTimeout(() => {
+      if (!waiting.has(number)) return;
+      complain("no answer yet: the kernel is busy, or it was restarted; then run the cell again");
+      alarm.dataset.waits = number;
+    }, PATIENCE_MS);
     return new Promise((resolve, reject) => {
       waiting.set(number, { resolve, reject });
       model.send({ call, number, arguments: values });
@@ -96,6 +100,7 @@ function mount({ model, el }, name, build) {
     const answer = waiting.get(message.number);
     if (!answer) return;
     waiting.delete(message.number);
+    if (alarm.dataset.waits === message.number) alarm.hidden = true;
     if (message.error === undefined) answer.resolve({ result: message.result, buffers });
     else {
       const error = new Error(message.error);

@@ -12,6 +12,7 @@ function render(widget) {
     const ledger = make("div", { class: "nba-ledger", role: "log", "aria-label": "ledger", hidden: true, tabindex: "0" });
     root.append(make("div", { class: "nba-bar" }, status, make("span", { class: "nba-space" }), link, start, cancel), stages, heading, ledger);
     let timer = 0;
+    let over = false;
     close(() => clearTimeout(timer));
 
     const span = (seconds) => (seconds < 90 ? `${number(seconds, 1)} s` : seconds < 5400 ? `${number(seconds / 60, 1)} min` : `${number(seconds / 3600, 1)} h`);
@@ -49,6 +50,7 @@ function render(widget) {
 
     function draw(state) {
       root.dataset.status = state.status;
+      over = state.status !== "running" && state.status !== "stopping";
       status.textContent = visible(state.error && state.status === "failed" ? `failed: ${state.error}` : SAYS[state.status]);
       cancel.disabled = state.status !== "running";
       start.disabled = state.status === "running" || state.status === "stopping";
@@ -68,15 +70,17 @@ function render(widget) {
       }
     }
 
+    // Asked again whether or not an answer has come: while a cell waits for the job, the first question may stay unheard.
     async function look() {
       clearTimeout(timer);
+      if (!over) timer = setTimeout(() => look().catch(() => {}), LOOK_MS);
       const { result } = await ask("job.state");
       draw(result);
-      if (result.status === "running" || result.status === "stopping") timer = setTimeout(() => look().catch(() => {}), LOOK_MS);
     }
 
     async function act(call) {
-      await ask(call);
+      over = false;
+      ask(call);
       await look();
       root.focus({ preventScroll: true });
     }
