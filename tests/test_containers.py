@@ -1,7 +1,7 @@
 """What holds of every container: one contract, all of them."""
 
 import hashlib
-import itertools
+import io
 import json
 import re
 import signal
@@ -180,37 +180,37 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
 
 
+def harmed(data):
+    """What can happen to a file: one bit another, its last byte gone, or all of it."""
+    middle = len(data) // 2
+    return {"flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], "shortened": data[:-1], "removed": None}
+
+
+def problems_of(corpus):
+    try:
+        return verify(corpus, jobs=1, engine="threading", show_progress=False).problems
+    except InputError as error:
+        return [str(error)]
+
+
 @every_container
-@pytest.mark.parametrize("harm", ["flip", "shorten", "remove", "add"])
-def test_harm_to_any_file_is_found(base, tmp_path, container, harm):
-    converted(base[1], tmp_path / "c", container)
-    files = sorted(
-        path for path in (tmp_path / "c").rglob("*") if path.is_file() and path.name not in ("corpus.json", "README.md")
-    )
-    # one of each sort
-    for _, some in itertools.groupby(sorted(files, key=lambda path: path.suffix), key=lambda path: path.suffix):
-        victim = list(some)[-1]
+def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, container):
+    corpus = tmp_path / "c"
+    converted(base[1], corpus, container)
+    files = [path for path in corpus.rglob("*") if path.is_file() and path.name not in ("corpus.json", "README.md")]
+    for victim in {path.suffix: path for path in sorted(files)}.values():
         data = victim.read_bytes()
-        if harm == "flip":
-            victim.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :])
-        elif harm == "shorten":
-            victim.write_bytes(data[:-1])
-        elif harm == "remove":
-            victim.unlink()
-        elif victim.suffix in (".csv", ".json", ".gz") or victim.parent == tmp_path / "c":
-            continue
-        else:
-            stray = re.sub(r"\d{5,6}", lambda number: "9" * len(number.group()), victim.name, count=1)
-            victim.with_name(stray if stray != victim.name else f"99999{victim.suffix}").write_bytes(data)
-        try:
-            problems = verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems
-        except InputError as error:
-            problems = [str(error)]
-        assert problems, f"{harm} of {victim}"
-        for path in (tmp_path / "c").rglob("*99999*"):
-            path.unlink()
-        victim.write_bytes(data)
-    check(tmp_path / "c")
+        for harm, bad in harmed(data).items():
+            victim.unlink() if bad is None else victim.write_bytes(bad)
+            assert problems_of(corpus), f"{victim} {harm}"
+            victim.write_bytes(data)
+    clip = corpus / reading.clips(corpus)["shard"][0]
+    stray = re.sub(r"\d{5,6}", lambda number: "9" * len(number.group()), clip.name, count=1)
+    stray = clip.with_name(stray if stray != clip.name else f"99999{clip.suffix}")
+    stray.write_bytes(clip.read_bytes())
+    assert problems_of(corpus) == [f"{stray.relative_to(corpus)}: not listed in corpus.json"]
+    stray.unlink()
+    check(corpus)
 
 
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
@@ -250,3 +250,16 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
     with pytest.raises(AudioError, match=r"train-.*zip: a clip is damaged; 'nbaudio verify"):
         converted(tmp_path / "a", tmp_path / "b", "mds")
     assert not (tmp_path / "b/corpus.json").exists()
+
+
+@every_container
+def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
+    workspace, _ = base
+    made(workspace, tmp_path / "c", container=container, encoding="mulaw")
+    check(tmp_path / "c")
+    clips = reading.clips(tmp_path / "c")
+    for data, samples in zip(reading.read_audio(tmp_path / "c", clips["segment_id"]), clips["num_samples"], strict=True):
+        levels = np.load(io.BytesIO(data), allow_pickle=False)
+        assert (levels.dtype, levels.shape) == (np.uint8, (samples,))
+    if container == "files":
+        assert np.load(tmp_path / "c" / clips["shard"][0], mmap_mode="r").shape == (clips["num_samples"][0],)
