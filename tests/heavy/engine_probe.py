@@ -1,11 +1,11 @@
 """What an engine makes of plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``; test_engines asks it.
 
-The tasks are calls of one of nbaudio's own functions, as workers have nothing but nbaudio.
+The tasks call functions of nbaudio or Python, as workers have nothing else.
 """
 
-import itertools
 import json
 import sys
+import time
 
 from nbaudio.engine import Site, workers
 from nbaudio.errors import NbaudioError
@@ -21,10 +21,10 @@ def main(engine: str, address: str | None = None) -> None:
         except NbaudioError as error:
             found["error"] = f"{type(error).__name__}: {error}"
         if engine != "beam":  # a pipeline is told all of its tasks before it runs
-            taken = itertools.count(1)
-            results = run(parse_size, (f"{next(taken)}kB" for _ in range(200)))
+            taken: list[int] = []
+            results = run(time.sleep, (taken.append(number) or 0.02 for number in range(200)))
             first = next(results)
-            found["taken before the first result"] = next(taken)
+            found["taken before the first result"] = len(taken)
             found["results"] = len([first, *results])
     print(json.dumps(found))
 
