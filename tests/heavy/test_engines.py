@@ -137,3 +137,18 @@ def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
     one = materialize(workspace, out=tmp_path / "one", jobs=1, shard_size=SIZE, show_progress=False)
     assert one.facts["clips cut now"] == 0
     assert (tmp_path / "c/corpus.json").read_bytes() == (tmp_path / "one/corpus.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["scale.py", "--recordings", "40000", "--seconds", "0.3", "--required-mb", "400"],
+        ["engines.py", "--engines", "loky,threading", "--tasks", "20", "--work", "0.01"],
+    ],
+    ids=["40,000 tiny recordings in bounded memory of the driver", "overhead of engines"],
+)
+def test_benchmarks(command):
+    run = [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]]
+    done = subprocess.run(run, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "| loky |" in done.stdout
