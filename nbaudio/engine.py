@@ -212,7 +212,14 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
             for some in _batches(tasks, joblib.effective_n_jobs(jobs)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
     else:
-        yield from parallel(joblib.delayed(function)(task) for task in tasks)
+        results = parallel(joblib.delayed(function)(task) for task in tasks)
+        try:
+            yield from results
+        finally:
+            with warnings.catch_warnings():
+                # Whoever leaves early, by an error or on purpose, knows that tasks are left.
+                warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
+                results.close()
 
 
 def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

@@ -173,7 +173,7 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_cells_hold_calls_and_no_logic(notebook):
-    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await)
     inside = (
         *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Dict, ast.alias),
         *(ast.Load, ast.Store),
@@ -209,7 +209,6 @@ def test_readme_names_every_notebook_and_shows_pictures_that_are_there():
     readme = (top / "README.md").read_text(encoding="utf8")
     assert re.findall(r"^\| `(\d\d_\w+)` \|", readme, re.MULTILINE) == [path.stem for path in NOTEBOOKS]
     pictures = re.findall(r"!\[.+\]\((docs/img/[^)]+)\)", readme)
-    assert len(pictures) == 6
     assert sorted(pictures) == sorted(path.relative_to(top).as_posix() for path in (top / "docs/img").iterdir())
     assert all((top / picture).stat().st_size < 300_000 for picture in pictures)
 

@@ -172,15 +172,11 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
 def _ratings(given: pl.DataFrame) -> tuple[NDArray[np.int_], list[str]]:
     """Ratings of the segments with two or more, and the reviewers of the columns."""
     given = given.filter(pl.len().over("segment_id") > 1)
-    reviewers, segments = (given[name].unique().sort() for name in ("reviewer", "segment_id"))
-    words = given["rating"].unique().sort()
-    places = [
-        given[name].replace_strict(known, range(len(known)), return_dtype=pl.Int64).to_numpy()
-        for name, known in zip(("segment_id", "reviewer", "rating"), (segments, reviewers, words), strict=True)
-    ]
-    ratings = np.full((len(segments), len(reviewers)), -1)
-    ratings[places[0], places[1]] = places[2]
-    return ratings, reviewers.to_list()
+    names = {name: given[name].unique().sort() for name in ("segment_id", "reviewer", "rating")}
+    row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
+    ratings = np.full((len(names["segment_id"]), len(names["reviewer"])), -1)
+    ratings[row, column] = rating
+    return ratings, names["reviewer"].to_list()
 
 
 def _measures(

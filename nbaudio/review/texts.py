@@ -6,6 +6,7 @@ Conventions: of a corrected segment, `text_corrected` is the correction as it wa
 it follows from the log of verdicts: applied again, nothing changes.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
     """Bring the corrected texts that hold now into the segments table, and take back those that do not any more.
 
     A correction is applied where it is the only one, nobody says that the transcript is ok, and the segment is still the one
-    that was judged.
+    that was judged; one that is applied stays, also when texts are normalised anew.
 
     Args:
         workspace: the workspace or its folder.
@@ -61,7 +62,8 @@ def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
     workspace = Workspace.open(workspace)
     segments = workspace.segments
     before = uncorrected(workspace, segments)
-    wanted, problems = _wanted(before, verdicts(workspace))
+    held = {key: text for key, text in zip(segments["segment_id"], _column(segments, "text_corrected"), strict=True) if text}
+    wanted, problems = _wanted(before, verdicts(workspace), held)
     before = before.drop("text_corrected", "text_origin", strict=False)
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = _column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
@@ -96,7 +98,7 @@ def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _wanted(before: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def _wanted(before: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]) -> tuple[pl.DataFrame, list[str]]:
     """`segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not."""
     corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
     involved = before.join(corrected, on="segment_id", how="semi").unique("segment_id", keep="first")
@@ -112,7 +114,7 @@ def _wanted(before: pl.DataFrame, said: pl.DataFrame) -> tuple[pl.DataFrame, lis
             problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
         elif happy:
             problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
-        elif set(given["content"]) != {contents.get(str(segment_id))}:
+        elif {held.get(str(segment_id))} != texts and set(given["content"]) != {contents.get(str(segment_id))}:
             problems.append(f"{segment_id}: is not any more what {who} corrected: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))

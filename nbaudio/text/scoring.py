@@ -58,7 +58,10 @@ def _normalized(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
     if "asr_text_raw" not in segments.columns:
         segments = segments.with_columns(asr_text_raw=pl.lit(None, dtype=pl.String))
     segments = segments.with_columns(pl.coalesce(f"{name}_raw", name).alias(f"{name}_raw") for name in ("text", "asr_text"))
-    return segments.with_columns(normalize_column(segments[f"{name}_raw"], steps).alias(name) for name in ("text", "asr_text"))
+    # What reviewers put right goes before what the source says.
+    right = [name for name in ("text_corrected", "text_raw") if name in segments.columns]
+    sources = {"text": segments.select(pl.coalesce(right)).to_series(), "asr_text": segments["asr_text_raw"]}
+    return segments.with_columns(normalize_column(texts, steps).alias(name) for name, texts in sources.items())
 
 
 def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:

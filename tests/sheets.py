@@ -1,0 +1,93 @@
+"""Workspaces to review, and hands that fill in their sheets."""
+
+import datetime as dt
+import os
+import re
+
+import openpyxl
+import polars as pl
+from hypothesis import strategies as st
+
+from nbaudio.tables import SEGMENTS, conform
+from nbaudio.workspace import Workspace
+
+#: What programs take for something else: formulas, numbers, dates, markup, escapes, directions, what no cell can hold.
+HOSTILE = [
+    *("=1+1", "-5", "+x", "@a", "'=1", "''", "1e5", "007", "1/2", "TRUE", "#N/A", "http://a.b", "mailto:a@b"),
+    *("=cmd|'/c calc'!A1", '=HYPERLINK("http://a.b")', "{=1}", "<r><t>ne</t></r>", "&amp;", "]]>", "_x0041_ da", "_x000D_"),
+    *(" rub ", "a\nb", "a\tb", "a\r\nb", "a,b;c", '"', "a\x00b", "\x0b\x1f", "\ufffe", "\u2028", "\ufeff", "\u200f"),
+    *("مرحبا \u202eabc", "😀", "👩‍👩‍👧", "e\u0301", "č", "[cut here: 3 characters in all]"),
+]
+
+#: What polars can hold: no lone surrogates.
+any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.lists(
+    st.sampled_from([*HOSTILE, "da", "ne", "_x", "x0041_", "<r>", "</r>"]), max_size=5
+).map(" ".join)
+
+
+def typed_text():
+    """What a person can type into a cell, which is neither blank nor of characters that XML has no place for."""
+    return any_text.map(lambda text: re.sub("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]|x005F_|_x[0-9A-Fa-f]{4}_", "", text)).filter(
+        str.strip
+    )
+
+
+def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None):
+    """A workspace without audio: segments s0, s1 and so on."""
+    workspace = Workspace.create(folder, audio=None)
+    count = len(texts)
+    segments = pl.DataFrame(
+        {
+            "segment_id": list(ids or (f"s{number}" for number in range(count))),
+            "recording_id": ["r"] * count,
+            "source_start": [str(number) for number in range(count)],
+            "source_end": [str(number + 1) for number in range(count)],
+            "text": list(texts),
+            "asr_text": list(heard or texts),
+            "speaker_id": list(texts),
+            "similarity": [0.5] * count,
+        },
+        schema_overrides=SEGMENTS,
+    )
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=conform(segments, SEGMENTS, "segments"))
+    return workspace
+
+
+def columns_of(table, row=1):
+    """Numbers of the columns by what is in a row of an openpyxl sheet."""
+    return {cell.value: cell.column for cell in table[row]}
+
+
+def fill_in(sheet, said, *, to=None, reviewer=None, saved=None):
+    """Fill in a sheet as openpyxl can: `said` has a verdict, or a dict of columns, by segment id.
+
+    Args:
+        sheet: the .xlsx file.
+        said: what is said of which segment.
+        to: another file to save it to.
+        reviewer: who writes their name into the summary.
+        saved: when, in UTC; now unless given.
+    """
+    book = openpyxl.load_workbook(sheet)
+    table = book["review"]
+    column = columns_of(table)
+    for row in range(2, table.max_row + 1):
+        words = said.get(table.cell(row, column["segment_id"]).value, {})
+        for name, text in ({"verdict": words} if isinstance(words, str) else words).items():
+            cell = table.cell(row, column[name])
+            cell.value = text
+            # openpyxl takes a text with = before it for a formula, as no spreadsheet does in a cell of text.
+            cell.data_type = "s"
+    if reviewer is not None:
+        book["summary"]["B3"] = reviewer
+    target = to or sheet
+    book.save(target)
+    if saved is not None:
+        set_time(target, saved)
+    return target
+
+
+def set_time(path, saved):
+    """Give a file the time at which it was saved, as it has no time inside that is later."""
+    moment = dt.datetime.fromisoformat(saved).timestamp()
+    os.utime(path, (moment, moment))

@@ -1,0 +1,583 @@
+"""Sheets that come back: every verdict in its place whatever was done to the sheet, and a word for what cannot be taken."""
+
+import csv
+import io
+import json
+
+import openpyxl
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from sheets import HOSTILE, any_text, columns_of, fill_in, make_workspace, set_time, typed_text
+
+from nbaudio import review, score
+from nbaudio.errors import InputError
+from nbaudio.review import delimited
+from nbaudio.review.cells import cell_text
+from nbaudio.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return make_workspace(tmp_path / "w")
+
+
+@pytest.fixture
+def sheet(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=4)
+    return tmp_path / "sheet.xlsx"
+
+
+def held(workspace):
+    """Verdicts that hold, by segment."""
+    return dict(review.verdicts(workspace).select("segment_id", "verdict").iter_rows())
+
+
+def change(sheet, edit, to=None):
+    """Save a sheet after `edit(table, columns)`."""
+    book = openpyxl.load_workbook(sheet)
+    edit(book["review"], columns_of(book["review"]))
+    book.save(to or sheet)
+    return to or sheet
+
+
+# --- there and back
+
+
+def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, sheet):
+    said = {
+        "s0": "ok",
+        "s1": {"verdict": "wrong words", "comment": "-5", "corrected text": "=1+1 drugi"},
+        "s2": {"verdict": " Cut  OFF "},
+    }
+    fill_in(sheet, said, reviewer="ana", saved="2001-02-03T04:05:06+00:00")
+    contents = json.loads((workspace.path / "reviews/sheet.json").read_text())
+    report = review.import_(workspace, sheet)
+    assert report.problems == []
+    rows = {row["segment_id"]: row for row in review.verdicts(workspace).iter_rows(named=True)}
+    assert rows["s1"] == {
+        "segment_id": "s1",
+        "content": contents["contents"][contents["segment_ids"].index("s1")],
+        "verdict": "wrong words",
+        "comment": "-5",
+        "corrected_text": "=1+1 drugi",
+        "reviewer": "ana",
+        "time": "2001-02-03T04:05:06Z",
+        "review": "sheet",
+    }
+    assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
+    names = ("rows", "left empty", "new", "known already", "by reviewer", "corrected texts")
+    assert [report.facts[name] for name in names] == [4, 1, 3, 0, {"ana": 3}, 1]
+    assert json.loads((workspace.path / "reports/review_import.json").read_text())["facts"]["new"] == 3
+
+
+def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
+    fill_in(sheet, {"s0": "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
+    review.import_(workspace, sheet)
+    log = (workspace.path / "reviews/verdicts.jsonl").read_bytes()
+    assert review.import_(workspace, sheet).facts["known already"] == 1
+    assert (workspace.path / "reviews/verdicts.jsonl").read_bytes() == log
+    fill_in(sheet, {"s1": "noise"}, saved="2001-01-02T00:00:00+00:00")
+    report = review.import_(workspace, sheet)
+    assert (report.facts["new"], report.facts["known already"]) == (1, 1)
+    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+
+
+def sort_rows(table, columns):
+    rows = [[cell.value for cell in row] for row in table.iter_rows(min_row=2)]
+    for number, row in enumerate(sorted(rows, key=lambda row: row[columns["segment_id"] - 1], reverse=True), start=2):
+        for column, value in enumerate(row, start=1):
+            table.cell(number, column).value = value
+
+
+def filter_and_hide(table, columns):
+    table.auto_filter.add_filter_column(columns["verdict"] - 1, ["ok"])
+    table.row_dimensions[3].hidden = True
+    for letter in "AFGHJ":
+        table.column_dimensions[letter].hidden = True
+
+
+def insert_rows(table, columns):
+    table.insert_rows(3)
+    table.cell(3, columns["comment"]).value = None
+    table.insert_rows(1, 2)
+    table.cell(1, 1).value = "My review"
+
+
+def move_columns(table, columns):
+    for row in table.iter_rows():
+        values = [cell.value for cell in row]
+        for cell, value in zip(row, reversed(values), strict=True):
+            cell.value = value
+
+
+def rename_columns(table, columns):
+    for name, called in (
+        ("verdict", "VERDICTS "),
+        ("segment_id", "Segment-ID"),
+        ("corrected text", "Correction"),
+        ("comment", "Notes"),
+    ):
+        table.cell(1, columns[name]).value = called
+
+
+def rename_beyond_recognition(table, columns):
+    table.cell(1, columns["verdict"]).value = "mišljenje"
+    table.cell(1, columns["key"]).value = None
+
+
+def lose_the_key(table, columns):
+    table.delete_cols(columns["key"])
+
+
+def lose_the_id(table, columns):
+    table.delete_cols(columns["segment_id"])
+
+
+def rename_the_sheet(table, columns):
+    table.title = "Tablica 1"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        sort_rows,
+        filter_and_hide,
+        insert_rows,
+        move_columns,
+        rename_columns,
+        rename_beyond_recognition,
+        lose_the_key,
+        lose_the_id,
+        rename_the_sheet,
+    ],
+)
+def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(workspace, sheet, tmp_path, edit):
+    said = {"s0": "ok", "s1": {"verdict": "noise", "comment": "psst"}, "s3": "unsure"}
+    fill_in(sheet, said, reviewer="ana")
+    report = review.import_(workspace, change(sheet, edit, to=tmp_path / "sheet (1) kopija.xlsx"))
+    assert report.problems == []
+    assert held(workspace) == {"s0": "ok", "s1": "noise", "s3": "unsure"}
+    assert set(review.verdicts(workspace)["reviewer"]) == {"ana"}
+    assert dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
+
+
+@given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4), st.lists(typed_text(), min_size=4, max_size=4))
+@example([(text, "da") for text in HOSTILE], HOSTILE[:13] + HOSTILE[-6:])
+@example([("č" * 40_000, "😀" * 20_000)], ["č" * 32_766] * 4)  # and a ! behind
+def test_texts_come_back_as_they_went(tmp_path_factory, pairs, typed):
+    folder = tmp_path_factory.mktemp("hostile")
+    texts, heard = zip(*((f"x{text}", other) for text, other in pairs), strict=True)
+    ids = [f"{number}{text}" for number, text in enumerate(texts)]
+    workspace = make_workspace(folder / "w", texts, heard, ids=ids)
+    out = folder / "s.xlsx"
+    review.export(workspace, out=out, n=len(ids), tables=["csv", "tsv"])
+    said = {
+        cell_text(key): {"verdict": "wrong words", "comment": comment, "corrected text": f"{comment}!"}
+        for key, comment in zip(ids, typed, strict=False)
+    }
+    book = openpyxl.load_workbook(out)
+    shown = columns_of(book["review"])
+    by_row = {book["review"].cell(row, shown["transcript"]).value: row for row in range(2, len(ids) + 2)}
+    assert len(by_row) <= len(ids)
+    fill_in(out, said, reviewer="ana")
+    for path in (out, out.with_suffix(".csv"), out.with_suffix(".tsv")):
+        report = review.import_(workspace, path)
+        assert report.problems == []
+    rows = {row["segment_id"]: row for row in review.verdicts(workspace).iter_rows(named=True)}
+    filled = {key: row for key, row in zip(ids, typed, strict=False) if cell_text(key) in said}
+    for key in rows:
+        assert rows[key]["comment"] == said[cell_text(key)]["comment"]
+        assert rows[key]["corrected_text"] == said[cell_text(key)]["corrected text"]
+    assert len(filled) >= len(rows) > 0
+
+
+# --- what cannot be taken
+
+
+def put(name, value, row=2):
+    def edit(table, columns):
+        table.cell(row, columns[name]).value = value
+
+    return edit
+
+
+def filled(sheet):
+    """A sheet with 'ok' in each row."""
+    return change(sheet, lambda table, columns: [put("verdict", "ok", row)(table, columns) for row in range(2, 6)])
+
+
+def swap(*names):
+    def edit(table, columns):
+        for name in names:
+            one, other = (table.cell(row, columns[name]) for row in (2, 3))
+            one.value, other.value = other.value, one.value
+
+    return edit
+
+
+def copy_row(**changed):
+    def edit(table, columns):
+        for name, column in columns.items():
+            table.cell(6, column).value = changed.get(name, table.cell(2, column).value)
+
+    return edit
+
+
+def forget(table, columns):
+    for row in range(2, 6):
+        table.cell(row, columns["key"]).value = None
+
+
+def unknown_id(table, columns):
+    forget(table, columns)
+    table.cell(2, columns["segment_id"]).value = "s99"
+
+
+@pytest.mark.parametrize(
+    ("edit", "says", "taken"),
+    [
+        (put("verdict", "fine"), "verdict 'fine' is none of ok, wrong words, cut off, ", 3),
+        (put("verdict", "=A1"), "verdict '=A1' is none of ok", 3),
+        (unknown_id, "row 2: the id 's99' is unknown: not taken", 3),
+        (put("key", "nb 0123456789abcdef - sheet"), "with such texts and times was not in review 'sheet'", 3),
+        (put("key", "nb 0123456789abcdef - other"), "review 'other' was not exported from this workspace", 3),
+        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not taken; corrections belong into", 4),
+        (put("hypothesis", "nešto"), "its hypothesis was changed to 'nešto', which is not taken", 4),
+        (put("speaker", None), "its speaker was changed to ''", 4),
+        (put("segment_id", "s99"), "its segment_id was changed to 's99', which is not taken", 4),
+        (swap("transcript"), "it has the transcript of another row: columns were sorted without each other: not taken", 2),
+        (swap("key"), "columns were sorted without each other: not taken", 2),
+        (copy_row(verdict="noise"), "other rows of the sheet say something else of it: not taken", 3),
+        (
+            put("corrected text", "x [cut here: 40,000 characters in all]"),
+            "its corrected text is cut off as the transcript is",
+            4,
+        ),
+    ],
+)
+def test_rows_in_doubt_are_told_and_not_taken(workspace, sheet, edit, says, taken):
+    report = review.import_(workspace, change(filled(sheet), edit))
+    assert [line for line in report.problems if says in line]
+    assert all("sheet.xlsx row " in line for line in report.problems)
+    assert report.facts["new"] == taken == len(held(workspace))
+
+
+def test_a_remark_without_a_verdict_is_told_and_not_taken(workspace, sheet):
+    fill_in(sheet, {"s0": {"comment": "hm"}, "s1": {"corrected text": "x"}, "s2": "ok"})
+    report = review.import_(workspace, sheet)
+    assert [line.split(": ", 1)[1] for line in report.problems] == [
+        "a comment or a corrected text, but no verdict: not taken"
+    ] * 2
+    assert held(workspace) == {"s2": "ok"}
+
+
+def test_the_same_row_twice_is_one_verdict(workspace, sheet):
+    report = review.import_(workspace, change(filled(sheet), copy_row()))
+    assert (report.problems, report.facts["rows"], report.facts["new"]) == ([], 5, 4)
+
+
+def test_rows_that_are_gone_are_counted(workspace, sheet):
+    report = review.import_(workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2)))
+    assert report.facts["rows removed"] == 2
+    assert [line for line in report.warnings if "2 of its rows are gone, such as s" in line]
+
+
+def test_a_column_of_somebody_elses_is_told(workspace, sheet):
+    def add(table, columns):
+        table.cell(1, 14).value = "mood"
+        table.cell(3, 14).value = "good"
+
+    assert [line for line in review.import_(workspace, change(filled(sheet), add)).warnings if "'mood' is none of ours" in line]
+
+
+def test_two_columns_of_one_name_are_refused(workspace, sheet):
+    change(sheet, lambda table, columns: setattr(table.cell(1, 14), "value", "verdict"))
+    with pytest.raises(InputError, match="two columns are called 'verdict'"):
+        review.import_(workspace, sheet)
+
+
+def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
+    other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
+    review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
+    report = review.import_(workspace, filled(tmp_path / "again" / "sheet.xlsx"))
+    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is taken"]
+    assert held(workspace) == {}
+    nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
+    review.export(nameless, out=tmp_path / "third.xlsx", n=5)
+    assert "made from another corpus" in review.import_(workspace, filled(tmp_path / "third.xlsx")).problems[0]
+
+
+def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(workspace, sheet):
+    workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "!"))
+    report = review.import_(workspace, filled(sheet))
+    assert (report.problems, report.facts["changed since"], report.facts["new"]) == ([], 4, 4)
+    contents = json.loads((workspace.path / "reviews/sheet.json").read_text())["contents"]
+    assert set(review.verdicts(workspace)["content"]) == set(contents)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("gone.xlsx", None, "there is no such file"),
+        ("a.xlsx", b"PK no workbook", "cannot be read as a workbook"),
+        ("a.pdf", b"x", "ends in .xlsx, .csv or .tsv is wanted"),
+        ("a.csv", "key,verdict\n\u010d,ok\n".encode("cp1250"), "not UTF-8 text; save it as 'CSV UTF-8'"),
+        ("a.csv", b"a,b\n1,2\n", "no review sheet"),
+        ("a.csv", b"", "no review sheet"),
+    ],
+)
+def test_files_that_are_no_sheet(workspace, sheet, tmp_path, name, data, says):  # noqa: PLR0917
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=says):
+        review.import_(workspace, [filled(sheet), tmp_path / name])
+    assert held(workspace) == {}
+
+
+def test_no_sheet_at_all(workspace):
+    with pytest.raises(InputError, match="no sheet is named"):
+        review.import_(workspace, [])
+
+
+# --- who said it, and who said it last
+
+
+def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
+    report = review.import_(workspace, filled(sheet))
+    assert report.facts["by reviewer"] == {"unnamed": 4}
+    assert [line for line in report.warnings if "--reviewer NAME" in line]
+    assert review.import_(workspace, sheet, reviewer="cvita").facts["by reviewer"] == {"cvita": 4, "unnamed": 4}
+
+
+def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(workspace, sheet, tmp_path):
+    early = fill_in(sheet, {"s0": "ok", "s1": "ok"}, to=tmp_path / "a.xlsx", reviewer="ana", saved="2001-01-01T00:00:00+00:00")
+    late = fill_in(sheet, {"s0": "noise", "s1": "ok"}, to=tmp_path / "b.xlsx", reviewer="ana", saved="2001-01-02T00:00:00+00:00")
+    report = review.import_(workspace, [late, early])
+    assert (report.facts["new"], report.facts["changed"], held(workspace)) == (2, 1, {"s0": "noise", "s1": "ok"})
+    assert "s0: ana said 'ok', now says 'noise'" in report.warnings
+    report = review.import_(workspace, early)
+    assert report.problems == ["s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not taken"]
+    assert held(workspace) == {"s0": "noise", "s1": "ok"}
+    assert len(review.verdict_log(workspace)) == 3
+
+
+def test_a_cell_that_was_emptied_takes_nothing_back(workspace, sheet):
+    fill_in(sheet, {"s0": "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
+    review.import_(workspace, sheet)
+    fill_in(sheet, {"s0": {"verdict": None}})
+    assert review.import_(workspace, sheet).facts["left empty"] == 4
+    assert held(workspace) == {"s0": "ok"}
+
+
+def test_what_the_panel_said_later_stays(workspace, sheet):
+    content = json.loads((workspace.path / "reviews/sheet.json").read_text())["contents"][0]
+    [first] = [
+        key
+        for key in workspace.segments["segment_id"]
+        if key == json.loads((workspace.path / "reviews/sheet.json").read_text())["segment_ids"][0]
+    ]
+    fill_in(sheet, {first: "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
+    review.append_verdicts(
+        workspace, [review.Verdict(first, content, "noise", "", None, "ana", "2001-01-02T00:00:00+00:00", "panel")]
+    )
+    assert review.import_(workspace, sheet).facts["outdated"] == 1
+    assert held(workspace) == {first: "noise"}
+
+
+def test_several_reviewers_and_their_agreement(tmp_path):
+    ids = [f"s{number:02d}" for number in range(30)]
+    workspace = make_workspace(tmp_path / "w", [f"riječ {key}" for key in ids], ids=ids)
+    report = review.export(workspace, out=tmp_path / "round.xlsx", n=30, reviewers=["ana", "ben"], overlap=10)
+    assert report.facts["reviewers"] == {"ana": 20, "ben": 20}
+    of = {}
+    for name in ("ana", "ben"):
+        table = openpyxl.load_workbook(tmp_path / f"round-{name}.xlsx")["review"]
+        of[name] = {table.cell(row, columns_of(table)["segment_id"]).value for row in range(2, table.max_row + 1)}
+    shared = of["ana"] & of["ben"]
+    assert (len(shared), of["ana"] | of["ben"]) == (10, set(ids))
+    apart = min(shared)
+    sheets = [
+        fill_in(tmp_path / f"round-{name}.xlsx", {key: "noise" if name == "ben" and key == apart else "ok" for key in keys})
+        for name, keys in of.items()
+    ]
+    report = review.import_(workspace, sheets)
+    assert (report.problems, report.facts["by reviewer"]) == ([], {"ana": 20, "ben": 20})
+    assert report.facts["agreement of ana, ben, words"].startswith("0.900 (")
+    assert report.facts["agreement of ana, ben, words"].endswith(" on 10")
+    assert f"{apart}: reviewers disagree, ana: ok; ben: noise" in report.warnings
+    assert review.disagreements(workspace).rows() == [(apart, "ana: ok; ben: noise")]
+
+
+# --- CSV and TSV
+
+
+def read_csv(path):
+    return list(csv.reader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
+
+
+def write_csv(rows, separator=","):
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator).writerows(rows)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("separator", "encoding", "name"),
+    [(",", "utf8", "a.csv"), (";", "utf-8-sig", "a.csv"), ("\t", "utf-16", "a.csv"), ("\t", "utf8", "a.tsv")],
+)
+def test_tables_come_back_from_other_programs(workspace, tmp_path, separator, encoding, name):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"], reviewers=["ana"])
+    header, *rows = read_csv(tmp_path / "s-ana.csv")
+    for row in rows:
+        row[header.index("verdict")] = "ok"
+        row[header.index("comment")] = "č, š; ž\nda"
+    (tmp_path / name).write_bytes(write_csv([header, *rows[::-1]], separator).encode(encoding))
+    report = review.import_(workspace, tmp_path / name)
+    assert (report.problems, report.facts["by reviewer"], report.facts["new"]) == ([], {"ana": 4}, 4)
+    assert set(review.verdicts(workspace)["comment"]) == {"č, š; ž\nda"}
+
+
+@given(any_text)
+@example("=1+1")
+@example("'=1")
+@example("''")
+def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
+    assert not delimited.guard(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert delimited.unguard(delimited.guard(text)) == text
+
+
+# --- corrected texts
+
+
+def corrected(workspace):
+    return workspace.segments.select("segment_id", "text", "text_raw", "text_corrected", "text_origin").row(
+        by_predicate=pl.col("segment_id") == "s1", named=True
+    )
+
+
+def correction(sheet, text, name="ana", verdict="wrong words", **options):
+    return fill_in(sheet, {"s1": {"verdict": verdict, "corrected text": text}}, reviewer=name, **options)
+
+
+def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace, sheet):
+    before = workspace.segments
+    report = review.import_(workspace, correction(sheet, "drugi kat"))
+    assert corrected(workspace) == {
+        "segment_id": "s1",
+        "text": "drugi kat",
+        "text_raw": "drugi",
+        "text_corrected": "drugi kat",
+        "text_origin": "ana (sheet)",
+    }
+    assert [line for line in report.warnings if "1 texts of segments have changed: run select" in line]
+    scores = workspace.segments.filter(pl.col("segment_id") == "s1").select("similarity", "wer", "cer").row(0)
+    assert scores == pytest.approx((1 - 2 * 4 / 14, 1 / 2, 4 / 9))
+    others = pl.col("segment_id") != "s1"
+    assert_frame_equal(workspace.segments.filter(others).select(before.columns), before.filter(others))
+    back = review.uncorrected(workspace, workspace.segments)
+    assert_frame_equal(back.drop("text_raw", "text_corrected", "text_origin"), before.drop("text_raw"))
+    after = (workspace.path / "segments.parquet").read_bytes()
+    review.import_(workspace, sheet)
+    assert review.correct_texts(workspace).changed == 0
+    assert (workspace.path / "segments.parquet").read_bytes() == after
+
+
+def test_a_correction_that_only_repeats_the_transcript_is_none(workspace, sheet):
+    review.import_(workspace, correction(sheet, "drugi "))
+    assert review.verdicts(workspace)["corrected_text"].to_list() == [None]
+    assert "text_corrected" not in workspace.segments.columns
+
+
+def test_a_correction_can_be_changed_and_taken_back(workspace, sheet, tmp_path):
+    before = workspace.segments
+    review.import_(workspace, correction(sheet, "a", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx"))
+    review.import_(workspace, correction(sheet, "b", saved="2001-01-02T00:00:00+00:00", to=tmp_path / "2.xlsx"))
+    assert (corrected(workspace)["text"], corrected(workspace)["text_raw"]) == ("b", "drugi")
+    review.import_(workspace, correction(sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"))
+    assert_frame_equal(workspace.segments.select(before.columns).drop("text_raw"), before.drop("text_raw"))
+    assert corrected(workspace)["text_origin"] is None
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"text": "drugi brat"}, "s1: ana, ben correct its text differently: not applied until they agree"),
+        ({"text": None, "verdict": "ok"}, "s1: ben says ok, ana corrects the text: not applied until they agree"),
+    ],
+)
+def test_reviewers_who_contradict_each_other_change_nothing(workspace, sheet, tmp_path, other, says):
+    first = correction(sheet, "drugi kat", to=tmp_path / "1.xlsx")
+    review.import_(workspace, first)
+    report = review.import_(workspace, correction(sheet, name="ben", to=tmp_path / "2.xlsx", **other))
+    assert report.problems == [says]
+    assert (corrected(workspace)["text"], corrected(workspace)["text_corrected"]) == ("drugi", None)
+    assert len(review.verdicts(workspace)) == 2
+
+
+def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):
+    sheets = [correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx") for name in ("ben", "ana")]
+    assert review.import_(workspace, sheets).problems == []
+    assert corrected(workspace)["text_origin"] == "ana, ben (sheet)"
+
+
+def test_a_correction_of_what_has_changed_since_is_kept_but_not_applied(workspace, sheet):
+    workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "!"))
+    report = review.import_(workspace, correction(sheet, "drugi kat"))
+    assert report.problems == ["s1: is not any more what ana corrected: not applied"]
+    assert workspace.segments["text"].to_list()[1] == "drugi!"
+    assert review.verdicts(workspace)["corrected_text"].to_list() == ["drugi kat"]
+
+
+def test_scoring_anew_keeps_corrections(workspace, sheet):
+    review.import_(workspace, correction(sheet, "Drugi KAT."))
+    score(workspace, normalize=["lower", "punctuation"])
+    assert corrected(workspace) == {
+        "segment_id": "s1",
+        "text": "drugi kat",
+        "text_raw": "drugi",
+        "text_corrected": "Drugi KAT.",
+        "text_origin": "ana (sheet)",
+    }
+    assert review.correct_texts(workspace) == (1, 0, [])
+
+
+def test_export_goes_on_after_corrections(workspace, sheet):
+    fresh = sheet.read_bytes()
+    returned = correction(sheet, "drugi kat", to=sheet.with_name("returned.xlsx"))
+    review.import_(workspace, returned)
+    review.export(workspace, out=sheet, n=4)
+    assert sheet.read_bytes() == fresh
+
+
+def test_a_kill_between_the_two_tables_loses_nothing(workspace, sheet, monkeypatch):
+    returned = correction(sheet, "drugi kat")
+    save = Workspace.save
+
+    def fail(self, **tables):
+        if "segments" in tables:
+            raise KeyboardInterrupt
+        save(self, **tables)
+
+    monkeypatch.setattr(Workspace, "save", fail)
+    with pytest.raises(KeyboardInterrupt):
+        review.import_(workspace, returned)
+    monkeypatch.undo()
+    assert review.uncorrected(workspace, workspace.segments).equals(workspace.segments)
+    review.import_(workspace, returned)
+    assert (corrected(workspace)["text"], corrected(workspace)["text_raw"]) == ("drugi kat", "drugi")
+    assert review.uncorrected(workspace, workspace.segments)["text"].to_list()[1] == "drugi"
+
+
+def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_otherwise(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"])
+    path = tmp_path / "s.csv"
+    path.write_text(path.read_text("utf-8-sig").replace(",,,", ",ok,,", 1), encoding="utf8")
+    header, *rows = read_csv(tmp_path / "s.csv")
+    rows[0][header.index("verdict")] = "ok"
+    path.write_text(write_csv([header, *rows]), encoding="utf8")
+    set_time(path, "2001-01-01T00:00:00+00:00")
+    review.import_(workspace, path)
+    assert set(review.verdicts(workspace)["time"]) == {"2001-01-01T00:00:00Z"}
