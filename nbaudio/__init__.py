@@ -3,6 +3,8 @@
 Every step is a function of the name of its command, tables in and tables out:
 
     ingest -> score -> review.export -> evidence -> select -> materialize -> verify
+
+and `open_corpus` reads back what came of it.
 """
 
 from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
@@ -13,6 +15,7 @@ from nbaudio.errors import NbaudioError
 from nbaudio.evidence import evidence
 from nbaudio.exports import export
 from nbaudio.ingest import ingest
+from nbaudio.reading import open_corpus
 from nbaudio.report import Report
 from nbaudio.runs import demo, run
 from nbaudio.select import select
@@ -34,6 +37,7 @@ __all__ = [
     "export",
     "ingest",
     "materialize",
+    "open_corpus",
     "review",
     "run",
     "score",
