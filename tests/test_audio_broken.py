@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,8 +135,16 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
     assert {reasons[f"{name.rpartition('.')[0]}_0.2-1.7"] for name in expected} == {"no_audio"}
 
 
-def test_what_may_not_be_read_is_told_as_such(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("closed")
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may get to, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_what_may_not_be_read_is_told_as_such(open_folder: Path) -> None:
+    folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)
     (folder / "mine").mkdir()
     (folder / "mine").chmod(0o777)
@@ -144,8 +153,6 @@ def test_what_may_not_be_read_is_told_as_such(tmp_path_factory: pytest.TempPathF
     _source(folder, ["good.wav", "locked.wav", "closed/a.wav"])
     # Once with all rights, which also imports what nobody may not be allowed to import.
     assert _job(folder, folder)["problems"] == []
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
     (folder / "audio/locked.wav").chmod(0)
     (folder / "audio/closed").chmod(0)
     with _without_privileges():
