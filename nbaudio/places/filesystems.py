@@ -2,12 +2,14 @@
 
 import re
 import threading
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 from nbaudio.addresses import ARCHIVES, WEB
 from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.places.patience import RefusedError
 from nbaudio.version import __version__
 
 # Package and extra of those that need more than the core.
@@ -66,6 +68,34 @@ def place_of(address: str) -> Place:
     if scheme in ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
     return place
+
+
+def web_range(fs: Any, url: str, start: int, stop: int) -> bytes:
+    """The bytes [start, stop) of a web file: fsspec's `cat_file` fetches all of it where the server knows no ranges.
+
+    Raises:
+        RefusedError: the server serves no ranges.
+    """
+    from fsspec.asyn import sync
+
+    data: bytes = sync(fs.loop, _web_range, fs, url, start, stop)
+    return data
+
+
+async def _web_range(fs: Any, url: str, start: int, stop: int) -> bytes:
+    session = await fs.set_session()
+    headers = {**fs.kwargs.get("headers", {}), "Range": f"bytes={start}-{stop - 1}"}
+    async with session.get(fs.encode_url(url), **{**fs.kwargs, "headers": headers}) as answer:
+        answer.raise_for_status()
+        told = answer.headers.get("Content-Range", "")
+        # All of a file is as good where all was asked for.
+        whole = start == 0 and answer.headers.get("Content-Length") == str(stop)
+        if answer.status != HTTPStatus.PARTIAL_CONTENT and not whole:
+            raise RefusedError(f"{url}: the server serves no ranges")
+        if not whole and not told.startswith(f"bytes {start}-"):
+            raise ConnectionError(f"bytes from {start:,} were asked for, {told or 'of no range'} came")
+        data: bytes = await answer.read()
+        return data
 
 
 def _web_options(scheme: str) -> dict[str, Any]:

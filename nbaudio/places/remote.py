@@ -14,7 +14,7 @@ from nbaudio.addresses import WEB, check_address, inside
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import sha256_file
-from nbaudio.places.filesystems import Place, place_of
+from nbaudio.places.filesystems import Place, place_of, web_range
 from nbaudio.places.patience import RefusedError, patiently
 from nbaudio.ranges import RangedFile
 
@@ -170,7 +170,7 @@ class Remote:
         Raises:
             AudioError: they cannot be had, all of them.
         """
-        return patiently(self, lambda: self._range(start, stop, stop))
+        return patiently(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
         """Whether it is a folder; on the web, whether a page comes instead of a file.
@@ -204,7 +204,7 @@ class Remote:
                 raise AudioError(f"{self}: the file changed while it was read")
 
         def read(start: int, stop: int) -> bytes:
-            return patiently(self, lambda: self._range(start, stop, status.num_bytes))
+            return patiently(self, lambda: self._range(start, stop))
 
         try:
             # From behind the start: a server that knows no ranges says so, and does not send all.
@@ -285,25 +285,16 @@ class Remote:
         try:
             with partial.open("ab") as file:
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
-                    file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes), found.num_bytes))
+                    file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
         except RefusedError:
             return False
         if self.status() != found:
             raise AudioError(f"{self}: the file changed while it was read")
         return True
 
-    def _range(self, start: int, stop: int, size: int) -> bytes:
+    def _range(self, start: int, stop: int) -> bytes:
         fs, path, _ = self.located
-        data: bytes
-        if self.located.web:
-            try:
-                with fs.open(path, "rb", block_size=_JUMP_BYTES, cache_type="none", size=size) as file:
-                    file.seek(start)
-                    data = file.read(stop - start)
-            except ValueError as error:  # aiohttp's own are none
-                raise RefusedError(f"{self}: the server serves no ranges") from error
-        else:
-            data = fs.cat_file(path, start=start, end=stop)
+        data: bytes = web_range(fs, path, start, stop) if self.located.web else fs.cat_file(path, start=start, end=stop)
         if len(data) != stop - start:
             raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
         return data
