@@ -19,8 +19,8 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
-from nbaudio.corpus import reading
 from nbaudio.evidence import precision_curve
+from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
 from nbaudio.views import Source
 from nbaudio.workspace import Workspace
@@ -204,7 +204,7 @@ def splits(source: Source) -> Plot:
 
 def shards(corpus: str | Path) -> Plot:
     """Size of each shard by split; a histogram when there are many."""
-    table = reading.shards(corpus).with_columns(mb=pl.col("bytes") / 1e6)
+    table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
     parts = {split: table.filter(pl.col("split") == split) for split in SPLITS}
     parts = {split: part for split, part in parts.items() if len(part)}
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]

@@ -1,7 +1,7 @@
 """Small, real audio for tests: made with what the package installs, never with a program of the machine."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 import soundfile as sf
 
 from nbaudio.audio import probe
+from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 WriteAudio = Callable[[Path, np.ndarray, int], None]
@@ -28,6 +29,11 @@ def sweeps(seconds: float, rate: int, *, channels: int = 2, seed: int = 0) -> np
         loud = 0.25 * (1.1 + np.sin(2 * np.pi * 1.3 * t + channel))
         parts.append(loud * tone + 0.01 * rng.normal(size=len(t)))
     return np.stack(parts, axis=1).clip(-0.99, 0.99).astype(np.float32)
+
+
+def encoded(corpus: Path | str, segment_ids: Iterable[str]) -> list[bytes]:
+    """The bytes of clips, read back out of a corpus."""
+    return [clip.encoded for clip in open_corpus(corpus).read_many(list(segment_ids), give="encoded")]
 
 
 def write_with_av(path: Path, samples: np.ndarray, rate: int, codec: str) -> None:

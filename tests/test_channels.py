@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
+from conftest import encoded
 from layout_kinds import Made, lines
 
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
-from nbaudio.corpus.reading import read_audio
 from nbaudio.errors import AudioError
 from nbaudio.plan import ClipFormat, clip_keys
 from nbaudio.tables import check_tables
@@ -106,7 +106,7 @@ def test_a_clip_is_cut_from_its_own_channel(ingested, tmp_path, channel, rate):
     assert (report.facts["kept"], report.problems) == (3, [])
     assert nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False).problems == []
     keys = ("ana", "ivo", "both")
-    for key, data in zip(keys, read_audio(tmp_path / "C", keys), strict=True):
+    for key, data in zip(keys, encoded(tmp_path / "C", keys), strict=True):
         np.testing.assert_array_equal(decode_clip(data)[0], wanted(workspace, key, whole=channel, rate=rate))
 
 

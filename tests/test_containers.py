@@ -13,11 +13,13 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
+from conftest import encoded
 
 from nbaudio.audio import probe
-from nbaudio.corpus import convert, materialize, reading, verify
+from nbaudio.corpus import convert, materialize, verify
 from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, ExistsError, InputError
+from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 RATE = 16000
@@ -108,10 +110,10 @@ def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, con
     converted(corpus, tmp_path / "converted", container, jobs=2)
     assert contents(tmp_path / "made") == contents(tmp_path / "converted")
     check(tmp_path / "made")
-    before, after = (reading.clips(folder).sort("segment_id") for folder in (corpus, tmp_path / "made"))
+    before, after = (open_corpus(folder).segments.sort("segment_id") for folder in (corpus, tmp_path / "made"))
     assert after.drop("shard", "offset").equals(before.drop("shard", "offset"))
     ids = before["segment_id"].to_list()
-    assert reading.read_audio(tmp_path / "made", ids) == reading.read_audio(corpus, ids)
+    assert encoded(tmp_path / "made", ids) == encoded(corpus, ids)
     assert after.filter(pl.col("split") == "train")["shard"].n_unique() > 1
     assert all(
         ".." not in Path(name).parts and name.isascii() and len(Path(name).name) < 200 for name in contents(tmp_path / "made")
@@ -170,7 +172,7 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     workspace = build(tmp_path, segments)
     made(workspace, tmp_path / "c", container=container, shard_size="20kB")
     check(tmp_path / "c")
-    clips = reading.clips(tmp_path / "c")
+    clips = open_corpus(tmp_path / "c").segments
     manifest = json.loads((tmp_path / "c/corpus.json").read_text())
     for split in ("train", "dev"):
         names = [shard["name"] for shard in manifest["shards"] if shard["split"] == split]
@@ -204,7 +206,7 @@ def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, c
             victim.unlink() if bad is None else victim.write_bytes(bad)
             assert problems_of(corpus), f"{victim} {harm}"
             victim.write_bytes(data)
-    clip = corpus / reading.clips(corpus)["shard"][0]
+    clip = corpus / open_corpus(corpus).segments["shard"][0]
     stray = re.sub(r"\d{5,6}", lambda number: "9" * len(number.group()), clip.name, count=1)
     stray = clip.with_name(stray if stray != clip.name else f"99999{clip.suffix}")
     stray.write_bytes(clip.read_bytes())
@@ -220,14 +222,14 @@ def test_windows_lie_together_in_order_and_cross_no_recording(base, tmp_path, co
     converted(corpus, tmp_path / "c", container, window=4)
     assert contents(tmp_path / "made") == contents(tmp_path / "c")
     check(tmp_path / "c")
-    clips = reading.clips(tmp_path / "c").sort("shard", "offset")
+    clips = open_corpus(tmp_path / "c").segments.sort("shard", "offset")
     windows = clips.group_by("split", "window", maintain_order=True).agg(pl.len(), "start_sample", pl.col("shard").n_unique())
     assert windows["shard"].to_list() == [1] * len(windows)
     assert all(starts == sorted(starts) for starts in windows["start_sample"].to_list())
     assert windows.filter(pl.col("len") < 4).height <= 2
     rows = clips.sort("split", "start_sample").with_columns(number=pl.int_range(pl.len()).over("split") // 4)
     assert rows.select(pl.struct("split", "window").rank("dense") == pl.struct("split", "number").rank("dense")).to_series().all()
-    assert reading.read_audio(tmp_path / "c", clips["segment_id"]) == reading.read_audio(corpus, clips["segment_id"])
+    assert encoded(tmp_path / "c", clips["segment_id"]) == encoded(corpus, clips["segment_id"])
 
 
 def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
@@ -257,8 +259,8 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     workspace, _ = base
     made(workspace, tmp_path / "c", container=container, encoding="mulaw")
     check(tmp_path / "c")
-    clips = reading.clips(tmp_path / "c")
-    for data, samples in zip(reading.read_audio(tmp_path / "c", clips["segment_id"]), clips["num_samples"], strict=True):
+    clips = open_corpus(tmp_path / "c").segments
+    for data, samples in zip(encoded(tmp_path / "c", clips["segment_id"]), clips["num_samples"], strict=True):
         levels = np.load(io.BytesIO(data), allow_pickle=False)
         assert (levels.dtype, levels.shape) == (np.uint8, (samples,))
     if container == "files":

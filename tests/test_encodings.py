@@ -9,8 +9,9 @@ import pytest
 from conftest import sweeps
 
 from nbaudio.audio import ENCODERS, decode_clip, encode_clip
-from nbaudio.corpus import materialize, reading, verify
+from nbaudio.corpus import materialize, verify
 from nbaudio.errors import InputError
+from nbaudio.reading import open_corpus
 
 LOSSY = ("opus", "mp3")
 # By how many seconds an encoding may shift what is heard, as measured.
@@ -54,7 +55,7 @@ def test_a_corpus_of_them_is_whole_and_small(make_workspace, tmp_path, encoding)
             workspace, out=tmp_path / name, encoding=name, container="zip", jobs=1, engine="threading", show_progress=False
         )
         assert verify(tmp_path / name, jobs=1, engine="threading", show_progress=False).problems == []
-        sizes[name] = reading.clips(tmp_path / name)["length"].sum()
+        sizes[name] = open_corpus(tmp_path / name).segments["length"].sum()
     assert sizes[encoding] < sizes["flac"] / 2
 
 

@@ -11,14 +11,13 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
-from conftest import sweeps
+from conftest import encoded, sweeps
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio.audio import decode_clip, encode_clip, probe, quantise, read_clip, restore
 from nbaudio.audio.quantising import LAWS
 from nbaudio.corpus import materialize, verify
-from nbaudio.corpus.reading import read_audio
 from nbaudio.errors import AudioError, InputError
 from nbaudio.workspace import Workspace
 
@@ -84,7 +83,7 @@ def test_a_corpus_of_levels_is_whole_and_holds_uint8(
     recordings = {row["recording_id"]: row for row in workspace.recordings.iter_rows(named=True)}
     places = {row[0]: row[1:] for row in workspace.segments.select("segment_id", "start_sample", "end_sample").iter_rows()}
     for row in segments.iter_rows(named=True):
-        levels = np.load(io.BytesIO(read_audio(out, [row["segment_id"]])[0]))
+        levels = np.load(io.BytesIO(encoded(out, [row["segment_id"]])[0]))
         path = Path(str(workspace.audio_root)) / recordings[row["recording_id"]]["path"]
         clip = read_clip(path, *places[row["segment_id"]], rate=8000, channel="left")
         assert (levels.dtype, len(levels), row["sampling_rate"]) == (np.uint8, row["num_samples"], 8000)
@@ -118,7 +117,7 @@ def test_a_whole_song_and_its_windows_are_segments(tmp_path: Path) -> None:
     out = tmp_path / "corpus"
     materialize(workspace, out=out, rate=8000, channel="left", encoding="mulaw", engine="threading", show_progress=False)
     assert verify(out, engine="threading", show_progress=False).facts["whole"] is True
-    song, window = (np.load(io.BytesIO(data)) for data in read_audio(out, ["song", "song_3"]))
+    song, window = (np.load(io.BytesIO(data)) for data in encoded(out, ["song", "song_3"]))
     assert song.shape == (1_440_000,)
     # The whole song and a window of it were resampled on the same grid.
     assert np.abs(song[24000:32000].astype(int) - window).max() <= 1

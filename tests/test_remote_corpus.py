@@ -9,13 +9,14 @@ from pathlib import Path
 import fsspec
 import pytest
 import stores
+from conftest import encoded
 from stores import Bucket
 from web import serving
 
 from nbaudio import folders, materialize, stats, verify
-from nbaudio.corpus import reading
 from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.places import patience
+from nbaudio.reading import open_corpus
 from nbaudio.widgets import corpus_player
 
 SIZE = "40kB"
@@ -104,21 +105,21 @@ def test_memory_of_this_process_is_a_store_too(workspace, local):
 
 def test_clips_are_read_back_by_ranges(workspace, local, store, tmp_path):
     made(workspace, "gs://bucket/corpus")
-    ids = reading.clips(tmp_path / "local")["segment_id"].to_list()[::-1]
+    ids = open_corpus(tmp_path / "local").segments["segment_id"].to_list()[::-1]
     Bucket.fetched.clear()
-    assert reading.read_audio("gs://bucket/corpus", ids[:3]) == reading.read_audio(tmp_path / "local", ids[:3])
-    assert reading.shards("gs://bucket/corpus").equals(reading.shards(tmp_path / "local"))
+    assert encoded("gs://bucket/corpus", ids[:3]) == encoded(tmp_path / "local", ids[:3])
+    assert open_corpus("gs://bucket/corpus").shards.equals(open_corpus(tmp_path / "local").shards)
     assert len(corpus_player("gs://bucket/corpus", ids[:2]).clips) == 2
     with pytest.raises(InputError, match="no clip 'x'"):
-        reading.read_audio("gs://bucket/corpus", ["x"])
+        encoded("gs://bucket/corpus", ["x"])
 
 
 def test_corpora_on_web_servers_are_verified_and_read(workspace, local, tmp_path):
-    ids = reading.clips(tmp_path / "local")["segment_id"].to_list()[:2]
+    ids = open_corpus(tmp_path / "local").segments["segment_id"].to_list()[:2]
     with serving(tmp_path / "local") as web:
         assert verify(web.url, jobs=1, show_progress=False).problems == []
         web.sent = 0
-        assert reading.read_audio(web.url, ids) == reading.read_audio(tmp_path / "local", ids)
+        assert encoded(web.url, ids) == encoded(tmp_path / "local", ids)
         assert web.sent < sum(map(len, local.values())) / 2
 
 
@@ -253,7 +254,7 @@ def test_places_that_cannot_be_written(workspace, monkeypatch, address, error, s
 
 
 def test_places_that_hold_no_corpus_are_told_apart_from_those_that_cannot_be_read(store, monkeypatch):
-    for look in (verify, stats, reading.shards, reading.clips):
+    for look in (verify, stats, open_corpus):
         with pytest.raises(InputError, match="corpus"):
             look("gs://bucket/nothing")
 

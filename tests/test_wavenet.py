@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
-from conftest import sweeps
+from conftest import encoded, sweeps
 from typer.testing import CliRunner
 
 from nbaudio.audio import quantise, read_clip, restore
 from nbaudio.cli import app
-from nbaudio.corpus.reading import read_audio
 
 RATE = 44100
 
@@ -49,7 +48,7 @@ def levels_of(source: Path, place: Path, law: str, *options: str) -> list[tuple[
         key: read_clip(source / path, 0, length, num_samples=length, rate=8000, channel="left")
         for key, path, length in recordings.iter_rows()
     }
-    arrays = [np.load(io.BytesIO(data)) for data in read_audio(place / "C", clips["segment_id"].to_list())]
+    arrays = [np.load(io.BytesIO(data)) for data in encoded(place / "C", clips["segment_id"].to_list())]
     return [(row, levels, whole[row["recording_id"]]) for row, levels in zip(clips.iter_rows(named=True), arrays, strict=True)]
 
 

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
 from nbaudio.corpus.layout import MANIFEST
-from nbaudio.corpus.reading import clips as clips_of
 from nbaudio.errors import InputError, look_up
 from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
+
+#: Of all clips, inside a corpus.
+TABLE = "segments.parquet"
 
 Give = Literal["samples", "levels", "encoded"]
 
@@ -34,13 +36,18 @@ class Corpus:
 
     Attributes:
         folder: where it is.
-        segments: one row per clip: its metadata, `shard`, `offset` and `length`, by shard and offset.
-        parameters: with which it was made, such as ``encoding`` and ``rate``.
+        segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are in order.
+        manifest: its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
     """
 
     folder: Folder
     segments: pl.DataFrame
-    parameters: dict[str, Any]
+    manifest: dict[str, Any]
+
+    @property
+    def shards(self) -> pl.DataFrame:
+        """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
+        return pl.DataFrame(self.manifest["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
     def splits(self) -> dict[str, int]:
@@ -68,7 +75,7 @@ class Corpus:
             AudioError: bytes cannot be had, or are not the right ones.
         """
         if unknown := [segment_id for segment_id in segment_ids if segment_id not in self._numbers]:
-            raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its segments.parquet")
+            raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its {TABLE}")
         clips = self._clips(self.segments, give, _CLIP_REQUESTS)
         numbers = [self._numbers[segment_id] for segment_id in segment_ids]
         requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
@@ -157,7 +164,7 @@ class Corpus:
         return {segment_id: number for number, segment_id in enumerate(self.segments["segment_id"])}
 
     def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> Clips:
-        encoding = self.parameters["encoding"]
+        encoding = self.manifest["parameters"]["encoding"]
 
         def samples(data: bytes) -> NDArray[np.int16]:
             return decode_clip(data, encoding)[0]
@@ -186,9 +193,17 @@ def open_corpus(where: str | Path) -> Corpus:
     """
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
-        manifest = pool.submit(read_object, folder, MANIFEST)
-        table = clips_of(where)
-        parameters = manifest.result().get("parameters")
-    if not isinstance(parameters, dict) or "encoding" not in parameters:
-        raise InputError(f"{where}/{MANIFEST}: tells no parameters; is {where} a corpus?")
-    return Corpus(folder, table.sort("shard", "offset", "segment_id"), parameters)
+        asked = pool.submit(read_object, folder, MANIFEST)
+        table = _table(folder)
+        manifest = asked.result()
+    if not {"shards", "parameters"} <= manifest.keys():
+        raise InputError(f"{where}/{MANIFEST}: lists no shards; is {where} a corpus?")
+    return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest)
+
+
+def _table(folder: Folder) -> pl.DataFrame:
+    try:
+        with folder.local(TABLE) as path:
+            return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError, InputError) as error:
+        raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error

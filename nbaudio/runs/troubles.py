@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio import views
-from nbaudio.corpus import reading
 from nbaudio.leakage import SENTENCE, leakage
 from nbaudio.names import youtube_id
+from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 # Decision of the names audit, by trouble and id of the recording.
@@ -113,7 +113,7 @@ def _in_texts(evidence: Evidence) -> dict[str, str | None]:
     odd = set(views.characters(evidence.workspace)["character"])
     segments = evidence.workspace.segments
     shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
-    tables = [reading.clips(evidence.corpus), pl.read_parquet(evidence.corpus / "rejected.parquet")]
+    tables = [open_corpus(evidence.corpus).segments, pl.read_parquet(evidence.corpus / "rejected.parquet")]
     texts = {text for table in tables for text in table["text"]}
     # A formula would be read back as its value.
     sheet = pl.read_excel(evidence.sheet, sheet_name="review", engine="openpyxl")["transcript"]

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
-from nbaudio.corpus import reading
 from nbaudio.errors import AudioError
 from nbaudio.places import Remote
+from nbaudio.reading import open_corpus
 from nbaudio.widgets.listening import facts
 from nbaudio.widgets.pages import Clip, clips_html
 from nbaudio.widgets.segments import Segments
@@ -77,10 +77,11 @@ def corpus_player(corpus: str | Path, segment_ids: Iterable[str] | None = None, 
         InputError: there is no corpus, or a clip is not in it.
         AudioError: a shard is damaged.
     """
-    table = reading.clips(corpus)
+    opened = open_corpus(corpus)
+    table = opened.segments
     wanted = list(table["segment_id"] if segment_ids is None else segment_ids)
     shown = wanted[:limit]
-    audio = reading.read_audio(corpus, shown)
+    audio = [clip.encoded for clip in opened.read_many(shown, give="encoded")]
     rows = {row["segment_id"]: row for row in table.filter(pl.col("segment_id").is_in(shown)).iter_rows(named=True)}
     clips = [
         _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")

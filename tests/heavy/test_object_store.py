@@ -13,14 +13,15 @@ import boto3
 import numpy as np
 import pytest
 import soundfile as sf
+from conftest import encoded
 from moto.server import ThreadedMotoServer
 
 from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
 from nbaudio.cache import Cache
-from nbaudio.corpus import reading
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.places import remote
+from nbaudio.reading import open_corpus
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +174,8 @@ def test_corpus_in_a_bucket_is_the_local_one(store, selected, tmp_path):
     assert not uploads(store)
     assert verify("s3://corpora/whole", jobs=2, show_progress=False).problems == []
     assert stats("s3://corpora/whole").facts["segments kept"] == 165
-    ids = reading.clips("s3://corpora/whole")["segment_id"].to_list()[:3]
-    assert reading.read_audio("s3://corpora/whole", ids) == reading.read_audio(tmp_path / "local", ids)
+    ids = open_corpus("s3://corpora/whole").segments["segment_id"].to_list()[:3]
+    assert encoded("s3://corpora/whole", ids) == encoded(tmp_path / "local", ids)
     again = materialize(selected, out="s3://corpora/whole", jobs=1, **OPTIONS)
     assert again.facts["shards kept from before"] == again.facts["shards"]
 

@@ -16,8 +16,10 @@ import pytest
 import soundfile as sf
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from conftest import encoded
 
-from nbaudio.corpus import materialize, reading
+from nbaudio.corpus import materialize
+from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 # `datasets` leaves metadata to the garbage collector.
@@ -51,8 +53,8 @@ def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
 
 def compare(found: Iterable[tuple[dict[str, Any], bytes]], folder: Path, columns: Iterable[str] = COLUMNS) -> None:
     """All clips are found once, each with its samples and metadata."""
-    wanted = {row["segment_id"]: row for row in reading.clips(folder).iter_rows(named=True)}
-    audio = dict(zip(wanted, reading.read_audio(folder, list(wanted)), strict=True))
+    wanted = {row["segment_id"]: row for row in open_corpus(folder).segments.iter_rows(named=True)}
+    audio = dict(zip(wanted, encoded(folder, list(wanted)), strict=True))
     seen = []
     for metadata, data in found:
         key = metadata["segment_id"]
@@ -103,13 +105,13 @@ def test_a_corpus_is_loaded_by_its_folder_alone(corpus: Make, tmp_path: Path, co
     loaded = datasets.load_dataset(str(folder), streaming=streaming, cache_dir=str(tmp_path / "cache"))
     assert set(loaded) == set(SPLITS)
     found = sum(1 for split in loaded.values() for _ in split.remove_columns("flac" if container == "webdataset" else "audio"))
-    assert found == reading.clips(folder).height
+    assert found == open_corpus(folder).segments.height
 
 
 def test_tensorflow_datasets_builds_from_the_directory(corpus: Make) -> None:
     folder = corpus("tfrecord")
     builder = tfds.builder_from_directory(folder)
-    clips = reading.clips(folder)
+    clips = open_corpus(folder).segments
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == dict(clips["split"].value_counts().rows())
 
     def rows() -> Iterable[tuple[dict[str, Any], bytes]]:
