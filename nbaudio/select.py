@@ -21,7 +21,7 @@ from nbaudio.keys import hash_column
 from nbaudio.leakage import GROUPS, leakage
 from nbaudio.places import Remote
 from nbaudio.report import Report
-from nbaudio.review.gold import gold_ids
+from nbaudio.review.rounds import gold_ids
 from nbaudio.review.verdicts import verdicts
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import Target, divide, parse_target, usable_keys
@@ -114,7 +114,7 @@ def select(
         test: the same for test.
         group_by: columns, none of whose values may be in two splits; a sequence, or names with commas between; empty for none.
         seed: another one makes other choices.
-        gold: test is made of segments alone that reviewers call right (see `nbaudio.review.gold`); by default of all of them
+        gold: test is made of segments alone that reviewers call right (see `nbaudio.review.rounds`); by default of all of them
             that pass the filters. What shares a value of `group_by` with them is out.
 
     Returns:

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nbaudio.errors import InputError
-from nbaudio.review.corrections import Correction, append_corrections, correct_bounds, corrections
+from nbaudio.review.bounds import Correction, append_corrections, correct_bounds, corrections
 
 WHEN = "2026-11-21T03:00:00Z"
 

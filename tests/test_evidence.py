@@ -16,8 +16,7 @@ from nbaudio.errors import InputError
 from nbaudio.evidence import Sample, collect, curve, next_reviews, precision_curve, smallest_sample, workspace_sample
 from nbaudio.evidence.curves import KNOTS, Sums, add_up, band, more_reviews, proven
 from nbaudio.evidence.intervals import lower, upper
-from nbaudio.review.record import records
-from nbaudio.review.rounds import Round, rounds
+from nbaudio.review.rounds import Round, records, rounds
 from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.workspace import Workspace

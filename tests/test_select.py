@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.errors import InputError
-from nbaudio.review.gold import gold_ids
-from nbaudio.review.record import content_hashes
+from nbaudio.review.rounds import content_hashes, gold_ids
 from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.select import Parameters, choose, select
 from nbaudio.sizes import PCM, ClipSize

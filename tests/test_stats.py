@@ -11,11 +11,11 @@ import pytest
 from nbaudio import plots, views
 from nbaudio.corpus import materialize
 from nbaudio.errors import InputError
-from nbaudio.review.workbook import workbook
 from nbaudio.select import select
 from nbaudio.stats import stats
 from nbaudio.stats.page import page
 from nbaudio.stats.sections import Section
+from nbaudio.stats.workbook import workbook
 
 HOSTILE = [
     "=1+1",

@@ -14,7 +14,7 @@ from test_widgets import HOSTILE, Page
 
 from nbaudio.audio import read_clip
 from nbaudio.errors import AudioError, InputError
-from nbaudio.review.corrections import corrections
+from nbaudio.review.bounds import corrections
 from nbaudio.text import words
 from nbaudio.widgets import Player, TranscriptDiff
 from nbaudio.widgets.segments import load

@@ -10,7 +10,7 @@ from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.errors import InputError
-from nbaudio.review.record import content_hashes
+from nbaudio.review.rounds import content_hashes
 from nbaudio.review.verdicts import VERDICTS, verdict_log, verdicts
 from nbaudio.widgets import ReviewPanel
 

@@ -14,10 +14,8 @@ from nbaudio.errors import InputError
 from nbaudio.evidence.curves import curve, smallest_sample
 from nbaudio.evidence.weights import Sample, collect
 from nbaudio.report import Report, show
-from nbaudio.review.exporting import within_reach
-from nbaudio.review.record import fingerprint
-from nbaudio.review.rounds import Round, outside, rounds
-from nbaudio.review.sampling import draw
+from nbaudio.review.rounds import Round, fingerprint, outside, rounds
+from nbaudio.review.sampling import draw, within_reach
 from nbaudio.review.texts import uncorrected
 from nbaudio.tables import seconds_column
 from nbaudio.workspace import Workspace

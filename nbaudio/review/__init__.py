@@ -1,13 +1,13 @@
 """Review: segments drawn into spreadsheets with clips, and the verdicts that come back.
 
-Out: `sampling` draws, `clips` cuts, `cells`, `sheet` and `pages` make the workbook and `delimited` its plain tables, `record` is
-what the workspace remembers, `handouts` who gets what, and `exporting` is the step. Back: `reading` finds rows and columns again,
-`importing` is the step, `verdicts` the log of what reviewers said, `texts` and `corrections` bring into the tables what they put
-right, and `agreement` says how far they agree.
+Out: `exporting` is the step; `sampling` draws, `suspicion` knows what looks wrong, `clips` cuts, `sheet` and `cells` make the
+workbook, `delimited` its plain tables. `rounds` is what the workspace remembers of each draw, and what came of it. Back:
+`importing` is the step; `returned` finds rows and columns again, `verdicts` is the log of what reviewers said, `texts` and
+`bounds` bring into the tables what they put right, and `agreement` says how far they agree.
 """
 
 from nbaudio.review.agreement import agreement, disagreements
-from nbaudio.review.corrections import correct_bounds
+from nbaudio.review.bounds import correct_bounds
 from nbaudio.review.exporting import export
 from nbaudio.review.importing import import_
 from nbaudio.review.sampling import STRATEGIES

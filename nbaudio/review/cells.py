@@ -1,19 +1,23 @@
 """Text for spreadsheet cells: nothing in it is interpreted, nothing that a cell cannot hold gets lost unseen."""
 
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from nbaudio.text import word_diff, word_spans
 
 #: UTF-16 code units that a cell holds.
 MAX_CELL = 32_767
 
+#: The date in every workbook as it is made: without, equal rows would give other bytes.
+MADE = dt.datetime(2000, 1, 1)  # noqa: DTZ001
+
 #: How a text ends that was too long for its cell.
 CUT = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
 
-# XML has no place for controls, except tab and line feed; Unicode has pictures of them.
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {
+# XML has no place for controls, and LibreOffice drops tabs; Unicode has pictures of them.
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
     0x7F: 0x2421,
     0xFFFE: 0xFFFD,
     0xFFFF: 0xFFFD,
@@ -26,6 +30,16 @@ _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
 
 # A stretch of text, and whether its words differ from the other side.
 Fragment = tuple[str, bool]
+
+
+def new_workbook(out: BinaryIO, title: str) -> Any:
+    """An xlsxwriter workbook to write into, in which texts stay texts; closing it writes it to `out`."""
+    import xlsxwriter  # type: ignore[import-untyped]
+
+    plain = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
+    book = xlsxwriter.Workbook(out, {"in_memory": True, **plain})
+    book.set_properties({"title": cell_text(title), "created": MADE})
+    return book
 
 
 def cell_text(text: str) -> str:
@@ -44,6 +58,17 @@ def cell_text(text: str) -> str:
     mark = f" [cut here: {len(text):,} characters in all]"
     # A character beyond the basic plane takes two units; its first half alone is dropped.
     return encoded[: 2 * (MAX_CELL - len(mark))].decode("utf-16-le", "ignore") + mark
+
+
+def with_controls(text: str, original: str) -> str:
+    r"""What was typed in a cell, with controls in place of their pictures where the original has the control, not the picture.
+
+    Examples:
+        >>> with_controls("da␇ ne␊", "da\x07")
+        'da\x07 ne␊'
+    """
+    back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
+    return text.translate({picture: code for picture, code in back.items() if chr(picture) not in original})
 
 
 def as_read(text: str) -> str:

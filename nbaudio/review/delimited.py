@@ -1,7 +1,8 @@
 """Review sheets as CSV and TSV: for programs that read no workbook. Without types, texts are guarded from being computed.
 
 Conventions: UTF-8 with a byte order mark, which Excel needs to see that it is; a text that a spreadsheet might compute gets an
-apostrophe before it, as people write it there by hand. Reading takes it off again.
+apostrophe before it, as people write it there by hand. Some programs take it off, so reading leaves it where it is: only who
+knows the text can tell.
 """
 
 import csv
@@ -50,7 +51,7 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
 
 
 def read_delimited(path: Path) -> list[list[str]]:
-    r"""The rows of a .csv or .tsv, also as other programs save it: between the fields may be comma, semicolon or tab.
+    r"""The rows of a .csv or .tsv, as other programs save it too: between the fields may be comma, semicolon or tab.
 
     Raises:
         InputError: it is no text in UTF-8 or UTF-16, or cannot be parted into fields.
@@ -60,7 +61,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         >>> path = Path(tempfile.mkdtemp()) / "sheet.csv"
         >>> _ = path.write_text("segment_id;verdict\n'-a;ok\n")
         >>> read_delimited(path)
-        [['segment_id', 'verdict'], ['-a', 'ok']]
+        [['segment_id', 'verdict'], ["'-a", 'ok']]
     """
     data = path.read_bytes()
     # Excel's "Unicode text" is UTF-16.
@@ -73,9 +74,8 @@ def read_delimited(path: Path) -> list[list[str]]:
     separator = max(",;\t", key=header.count)
     limit = csv.field_size_limit(1 << 30)
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a table ({error})") from error
     finally:
         csv.field_size_limit(limit)
-    return [[unguard(cell) for cell in row] for row in rows]

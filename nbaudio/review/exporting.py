@@ -1,32 +1,42 @@
 """The export step: draw a sample, cut its clips, write the sheets, remember what was given away."""
 
+import io
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError, look_up
 from nbaudio.files import whole_file
 from nbaudio.keys import clip_names
 from nbaudio.report import Report
 from nbaudio.review.clips import ENCODINGS, write_clips
-from nbaudio.review.delimited import SEPARATORS
-from nbaudio.review.handouts import Handout, handouts, is_filled_in, sheet_files, zipped
-from nbaudio.review.record import ReviewRecord, content_hashes, fingerprint
-from nbaudio.review.rounds import rounds
-from nbaudio.review.sampling import STRATEGIES, draw
-from nbaudio.review.sheet import check_size
+from nbaudio.review.delimited import SEPARATORS, write_delimited
+from nbaudio.review.returned import read_sheet
+from nbaudio.review.rounds import ReviewRecord, content_hashes, fingerprint, rounds
+from nbaudio.review.sampling import STRATEGIES, draw, within_reach
+from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import VERDICTS, check_words
-from nbaudio.tables import seconds_column, segment_failures
+from nbaudio.tables import seconds_column
 from nbaudio.workspace import Workspace
 
 _CLIPS = "clips"
 _NO_AUDIO = "no audio yet"
 _SHOWN_RECORDINGS = 3
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
+
+
+@dataclass(frozen=True)
+class _Handout:
+    """A file to hand out: whose it is and which segments are in it."""
+
+    reviewer: str
+    path: Path
+    segment_ids: list[str]
 
 
 def export(
@@ -125,7 +135,7 @@ def export(
             missing=silent["recording_id"].unique().sort().to_list(),
         )
     record.check_asked(asked)
-    sheets = handouts(record, out)
+    sheets = _handouts(record, out)
     most = max(len(sheet.segment_ids) for sheet in sheets)
     check_size(most, most if audible else 0)
     rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
@@ -134,10 +144,10 @@ def export(
     kept: list[Path] = []
     for sheet in sheets:
         part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = sheet_files(part, record, sheet, tables=tables)
+        made = _sheet_files(part, record, sheet, tables=tables)
         if zip:
-            made |= zipped(made, part, sheet.path)
-        kept += [path for path, data in made.items() if is_filled_in(path, data, record)]
+            made |= _zipped(made, part, sheet.path)
+        kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
     # Remembered first: a sheet must never be out while its segments can still go into training.
     record.save(workspace)
@@ -211,28 +221,62 @@ def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, enco
     return rows, failed
 
 
-def within_reach(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Segments that can be reviewed now, and those that could be if their recordings were there.
+def _handouts(record: ReviewRecord, out: Path) -> list[_Handout]:
+    """Who gets what: `out` itself, or a file beside it for each reviewer."""
+    return [
+        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
+        for reviewer, ids in record.shares().items()
+        if ids
+    ]
 
-    What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+
+def _sheet_files(rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str]) -> dict[Path, bytes]:
+    """The workbook of a sheet, and the same as CSV or TSV."""
+    files = {sheet.path: write_sheet(rows, record, sheet.reviewer)}
+    plain = rows.select(
+        "clip",
+        "segment_id",
+        pl.col("text").alias("transcript"),
+        pl.col("asr_text").alias("hypothesis"),
+        pl.col("speaker_id").alias("speaker"),
+        pl.col("duration_s").round(2).alias("duration s"),
+        pl.col("similarity").round(3),
+        *(pl.lit("").alias(name) for name in FILLED_IN),
+        pl.Series("key", [row_key(content, sheet.reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+    ).select(*COLUMNS)
+    for kind in tables:
+        files[sheet.path.with_suffix(f".{kind}")] = write_delimited(plain, kind)
+    return files
+
+
+def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
+    """One archive of the files and the clips of their rows, in a folder of the sheet's name; equal files give equal bytes."""
+    held = {path.name: data for path, data in files.items()}
+    held |= {name: (sheet.parent / name).read_bytes() for name in rows["clip"].drop_nulls().sort()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in held.items():
+            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+    return {sheet.with_suffix(".zip"): out.getvalue()}
+
+
+def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
+    """Whether a file of this review is there already and says something else than what is given out.
+
+    Raises:
+        ExistsError: what is there has nothing to do with this review.
     """
-    pool = reviewable(workspace.recordings, segments)
-    if workspace.audio_root is None:
-        return pool, pool.clear()
-    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-    return pool.filter(~silent), pool.filter(silent)
-
-
-def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
-    facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
-    facts = facts.unique("recording_id", keep="first")
-    joined = segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
-    rules = segment_failures(recordings)
-    broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
-    known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
-    kept = joined.filter(~broken & ~known_bad & pl.col("segment_id").is_not_null())
-    return kept.unique("segment_id", keep="first", maintain_order=True)
+    if not path.exists() or path.read_bytes() == data:
+        return False
+    if path.suffix != ".zip":
+        try:
+            if record.name in read_sheet(path).reviews:
+                return True
+        except InputError:
+            pass  # no sheet at all
+    raise ExistsError(f"{path}: is there and is no sheet of review {record.name}; move it away or give another --out")
 
 
 def _report(
@@ -241,7 +285,7 @@ def _report(
     silent: pl.DataFrame,
     *,
     record: ReviewRecord,
-    sheets: Sequence[Handout],
+    sheets: Sequence[_Handout],
     files: Mapping[Path, bytes],
     kept: Sequence[Path],
     failed: Mapping[str, str],

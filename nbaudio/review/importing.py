@@ -1,23 +1,106 @@
 """The import step: verdicts out of sheets that came back.
 
-A verdict holds as of the time at which its sheet was saved, so that sheets may come in any order and more than once.
+Conventions: a row is known by its key, else by its id; whatever is in doubt is a problem, and its verdict is not taken. A verdict
+holds as of the time at which its sheet was saved, so that sheets may come in any order and more than once.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.report import Report, first_lines
 from nbaudio.review.agreement import agreement, disagreements
-from nbaudio.review.matching import UNNAMED, Findings, Given, verdicts_of
-from nbaudio.review.reading import Sheet, read_sheet
-from nbaudio.review.texts import correct_texts
+from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
+from nbaudio.review.delimited import guard, unguard
+from nbaudio.review.returned import Row, Sheet, read_sheet
+from nbaudio.review.rounds import ReviewRecord, content_hashes, records
+from nbaudio.review.sheet import NO_HYPOTHESIS
+from nbaudio.review.texts import correct_texts, uncorrected
 from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.workspace import Workspace
 
 _STEP = "review_import"
+_UNNAMED = "unnamed"
+_LONGEST_SHOWN = 60
+
+
+@dataclass
+class _Findings:
+    """What is said of sheets while they are read: counts, what was taken and is worth a look, and what was not taken."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What was given to reviewers.
+
+    Attributes:
+        records: the reviews by name.
+        by_content: of each review, the place of each row by what it showed.
+        by_id: of each review, the place of each row by its segment.
+        texts: by content, the transcripts of segments that are still the same.
+        shown: by content, what the columns that are not to be changed showed of those.
+        transcripts: all of them as shown, whatever program saved them.
+    """
+
+    records: Mapping[str, ReviewRecord]
+    by_content: Mapping[str, Mapping[str, int]]
+    by_id: Mapping[str, Mapping[str, int]]
+    texts: Mapping[str, str]
+    shown: Mapping[str, Mapping[str, str]]
+    transcripts: frozenset[str]
+
+    @classmethod
+    def by(cls, workspace: Workspace) -> "_Given":
+        """What a workspace has given out."""
+        known = records(workspace)
+        drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
+        segments = uncorrected(workspace, workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = segments.unique("segment_id", keep="first", maintain_order=True)
+        contents = content_hashes(segments)
+        shown = [
+            {
+                "segment_id": cell_text(segment_id),
+                "transcript": cell_text(text or ""),
+                "hypothesis": NO_HYPOTHESIS if heard is None else cell_text(heard),
+                "speaker": cell_text(speaker or ""),
+            }
+            for segment_id, text, heard, speaker in segments.select("segment_id", "text", "asr_text", "speaker_id").iter_rows()
+        ]
+        return cls(
+            known,
+            {name: {content: place for place, content in enumerate(one.contents)} for name, one in known.items()},
+            {name: {segment_id: place for place, segment_id in enumerate(one.segment_ids)} for name, one in known.items()},
+            dict(zip(contents, segments["text"].fill_null(""), strict=True)),
+            dict(zip(contents, shown, strict=True)),
+            frozenset(as_read(row["transcript"]) for row in shown),
+        )
+
+
+@dataclass(frozen=True)
+class _Match:
+    """The segment of a row as it was given out, and to whom."""
+
+    record: ReviewRecord
+    place: int
+    reviewer: str
+
+    @property
+    def segment_id(self) -> str:
+        return self.record.segment_ids[self.place]
+
+    @property
+    def content(self) -> str:
+        return self.record.contents[self.place]
 
 
 def import_(
@@ -46,14 +129,14 @@ def import_(
     paths = [Path(path) for path in ([sheets] if isinstance(sheets, str | Path) else sheets)]
     if not paths:
         raise InputError("no sheet is named to import")
-    given = Given.by(workspace)
+    given = _Given.by(workspace)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
-    found = Findings()
+    found = _Findings()
     held = {(said["reviewer"], said["segment_id"]): Verdict(**said) for said in verdicts(workspace).iter_rows(named=True)}
     new: list[Verdict] = []
     for sheet in came:
-        for said in verdicts_of(sheet, given, found, reviewer=reviewer):
+        for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
             key = (said.reviewer, said.segment_id)
             if _is_news(said, held.get(key), sheet, found):
                 new.append(said)
@@ -70,7 +153,7 @@ def import_(
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
 
 
-def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Findings) -> bool:
+def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
     """Whether a verdict is to go into the log: it is new, or later than what the reviewer said before."""
     if held is None:
         found.counts["new"] += 1
@@ -88,7 +171,176 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: Findings)
     return False
 
 
-def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: Findings, *, corrected: int) -> Report:
+def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None = None) -> list[Verdict]:
+    """What a sheet says, once for each segment.
+
+    Args:
+        sheet: as it came back.
+        given: what was given out.
+        found: is told what is worth a word.
+        reviewer: who filled it in, if the sheet is not to be asked.
+
+    Returns:
+        The verdicts that can be taken, in the order of the rows.
+    """
+    place = sheet.path.name
+    matches: dict[int, _Match] = {}
+    unknown = []
+    for row in sheet.rows:
+        try:
+            matches[row.number] = _match(row, sheet, given)
+        except InputError as error:
+            unknown.append(f"{place} row {row.number}: {error}: not taken")
+    found.counts["rows"] += len(sheet.rows)
+    corpora = {record.corpus for record in given.records.values()}
+    if sheet.rows and (not matches or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
+        found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
+        return []
+    found.problems += unknown
+    found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
+    found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
+    said: dict[tuple[str, str], Verdict | None] = {}
+    for row in sheet.rows:
+        if row.number not in matches:
+            continue
+        match = matches[row.number]
+        where = f"{place} row {row.number}, {match.segment_id}"
+        try:
+            verdict = _read(row, match, sheet, given, found, where=where, reviewer=reviewer)
+        except InputError as error:
+            found.problems.append(f"{where}: {error}: not taken")
+            continue
+        if verdict is None:
+            continue
+        key = (verdict.reviewer, verdict.segment_id)
+        if said.setdefault(key, verdict) != verdict:
+            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
+            said[key] = None
+    _count_removed(sheet, matches.values(), found)
+    return [verdict for verdict in said.values() if verdict]
+
+
+def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
+    """The segment that a row is about.
+
+    Raises:
+        InputError: it cannot be told.
+    """
+    named = row["segment_id"].strip()
+    if not any(named in places for places in given.by_id.values()):
+        named = unguard(named)
+    if row.key:
+        content, reviewer, review = row.key
+        if review not in given.records:
+            raise InputError(f"review '{_short(review)}' was not exported from this workspace")
+        place = given.by_content[review].get(content)
+        if place is None:
+            raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
+        match = _Match(given.records[review], place, reviewer)
+        if named != match.segment_id and named in given.by_id[review]:
+            raise InputError(f"its key says {match.segment_id}, its id {named}: columns were sorted without each other")
+        return match
+    asked = sheet.origin.get("review")
+    reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
+    if not reviews:
+        raise InputError(f"the id '{_short(named)}' is unknown")
+    if len(reviews) > 1:
+        raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has lost its key")
+    return _Match(given.records[reviews[0]], given.by_id[reviews[0]][named], sheet.origin.get("reviewer", ""))
+
+
+def _read(
+    row: Row, match: _Match, sheet: Sheet, given: _Given, found: _Findings, *, where: str, reviewer: str | None
+) -> Verdict | None:
+    """What a row says; None where it says nothing.
+
+    Raises:
+        InputError: it says what cannot be taken.
+    """
+    shown = given.shown.get(match.content)
+    row = _unguarded(row, shown or {})
+    word = " ".join(row["verdict"].casefold().split())
+    comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
+    if not (word or comment or corrected):
+        found.counts["left empty"] += 1
+        return None
+    if not word:
+        raise InputError("a comment or a corrected text, but no verdict")
+    verdict = next((known for known in match.record.verdicts if known.casefold() == word), None)
+    if verdict is None:
+        raise InputError(f"verdict '{_short(row['verdict'].strip())}' is none of {', '.join(match.record.verdicts)}")
+    if shown is None:
+        found.counts["changed since"] += 1
+    else:
+        found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
+    if corrected and shown and as_read(corrected).strip() == as_read(shown["transcript"]).strip():
+        corrected = None
+    if corrected and CUT.search(corrected):
+        found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is taken")
+        corrected = None
+    if corrected:
+        corrected = with_controls(corrected, given.texts.get(match.content, ""))
+    return Verdict(
+        segment_id=match.segment_id,
+        content=match.content,
+        verdict=verdict,
+        comment=comment or "",
+        corrected_text=corrected,
+        reviewer=reviewer or _reviewer(sheet, match),
+        time=sheet.saved.isoformat().replace("+00:00", "Z"),
+        review=match.record.name,
+    )
+
+
+def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
+    """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
+    kept = {name: text for name, text in shown.items() if row[name] == guard(text) != text}
+    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
+        kept["corrected text"] = unguard(row["corrected text"])
+    return replace(row, cells={**row.cells, **kept})
+
+
+def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
+    """What was changed in the columns that are to stay as they are.
+
+    Raises:
+        InputError: the row has become a mixture of two.
+    """
+    changes = []
+    for name, text in shown.items():
+        there = as_read(row[name])
+        if name not in row.cells or there == as_read(text):
+            continue
+        if name == "transcript" and there in transcripts:
+            raise InputError("it has the transcript of another row: columns were sorted without each other")
+        hint = "; corrections belong into 'corrected text'" if name == "transcript" else ""
+        changes.append(f"its {name} was changed to '{_short(there)}', which is not taken{hint}")
+    return changes
+
+
+def _reviewer(sheet: Sheet, match: _Match) -> str:
+    """Whose verdict a row is: the summary says so, unless rows of several reviewers were put together."""
+    several = len({row.key[1] for row in sheet.rows if row.key}) > 1
+    return (match.reviewer if several else sheet.reviewer or match.reviewer) or _UNNAMED
+
+
+def _count_removed(sheet: Sheet, matches: Iterable[_Match], found: _Findings) -> None:
+    """Rows that were given out and did not come back."""
+    matches = list(matches)
+    shares = {(match.record.name, match.reviewer): match.record for match in matches}
+    for (name, reviewer), record in shares.items():
+        back = {match.segment_id for match in matches if (match.record.name, match.reviewer) == (name, reviewer)}
+        lost = set(record.shares().get(reviewer, record.segment_ids)) - back
+        if lost:
+            found.counts["rows removed"] += len(lost)
+            found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
     held = verdicts(workspace)
     counts = dict.fromkeys(("rows", "left empty", "new", "changed", "known already"), 0) | found.counts
     apart = disagreements(workspace)
@@ -105,7 +357,7 @@ def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict],
         value, low, high = ("-" if number is None else f"{number:.3f}" for number in estimate)
         facts[f"{measure} of {names}, {of}"] = f"{value} ({low} to {high}) on {segments:,}"
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
-    if UNNAMED in {said.reviewer for said in new}:
+    if _UNNAMED in {said.reviewer for said in new}:
         warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
     if found.counts["changed since"]:
         warnings.append("segments have changed since they were given out: their verdicts are about what they were then")

@@ -19,10 +19,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.channels import own_channel
 from nbaudio.errors import look_up
 from nbaudio.keys import hash_column
 from nbaudio.review.rounds import Round
 from nbaudio.review.suspicion import reasons
+from nbaudio.tables import segment_failures
+from nbaudio.workspace import Workspace
 
 # Pool and threshold to one row a segment: `stratum` and `size`. The pool has a column `wrong`: true, false, or null (not known).
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
@@ -35,6 +38,30 @@ _LEAST = 0.01  # it takes reviews to prove that there are few errors, too
 _GUESS_WORTH = 10
 _FOCUS = 0.75
 _NEAR = 0.05
+
+
+def within_reach(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Segments that can be reviewed now, and those that could be if their recordings were there.
+
+    What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+    """
+    pool = reviewable(workspace.recordings, segments)
+    if workspace.audio_root is None:
+        return pool, pool.clear()
+    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+    return pool.filter(~silent), pool.filter(silent)
+
+
+def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
+    """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
+    facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
+    facts = facts.unique("recording_id", keep="first")
+    joined = segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    rules = segment_failures(recordings)
+    broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
+    known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
+    kept = joined.filter(~broken & ~known_bad & pl.col("segment_id").is_not_null())
+    return kept.unique("segment_id", keep="first", maintain_order=True)
 
 
 def draw(

@@ -6,15 +6,16 @@ a cell to fill in stays text too.
 
 import io
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.review.cells import Fragment, cell_text, marked, put
-from nbaudio.review.pages import LINE_POINTS, MADE, verdict_cells, write_instructions, write_origin, write_summary
-from nbaudio.review.record import ReviewRecord, row_key
+from nbaudio.review.cells import Fragment, cell_text, marked, new_workbook, put
+from nbaudio.review.rounds import ReviewRecord
+from nbaudio.review.verdicts import VERDICTS
 
 #: Rows that a sheet holds beside its header, and links that it holds.
 MAX_ROWS = 1_048_575
@@ -36,13 +37,68 @@ COLUMNS = {
 }
 #: What a reviewer fills in; the other columns stay as they are.
 FILLED_IN = ("verdict", "corrected text", "comment")
-
 #: What stands in place of a hypothesis that there is none of.
 NO_HYPOTHESIS = "no hypothesis"
-_MAX_ROW_POINTS = 409.0
-_LINE = {"border": 1, "border_color": "#D9D9D9", "valign": "top", "text_wrap": True}
-_FILL = {"bg_color": "#FFF8E1", "num_format": "@"}
+#: The sheets of the workbook beside the one to fill in.
+OTHER_SHEETS = ("summary", "instructions", "nbaudio")
+#: What stands in the summary before the cell with the name of the reviewer.
+REVIEWER = "Reviewer"
+
+_FIGURES = ("duration s", "similarity")
+_LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
+_GREY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
+_LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
+_FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
+_HEADING = {"bold": True, "font_size": 13}
+_FIRST_VERDICT = 11
+_KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
+_STEPS = (
+    "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
+    "together, and unpack a .zip first. Where links are dead, as in Google Sheets, the clip of a row is the file in 'clips' "
+    "that is called as 'segment_id' says.",
+    "Compare with 'transcript', the words that the clip should hold. 'hypothesis' is what a speech recogniser heard. Words in "
+    "which the two differ are bold, underlined and coloured; it may well be the recogniser that is wrong.",
+    "Choose a verdict from the list in its cell.",
+    "Where other words are spoken, the right ones may go into 'corrected text': all words of the clip, not only those that "
+    "change. Copy the transcript and edit the copy. Remarks go into 'comment'.",
+    "Rows may be sorted, filtered and left empty, columns moved. Please leave what is in the other columns as it is.",
+    "The sheet 'summary' counts along. Write your name there unless it is there already. Save, and send this file back.",
+)
+
+
+def row_key(content: str, reviewer: str, review: str) -> str:
+    """What makes a row known again wherever it ends up, in text that no program reads as a number or formula.
+
+    Examples:
+        >>> row_key("00f1", "ana", "round one")
+        'nb 00f1 ana round one'
+    """
+    return f"nb {content} {reviewer or '-'} {review}"
+
+
+def read_key(text: str) -> tuple[str, str, str] | None:
+    """What `row_key` was made of: content, reviewer and review; None where it is no such key.
+
+    Examples:
+        >>> read_key("nb 00f1 - round one")
+        ('00f1', '', 'round one')
+    """
+    found = _KEY.fullmatch(text.strip())
+    return (found[1], "" if found[2] == "-" else found[2], found[3]) if found else None
+
+
+def check_size(rows: int, links: int) -> None:
+    """Refuse what no spreadsheet can hold.
+
+    Raises:
+        InputError: says how many rows or links there may be.
+    """
+    for what, count, most in (("rows", rows, MAX_ROWS), ("links to clips", links, MAX_LINKS)):
+        if count > most:
+            raise InputError(
+                f"a sheet holds {most:,} {what}, not {count:,}: draw fewer, name more reviewers, or draw several samples"
+            )
 
 
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "") -> bytes:
@@ -61,41 +117,24 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "") ->
     Raises:
         InputError: more rows or links than a sheet holds.
     """
-    import xlsxwriter  # type: ignore[import-untyped]
-
     check_size(len(rows), rows["clip"].count())
     out = io.BytesIO()
-    plain = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
-    with xlsxwriter.Workbook(out, {"in_memory": True, **plain}) as book:
-        book.set_properties({"title": f"Review {record.name}", "created": MADE})
+    with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer)
-        write_summary(book, record, reviewer, {name: _range(name, len(rows)) for name in COLUMNS}, len(rows))
-        write_instructions(book, record.verdicts)
-        write_origin(book, rows, record, reviewer)
+        _write_summary(book, record, reviewer, {name: _range(name, len(rows)) for name in COLUMNS}, len(rows))
+        _write_instructions(book, record.verdicts)
+        _write_origin(book, rows, record, reviewer)
     return out.getvalue()
-
-
-def check_size(rows: int, links: int) -> None:
-    """Refuse what no spreadsheet can hold.
-
-    Raises:
-        InputError: says how many rows or links there may be.
-    """
-    if rows > MAX_ROWS:
-        raise InputError(f"a sheet holds {MAX_ROWS:,} rows, not {rows:,}: draw fewer, or several samples with other seeds")
-    if links > MAX_LINKS:
-        raise InputError(
-            f"a sheet holds {MAX_LINKS:,} links to clips, not {links:,}: draw fewer, or several samples with other seeds"
-        )
 
 
 def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
     sheet = book.add_worksheet("review")
-    header = {"bold": True, "bg_color": "#E7E6E6", "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
-    given, filled_in = book.add_format(header), book.add_format({**header, "bg_color": "#FFE599"})
+    header = {"bold": True, "bg_color": _GREY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
+    sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     for column, (name, width) in enumerate(COLUMNS.items()):
         sheet.set_column(column, column, width, None, {"hidden": name == "key"})
-        sheet.write_string(0, column, name, filled_in if name in FILLED_IN else given)
+        own = {"bg_color": _YELLOW} if name in FILLED_IN else {"align": "right"} if name in _FIGURES else {}
+        sheet.write_string(0, column, name, book.add_format({**header, **own}))
     cells = _Cells(book, sheet)
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
@@ -104,9 +143,10 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
     verdict = cells.columns["verdict"]
+    # The list is that of the summary: one inside the drop-down could hold but 255 characters.
     choice = {
         "validate": "list",
-        "source": f"=summary!{verdict_cells(record.verdicts)}",
+        "source": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}",
         "error_title": "Not a verdict",
         "error_message": "Please choose one from the list in the cell.",
     }
@@ -132,9 +172,9 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
     for name in FILLED_IN:
         cells.text(number, name, "", "fill in")
     cells.text(number, "speaker", row["speaker_id"])
-    cells.figure(number, "duration s", row["duration_s"], "seconds")
-    cells.figure(number, "similarity", row["similarity"], "similarity")
-    cells.text(number, "segment_id", row["segment_id"], "id")
+    cells.figure(number, "duration s", row["duration_s"])
+    cells.figure(number, "similarity", row["similarity"])
+    cells.text(number, "segment_id", row["segment_id"])
 
 
 def _range(name: str, rows: int) -> str:
@@ -149,7 +189,7 @@ def _height(**texts: str | None) -> float:
     for column, text in texts.items():
         # Widths count digits; letters are narrower on average, which makes up for words that wrap whole.
         lines = max(lines, sum(max(1, math.ceil(len(line) / COLUMNS[column])) for line in (text or "").split("\n")))
-    return min(LINE_POINTS * lines, _MAX_ROW_POINTS)
+    return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
 
 
 class _Cells:
@@ -158,25 +198,21 @@ class _Cells:
     def __init__(self, book: Any, sheet: Any) -> None:
         self.sheet = sheet
         self.columns = {name: column for column, name in enumerate(COLUMNS)}
-        figure = {**_LINE, "align": "right", "indent": 1}
         self.formats = {
             "text": book.add_format({**_LINE, "num_format": "@"}),
-            "id": book.add_format({**_LINE, "num_format": "@", "indent": 1}),
-            "seconds": book.add_format({**figure, "num_format": "0.00"}),
-            "similarity": book.add_format({**figure, "num_format": "0.000"}),
+            "duration s": book.add_format({**_FIGURE, "num_format": "0.00"}),
+            "similarity": book.add_format({**_FIGURE, "num_format": "0.000"}),
             "link": book.add_format({**_LINE, "font_color": "#0B5394", "underline": 1}),
             "note": book.add_format({**_LINE, "font_color": "#595959", "italic": True}),
-            "fill in": book.add_format({**_LINE, **_FILL}),
+            "fill in": book.add_format({**_LINE, "bg_color": _PALE, "num_format": "@"}),
             "all differs": book.add_format({**_LINE, **_DIFFERS, "num_format": "@"}),
         }
         # Of stretches of text inside a cell, by whether they differ.
         self.fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
 
-    def figure(self, row: int, name: str, value: float | None, style: str) -> None:
-        if value is None or not math.isfinite(value):
-            self.sheet.write_blank(row, self.columns[name], None, self.formats[style])
-        else:
-            self.sheet.write_number(row, self.columns[name], value, self.formats[style])
+    def figure(self, row: int, name: str, value: float | None) -> None:
+        known = value is not None and math.isfinite(value)
+        self.sheet.write(row, self.columns[name], value if known else None, self.formats[name])
 
     def link(self, row: int, name: str, path: str) -> None:
         from xlsxwriter.url import Url  # type: ignore[import-untyped]
@@ -193,3 +229,87 @@ class _Cells:
     def rich(self, row: int, name: str, fragments: list[Fragment], style: str = "text") -> None:
         whole = len(fragments) == 1 and fragments[0][1]
         put(self.sheet, (row, self.columns[name]), fragments, self.fonts, self.formats["all differs" if whole else style])
+
+
+def _write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: Mapping[str, str], rows: int) -> None:
+    """The sheet that counts verdicts while they are filled in; `columns` has the cells of each column of the review."""
+    sheet = book.add_worksheet("summary")
+    sheet.hide_gridlines(2)
+    for column, width in enumerate((24, 14, 14, 80)):
+        sheet.set_column(column, column, width)
+    sheet.fit_to_pages(1, 0)
+    label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GREY})
+    right = book.add_format({"bold": True, "bottom": 1, "bg_color": _GREY, "align": "right", "indent": 1})
+    name = book.add_format({"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES})
+    count, share, one_decimal = (
+        book.add_format({"align": "right", "indent": 1, "num_format": form}) for form in ("#,##0", "0.0%", "0.0")
+    )
+    judged = f"LEN({columns['verdict']})>0"
+
+    sheet.write_string(0, 0, cell_text(f"Review {record.name}"), book.add_format(_HEADING))
+    sheet.write_string(2, 0, REVIEWER)
+    sheet.write(2, 1, reviewer or None, name)
+    sheet.write_string(3, 0, "Clips")
+    sheet.write_number(3, 1, rows, count)
+    facts = (
+        ("Judged", f"=SUMPRODUCT(--({judged}))", count, 0),
+        ("To do", "=B4-B5", count, rows),
+        ("Minutes judged", f"=SUMPRODUCT(--({judged}),{columns['duration s']})/60", one_decimal, 0),
+        ("Corrected texts", f"=SUMPRODUCT(--(LEN({columns['corrected text']})>0))", count, 0),
+    )
+    for row, (text, formula, form, value) in enumerate(facts, start=4):
+        sheet.write_string(row, 0, text)
+        sheet.write_formula(row, 1, formula, form, value)
+    for column, text in enumerate(("Verdict", "clips", "of judged", "what it says")):
+        sheet.write_string(_FIRST_VERDICT - 1, column, text, right if column in (1, 2) else label)
+    for row, word in enumerate(record.verdicts, start=_FIRST_VERDICT):
+        sheet.write_string(row, 0, word)
+        sheet.write_formula(row, 1, f"=COUNTIF({columns['verdict']},A{row + 1})", count, 0)
+        sheet.write_formula(row, 2, f'=IF($B$5=0,"",B{row + 1}/$B$5)', share, "")
+        sheet.write_string(row, 3, VERDICTS.get(word, ""))
+    last = _FIRST_VERDICT + len(record.verdicts)
+    sheet.write_string(last, 0, "not one of these")
+    sheet.write_formula(last, 1, f"=B5-SUM(B{_FIRST_VERDICT + 1}:B{last})", count, 0)
+
+
+def _write_instructions(book: Any, words: Sequence[str]) -> None:
+    """The sheet that says what to do, and what each verdict says."""
+    sheet = book.add_worksheet("instructions")
+    sheet.hide_gridlines(2)
+    sheet.set_column(0, 0, 16)
+    sheet.set_column(1, 1, 90)
+    sheet.fit_to_pages(1, 0)
+    heading = book.add_format(_HEADING)
+    label = book.add_format({"bold": True, "valign": "top", "align": "left"})
+    wrapped = book.add_format({"text_wrap": True, "valign": "top"})
+    steps = [(f"{number}.", step) for number, step in enumerate(_STEPS, start=1)]
+    meanings = [(word, VERDICTS.get(word, " ")) for word in words]
+    rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
+    for number, (name, line) in enumerate(rows):
+        sheet.set_row(number, _LINE_POINTS * (1 + len(line) // 95) + _ROOM_POINTS)
+        sheet.write_string(number, 0, name, label if line else heading)
+        sheet.write_string(number, 1, line, wrapped)
+
+
+def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
+    """The hidden sheet: facts of the review, then id, content hash and inclusion probability of each row."""
+    sheet = book.add_worksheet("nbaudio")
+    sheet.hide()
+    facts = {
+        "review": record.name,
+        "strategy": record.strategy,
+        "seed": record.seed,
+        "n": record.n,
+        "corpus": record.corpus,
+        "reviewer": reviewer,
+    }
+    texts = [(name, str(value)) for name, value in facts.items()]
+    texts += [("", ""), ("segment_id", "content"), *rows.select("segment_id", "content").iter_rows()]
+    font = {False: book.add_format()}
+    for number, pair in enumerate(texts):
+        for column, text in enumerate(pair):
+            put(sheet, (number, column), [(cell_text(text), False)], font, None)
+    first = len(facts) + 1
+    sheet.write_string(first, 2, "probability")
+    for number, probability in enumerate(rows["probability"], start=first + 1):
+        sheet.write_number(number, 2, probability)

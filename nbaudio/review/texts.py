@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from nbaudio.review.record import content_hashes
+from nbaudio.review.rounds import content_hashes
 from nbaudio.review.verdicts import verdicts
 from nbaudio.text import score_columns
 from nbaudio.text.normal import nfc

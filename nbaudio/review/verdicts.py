@@ -37,7 +37,7 @@ class Verdict:
 
     Attributes:
         segment_id: the segment.
-        content: the hash of what was judged, as `record.content_hashes` makes it.
+        content: the hash of what was judged, as `rounds.content_hashes` makes it.
         verdict: a word of the review's list; None withdraws what the reviewer said before.
         comment: a remark; empty for none.
         corrected_text: the right words; None where the transcript was not corrected.

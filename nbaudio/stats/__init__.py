@@ -1,6 +1,6 @@
 """The figures of a workspace or a corpus: in a report, and on one page with tables and plots.
 
-`figures` counts, `sections` makes the parts of the page, `page` writes them as HTML, `review.workbook` as a spreadsheet.
+`figures` counts, `sections` makes the parts of the page, `page` writes them as HTML, `workbook` as a spreadsheet.
 """
 
 from nbaudio.stats.figures import stats

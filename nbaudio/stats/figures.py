@@ -78,8 +78,8 @@ def _html(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) ->
 
 
 def _xlsx(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
-    from nbaudio.review.workbook import workbook
     from nbaudio.stats.sections import sections, title
+    from nbaudio.stats.workbook import workbook
 
     return workbook(title(path), sections(path, segments, facts))
 

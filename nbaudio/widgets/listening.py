@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nbaudio.errors import AudioError, InputError
-from nbaudio.review.corrections import Correction, append_corrections, corrections
+from nbaudio.review.bounds import Correction, append_corrections, corrections
 from nbaudio.times import rescale
 from nbaudio.widgets.pages import MOST_CHARACTERS
 from nbaudio.widgets.segments import Segments

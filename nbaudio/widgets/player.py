@@ -16,7 +16,7 @@ class Player(Skin):
     Keys: Space plays, ``s`` the segment alone, ``l`` loops, ``-`` and ``+`` change the speed, ``c`` widens the context (``b`` in
     front, ``a`` behind, ``C`` none), ``v`` levels the volume, ``h`` changes the channel, arrows left and right go one second, up
     and down one segment; ``q`` and ``w`` move the segment's start, ``o`` and ``p`` its end, ``k`` keeps what was moved as a
-    correction (see `review.corrections`), Esc puts it back.
+    correction (see `review.bounds`), Esc puts it back.
     """
 
     _esm = esm("core", "diff", "player", "single_player")

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.review.record import ReviewRecord, content_hashes
+from nbaudio.review.rounds import ReviewRecord, content_hashes
 from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.widgets.listening import now
 from nbaudio.widgets.segments import Segments

@@ -11,8 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from nbaudio.report import show
-from nbaudio.review.cells import cell_text, put
-from nbaudio.review.pages import MADE
+from nbaudio.review.cells import cell_text, new_workbook, put
 from nbaudio.stats.sections import Section
 
 _WIDEST, _NARROWEST = 60, 9
@@ -26,12 +25,8 @@ def workbook(title: str, sections: Sequence[Section]) -> bytes:
         title: of all of it; a property of the file, and the heading of each sheet.
         sections: a sheet each, in order: its tables below one another, and its plot.
     """
-    import xlsxwriter  # type: ignore[import-untyped]
-
     out = io.BytesIO()
-    plain = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
-    with xlsxwriter.Workbook(out, {"in_memory": True, **plain}) as book:
-        book.set_properties({"title": cell_text(title), "created": MADE})
+    with new_workbook(out, title) as book:
         styles = {
             "title": book.add_format({"bold": True, "font_size": 14}),
             "heading": book.add_format({"bold": True, "font_size": 11}),

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.errors import InputError
+from nbaudio.review.cells import MADE
 from nbaudio.review.delimited import SEPARATORS, read_delimited
-from nbaudio.review.pages import MADE, REVIEWER
-from nbaudio.review.record import read_key
-from nbaudio.review.sheet import COLUMNS
+from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
 
 # What people and programs call our columns, beside their own names; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
@@ -37,7 +36,6 @@ _ALSO_CALLED = {
 _NAMES = {name.replace("_", " "): name for name in COLUMNS} | _ALSO_CALLED
 # Rows in which the header is looked for: people write a line or two above it.
 _HEADER_ROWS = 50
-_OURS = ("summary", "instructions", "nbaudio")
 
 Key = tuple[str, str, str]
 
@@ -106,7 +104,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
             saved = noted
     else:
         raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
-    order = sorted((name for name in tables if name not in _OURS), key=lambda name: name != "review")
+    order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
     for name in order:
         columns = _header(tables[name], {word.casefold() for word in words}, path)
         if columns:
@@ -117,7 +115,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
                 reviewer=_beside(tables.get("summary", []), REVIEWER),
                 origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
                 saved=saved,
-                missing=[column for column in ("verdict", "corrected text", "comment") if column not in found],
+                missing=[column for column in FILLED_IN if column not in found],
                 unknown=_unknown(tables[name], at, found),
             )
     raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
