@@ -204,10 +204,11 @@ def mixed(numbers: Ints, key: str) -> NDArray[np.uint64]:
 
 def _windows(index: pl.DataFrame, size: int) -> Steps:
     """Consecutive clips of each recording, so many to a step; what a recording has left over is a shorter one."""
-    ordered = index.select("recording_id", "start_sample").with_row_index("clip").sort("recording_id", "start_sample", "clip")
-    recordings = ordered["recording_id"].rle_id().to_numpy().astype(np.int64)
+    _, codes = np.unique(index["recording_id"].to_numpy(), return_inverse=True)
+    ordered = np.lexsort((index["start_sample"].to_numpy(), codes))
+    recordings = codes[ordered]
     places = np.arange(len(recordings)) - np.searchsorted(recordings, recordings)
-    return Steps(ordered["clip"].to_numpy().astype(np.int64), np.append(np.flatnonzero(places % size == 0), len(places)))
+    return Steps(ordered, np.append(np.flatnonzero(places % size == 0), len(places)))
 
 
 def _blocks(num_bytes: Ints, most: int) -> list[int]:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -32,13 +33,15 @@ class Stream:
     another number of ranks or workers, give `load_state_dict` the states of all of them.
 
     Attributes:
+        clips: of the split, and how to have them.
         epoch: what the order depends on.
         share: which part this is.
+        threads: that decode.
     """
 
     def __init__(self, clips: Clips, epoch: Epoch, share: Share, *, threads: int) -> None:
         self.epoch, self.share = epoch, share.check()
-        self._clips, self._threads = clips, threads
+        self.clips, self.threads = clips, threads
         self._start_over([], 0)
 
     def __len__(self) -> int:
@@ -54,6 +57,11 @@ class Stream:
                 # Counted before it is handed over: whoever asks for the state then has it.
                 self._taken += 1
                 yield clips[0] if single else clips
+
+    def of(self, share: Share, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
+        """The same stream for another consumer, or of another epoch, from its beginning."""
+        order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
+        return Stream(self.clips, order, share, threads=threads or self.threads)
 
     def state_dict(self) -> dict[str, Any]:
         """Where this consumer is: plain numbers and text, for JSON or a checkpoint."""
@@ -106,13 +114,13 @@ class Stream:
 
     def _decoded(self, stack: ExitStack) -> Iterator[list[Clip]]:
         """Clips that are left, in order, some at a time."""
-        decoders = stack.enter_context(_Threads(self._threads))
-        fetchers = stack.enter_context(_Threads(self._clips.in_flight))
+        decoders = stack.enter_context(_Threads(self.threads))
+        fetchers = stack.enter_context(_Threads(self.clips.in_flight))
         tasks = self._tasks(fetchers)
         under_way: deque[Future[list[Clip]]] = deque()
         for task in tasks:
             under_way.append(decoders.submit(task))
-            if len(under_way) > _TASKS_AHEAD * self._threads:
+            if len(under_way) > _TASKS_AHEAD * self.threads:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
@@ -131,15 +139,15 @@ class Stream:
 
     def _request(self, steps: Steps, fetchers: ThreadPoolExecutor) -> list[_Task]:
         """Ask for the audio of some steps, that of the first ones first; the tasks that decode it."""
-        requests = self._clips.requests(steps.clips)
+        requests = self.clips.requests(steps.clips)
         where: dict[int, _Piece] = {}
         for request in requests:
-            future = fetchers.submit(self._clips.fetch, request)
+            future = fetchers.submit(self.clips.fetch, request)
             where |= {clip: _Piece(future, start, end) for clip, start, end in request.clips}
 
         def task(clips: Sequence[int], pieces: Sequence[_Piece]) -> _Task:
             return lambda: [
-                self._clips.decoded(clip, memoryview(piece.data.result())[piece.start : piece.end])
+                self.clips.decoded(clip, memoryview(piece.data.result())[piece.start : piece.end])
                 for clip, piece in zip(clips, pieces, strict=True)
             ]
 
