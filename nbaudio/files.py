@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nbaudio import limits
 from nbaudio.errors import DiskFullError, InputError
 
 
@@ -106,8 +107,8 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: the file is missing or holds something else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError) as error:
+        value = json.loads(limits.whole(path, most=limits.MOST_JSON_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")

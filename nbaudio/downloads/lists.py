@@ -17,6 +17,7 @@ import polars as pl
 import urllib3
 import yaml
 
+from nbaudio import limits
 from nbaudio.downloads.ledger import LEDGER
 from nbaudio.errors import InputError
 from nbaudio.resources import bundled
@@ -193,7 +194,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if kind not in (*_TABLES, *_LINES):
         raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = limits.whole(path, most=limits.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
             yield from _json_rows(text)
             return
@@ -210,7 +211,7 @@ def _json_rows(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             # What is no object has no address, and is refused for that.
             yield f"line {number}", row if isinstance(row, dict) else {}

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
 
@@ -42,9 +43,9 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
             ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
             name = path.removesuffix(path[len(path) - len(ending) :])
             try:
-                text = _text(file.read_bytes(), encoding)
-            except OSError as error:
-                yield Problem(path, None, error.strerror or str(error))
+                text = _text(limits.whole(file), encoding)
+            except (OSError, InputError) as error:
+                yield Problem(path, None, str(error))
                 continue
             except UnicodeDecodeError as error:
                 yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")

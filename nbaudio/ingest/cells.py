@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.ingest.transcripts import Problem
 
@@ -67,6 +68,7 @@ def read_cells(source: Path, *, separator: str | None = None, quotes: bool | Non
         if ending == ".parquet":
             return _numbered(_parquet(source), 1)
         if ending == ".xlsx":
+            limits.check_workbook(source)
             return _numbered(_sheet(source, sheet), 2)
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from error
@@ -107,7 +109,8 @@ def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
         raise InputError(f"option separator: one character is wanted, not {separator!r}")
     # What is no UTF-8 becomes lone surrogates, so that a single line can be refused.
     with source.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(file, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
+        text = limits.lines(file, source)
+        rows = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
         header = next(rows, [])
         if wrong := _wrong(header, len(header)):
             raise InputError(f"{source}: line 1: {wrong}")
@@ -141,7 +144,7 @@ def _wrong(row: list[str], wanted: int) -> str | None:
 
 def _json_lines(source: Path) -> Iterator[_Row]:
     with source.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(limits.lines(file, source), 1):
             if not line.strip():
                 continue
             try:

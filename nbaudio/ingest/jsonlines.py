@@ -25,6 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
+from nbaudio import limits
+
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
 # So many lines or fewer are read one by one where one of them is not plain.
@@ -175,7 +177,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         size = os.fstat(file.fileno()).st_size
         while start < size:
             file.seek(start + _BLOCK_BYTES)
-            file.readline()
+            limits.check_line(file.readline(limits.MOST_TEXT_BYTES + 1), source)
             end = min(file.tell(), size)
             ahead.append(pool.submit(_block, file.fileno(), start, end, kinds))
             start = end

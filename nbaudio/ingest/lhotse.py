@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from nbaudio import limits
 from nbaudio.addresses import is_address
 from nbaudio.errors import InputError
 from nbaudio.ingest.manifests import manifests, own_root
@@ -225,8 +226,10 @@ def _read(
     decode = msgspec.json.Decoder(shape).decode
     number = 0
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+            total, packed = 0, file.stat().st_size
+            for number, line in enumerate(limits.lines(lines, file), 1):
+                limits.check_growth(file, packed, total := total + len(line))
                 if not line.strip():
                     continue
                 try:
@@ -236,5 +239,5 @@ def _read(
                     yield Problem(file.name, number, str(error))
                     continue
                 yield from rows
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, InputError) as error:
         yield Problem(file.name, number + 1, f"cannot be read on: {error}")

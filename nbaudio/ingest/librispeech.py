@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio import limits
 from nbaudio.errors import AudioError, InputError
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
 from nbaudio.places import Remote, archives
@@ -28,8 +29,6 @@ _WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
 _TRANSCRIPTS = ".trans.txt"
 _LINE = re.compile(r"(\S+)(?:[ \t]+(.*))?")
-# A chapter's transcript is some kilobytes; what is larger is not read into memory.
-_MAX_TEXT_BYTES = 64 << 20
 _MAX_AUDIO_BYTES = 256 << 20
 # Chapters that are fetched at once from elsewhere.
 _JOBS = 16
@@ -75,7 +74,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
         root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
         # One split lies beside what is said of all of them.
         beside = root.parent / _SPEAKERS
-        files = chain([(_SPEAKERS, beside.read_bytes())] if beside.is_file() else [], _in_folder(root))
+        files = chain([(_SPEAKERS, limits.whole(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
     elif source.is_file():
         files = _in_archive(source)
@@ -112,7 +111,7 @@ def _items(
         if path.endswith(".flac"):
             meet(path, "a recording without a transcript")
         elif data is None:
-            yield Problem(path, None, f"larger than {_MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+            yield Problem(path, None, f"larger than {limits.MOST_TEXT_BYTES >> 20} MB: no transcript of a chapter")
         elif path.endswith(_SPEAKERS):
             speakers.update(_speakers(data))
         else:
@@ -178,7 +177,7 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
                 if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
                     yield Problem(relative, None, "a link that leads out of the folder")
                     continue
-                yield relative, path.read_bytes() if path.stat().st_size <= _MAX_TEXT_BYTES else None
+                yield relative, path.read_bytes() if path.stat().st_size <= limits.MOST_TEXT_BYTES else None
             except OSError as error:
                 yield Problem(relative, None, error.strerror or str(error))
 
@@ -213,7 +212,7 @@ def _fetched(root: Remote, paths: list[str]) -> list[_File | Problem]:
             continue
         place = root.parent / _SPEAKERS if path.startswith("../") else root / path
         try:
-            found.append((path, place.whole(_MAX_TEXT_BYTES)))
+            found.append((path, place.whole(limits.MOST_TEXT_BYTES)))
         except AudioError as error:
             if not path.startswith("../"):
                 found.append(Problem(path, None, str(error)))
@@ -225,7 +224,7 @@ def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Proble
 
     With the bytes of its texts, or of its `audio` instead.
     """
-    most = _MAX_AUDIO_BYTES if audio else _MAX_TEXT_BYTES
+    most = _MAX_AUDIO_BYTES if audio else limits.MOST_TEXT_BYTES
     try:
         for member in archives.members(source):
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])

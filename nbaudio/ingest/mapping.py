@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio import limits
 from nbaudio.errors import InputError
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -29,7 +30,7 @@ def read_mapping(path: Path) -> dict[str, str]:
     """
     separator = _TABLES.get(path.suffix.lower())
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = limits.whole(path, most=limits.MOST_JSON_BYTES).decode("utf-8-sig")
         pairs = _scp_pairs(path, text) if separator is None else _table_pairs(path, text, separator)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}: cannot be read as a list of names ({error})") from error

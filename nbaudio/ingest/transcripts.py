@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.tables import WORD_TIMES
 
@@ -140,7 +141,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(limits.lines(file, path), 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf8")
                 if text.strip():
                     yield number, text.rstrip("\r\n")

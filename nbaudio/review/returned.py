@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.review.cells import MADE
 from nbaudio.review.delimited import SEPARATORS, read_delimited
@@ -125,6 +126,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
     """All sheets as texts, and when the workbook says that it was saved."""
     import openpyxl
 
+    limits.check_workbook(path)
     try:
         book = openpyxl.load_workbook(path, read_only=True)
         try:

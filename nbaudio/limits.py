@@ -1,0 +1,155 @@
+"""How much of what comes from outside is taken into memory; beyond it is a bomb or a mistake, and refused in one line.
+
+Conventions: packed files may grow by as much as real data does and no more, so that a small file never becomes a large one. What
+is checked is what the decoders go by, before they do.
+"""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import AnyStr, Protocol
+
+from nbaudio.errors import InputError
+
+#: Of a text file that is read whole, and of one line: a day of speech has a megabyte of words, and five of times of words.
+MOST_TEXT_BYTES = 64 << 20
+#: Of a file of ours, such as corpus.json: one that names 300,000 recordings and as many shards has 200 MB.
+MOST_JSON_BYTES = 512 << 20
+#: Anything may grow to so many bytes ...
+FREE_BYTES = 64 << 20
+#: ... and beyond, to so many times what it is packed: transcripts grow to 10 times, cells of a workbook to 30, zeros to 1,000.
+MOST_TIMES = 100
+#: Cells that a sheet may span whatever is in them; a larger one is to hold a cell for every fourth.
+_FREE_CELLS = 1 << 20
+_CELLS_A_CELL = 4
+
+_READ_BYTES = 1 << 20
+# What openpyxl goes through cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span all that there could be.
+_REFERENCE = re.compile(
+    rb'<(?:\w+:)?(?:c|row|mergeCell|hyperlink|table)\s(?:[^<>]*?\s)?(?:r|ref)="(?:[A-Z0-9$]+:)?\$?([A-Z]{0,3})\$?([0-9]{1,12})"'
+)
+_LONGEST_ELEMENT = 4096
+
+
+def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
+    """All bytes of a file.
+
+    Raises:
+        InputError: there are more than `most`.
+        OSError: it cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a"
+        >>> path.write_bytes(b"dobar dan")
+        9
+        >>> whole(path)
+        b'dobar dan'
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise InputError(f"{path}: larger than {most >> 20} MB, which is not read")
+    return data
+
+
+class _Lines(Protocol[AnyStr]):
+    def readline(self, size: int, /) -> AnyStr: ...
+
+
+def lines(file: _Lines[AnyStr], path: Path) -> Iterator[AnyStr]:
+    r"""The lines of an open file, each with its end.
+
+    Raises:
+        InputError: one is longer than `MOST_TEXT_BYTES`; names the file.
+
+    Examples:
+        >>> import io
+        >>> list(lines(io.BytesIO(b"a\nb"), Path("a")))
+        [b'a\n', b'b']
+    """
+    while line := file.readline(MOST_TEXT_BYTES + 1):
+        check_line(line, path)
+        yield line
+
+
+def check_line(line: bytes | str, path: Path) -> None:
+    """Let a line pass of which no more than one byte or character beyond `MOST_TEXT_BYTES` was read.
+
+    Raises:
+        InputError: it is longer.
+    """
+    if len(line) > MOST_TEXT_BYTES:
+        raise InputError(f"{path}: a line is longer than {MOST_TEXT_BYTES >> 20} MB, which is not read")
+
+
+def check_growth(what: object, packed: int, unpacked: int) -> None:
+    """Let something grow as far as real data do.
+
+    Args:
+        what: its path, for the message.
+        packed: bytes that it has.
+        unpacked: bytes that come out of it.
+
+    Raises:
+        InputError: it grows beyond.
+
+    Examples:
+        >>> check_growth("a.gz", 1_000, 50_000_000)
+        >>> check_growth("a.gz", 1_000, 70_000_000)
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: a.gz: 1,000 bytes that grow to more than 64 MB, a bomb; at most 100 times is unpacked
+    """
+    most = max(FREE_BYTES, MOST_TIMES * packed)
+    if unpacked > most:
+        raise InputError(
+            f"{what}: {packed:,} bytes that grow to more than {most >> 20:,} MB, a bomb; at most {MOST_TIMES} times is unpacked"
+        )
+
+
+def check_workbook(path: Path) -> None:
+    """Let a workbook pass that neither grows beyond measure nor spans cells that are not there; who reads it sees other damage.
+
+    Raises:
+        InputError: it is a bomb.
+        OSError: it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as book:
+            members = book.infolist()
+            # A member ends where its entry says, whatever follows.
+            check_growth(path, path.stat().st_size, sum(member.file_size for member in members))
+            spans, cells = zip(*(_span(book, member) for member in members if _is_sheet(member)), (0, 0), strict=True)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
+        return
+    if max(spans) > max(_FREE_CELLS, _CELLS_A_CELL * sum(cells)):
+        raise InputError(f"{path}: a sheet spans {max(spans):,} cells, all of them hold {sum(cells):,}: a bomb, not read")
+
+
+def _is_sheet(member: zipfile.ZipInfo) -> bool:
+    return member.filename.startswith(("xl/worksheets/", "xl/tables/"))
+
+
+def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
+    """How many cells a sheet or table spans, and how many it holds."""
+    rows = columns = found = 0
+    with book.open(member) as file:
+        rest = b""
+        while data := file.read(_READ_BYTES):
+            data = rest + data
+            end = 0
+            for cell in _REFERENCE.finditer(data):
+                rows, columns, end = max(rows, int(cell[2])), max(columns, _number(cell[1])), cell.end()
+                found += 1
+            rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]
+    return rows * max(columns, 1), found
+
+
+def _number(column: bytes) -> int:
+    """A column by its letters: A is 1, Z is 26, AA is 27."""
+    number = 0
+    for letter in column:
+        number = 26 * number + letter - ord("A") + 1
+    return number
