@@ -17,6 +17,7 @@ IMAGES = TOP / "docs" / "img"
 sys.path.insert(0, str(TOP / "tests" / "heavy"))
 
 from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all  # noqa: E402
+from office import convert  # noqa: E402
 
 CELLS = ".jp-Notebook .jp-Cell"
 # Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
@@ -93,10 +94,8 @@ def photograph_sheet(sheet: Path, folder: Path, target: Path) -> None:
     import numpy as np
     from matplotlib.image import imread, imsave
 
-    office = ["soffice", f"-env:UserInstallation=file://{folder}/office", "--headless"]
-    subprocess.run([*office, "--convert-to", "pdf", "--outdir", folder, sheet], check=True, capture_output=True)
     printed = folder / sheet.stem
-    subprocess.run(["pdftoppm", "-png", "-r", "160", "-singlefile", f"{printed}.pdf", printed], check=True)
+    subprocess.run(["pdftoppm", "-png", "-r", "160", "-singlefile", convert(sheet, "pdf", folder), printed], check=True)
     pixels = imread(f"{printed}.png")
     rows, columns = np.nonzero(pixels[..., :3].min(axis=2) < 0.95)
     margin = 12

@@ -4,13 +4,17 @@ import datetime as dt
 import os
 import re
 
+import numpy as np
 import openpyxl
 import polars as pl
+import soundfile
 from hostile import CELLS
 from hypothesis import strategies as st
 
 from nbaudio.tables import SEGMENTS, conform
 from nbaudio.workspace import Workspace
+
+RATE = 8000
 
 #: What polars can hold: no lone surrogates.
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.lists(
@@ -25,9 +29,9 @@ def typed_text():
     )
 
 
-def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None):
-    """A workspace without audio: segments s0, s1 and so on."""
-    workspace = Workspace.create(folder, audio=None)
+def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=None, *, ids=None, audio=None):
+    """A workspace of one recording with segments of a second, s0, s1 and so on; `audio` is a folder for the recording."""
+    workspace = Workspace.create(folder, audio=audio and str(audio))
     count = len(texts)
     segments = pl.DataFrame(
         {
@@ -35,6 +39,8 @@ def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=
             "recording_id": ["r"] * count,
             "source_start": [str(number) for number in range(count)],
             "source_end": [str(number + 1) for number in range(count)],
+            "start_sample": [audio and number * RATE for number in range(count)],
+            "end_sample": [audio and (number + 1) * RATE for number in range(count)],
             "text": list(texts),
             "asr_text": list(heard or texts),
             "speaker_id": list(texts),
@@ -42,7 +48,12 @@ def make_workspace(folder, texts=("prvi", "drugi", "treći", "četvrti"), heard=
         },
         schema_overrides=SEGMENTS,
     )
-    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=conform(segments, SEGMENTS, "segments"))
+    recordings = pl.DataFrame({"recording_id": ["r"]})
+    if audio:
+        audio.mkdir()
+        soundfile.write(audio / "r.wav", np.zeros(count * RATE), RATE)
+        recordings = recordings.with_columns(path=pl.lit("r.wav"), sampling_rate=RATE, num_samples=count * RATE)
+    workspace.save(recordings=recordings, segments=conform(segments, SEGMENTS, "segments"))
     return workspace
 
 
@@ -62,7 +73,7 @@ def fill_in(sheet, said, *, to=None, reviewer=None, saved=None):
         saved: when, in UTC; now unless given.
     """
     book = openpyxl.load_workbook(sheet)
-    table = book["review"]
+    table = book.worksheets[0]
     column = columns_of(table)
     for row in range(2, table.max_row + 1):
         words = said.get(table.cell(row, column["segment_id"]).value, {})

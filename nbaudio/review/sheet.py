@@ -44,12 +44,17 @@ OTHER_SHEETS = ("summary", "instructions", "nbaudio")
 #: What stands in the summary before the cell with the name of the reviewer.
 REVIEWER = "Reviewer"
 
-_FIGURES = ("duration s", "similarity")
 _LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
 _GREY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
+# What sets headers apart: those of columns to fill in, and those that stand like what is below.
+_HEADERS = {
+    **dict.fromkeys(FILLED_IN, {"bg_color": _YELLOW}),
+    **dict.fromkeys(("duration s", "similarity"), {"align": "right", "indent": 1}),
+    "segment_id": {"align": "left", "indent": 1},
+}
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
@@ -133,8 +138,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     for column, (name, width) in enumerate(COLUMNS.items()):
         sheet.set_column(column, column, width, None, {"hidden": name == "key"})
-        own = {"bg_color": _YELLOW} if name in FILLED_IN else {"align": "right"} if name in _FIGURES else {}
-        sheet.write_string(0, column, name, book.add_format({**header, **own}))
+        sheet.write_string(0, column, name, book.add_format({**header, **_HEADERS.get(name, {})}))
     cells = _Cells(book, sheet)
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
@@ -174,7 +178,7 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
     cells.text(number, "speaker", row["speaker_id"])
     cells.figure(number, "duration s", row["duration_s"])
     cells.figure(number, "similarity", row["similarity"])
-    cells.text(number, "segment_id", row["segment_id"])
+    cells.text(number, "segment_id", row["segment_id"], "segment_id")
 
 
 def _range(name: str, rows: int) -> str:
@@ -200,6 +204,8 @@ class _Cells:
         self.columns = {name: column for column, name in enumerate(COLUMNS)}
         self.formats = {
             "text": book.add_format({**_LINE, "num_format": "@"}),
+            # Beside a column of figures: LibreOffice lets them touch their border.
+            "segment_id": book.add_format({**_LINE, "num_format": "@", "indent": 1}),
             "duration s": book.add_format({**_FIGURE, "num_format": "0.00"}),
             "similarity": book.add_format({**_FIGURE, "num_format": "0.000"}),
             "link": book.add_format({**_LINE, "font_color": "#0B5394", "underline": 1}),

@@ -1,0 +1,131 @@
+"""Review sheets through LibreOffice: texts stay themselves, links, lists and marks live on, the summary counts."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from hostile import CELLS
+from office import convert
+from sheets import columns_of, fill_in, make_workspace
+
+from nbaudio import review
+from nbaudio.workspace import Workspace
+
+IDS = [f"s{number}" for number in range(len(CELLS))]
+# Nobody can type controls into a cell, and LibreOffice drops a tab that is pasted.
+TYPED = {key: re.sub("[\x00-\x09\x0b-\x1f\ufffe]", "", text) for key, text in zip(IDS, CELLS, strict=True)}
+SAID = {
+    key: {
+        "verdict": "cut off" if number % 3 else "wrong words",
+        "comment": text,
+        "corrected text": f"{text} kat" if number % 2 else None,
+    }
+    for number, (key, text) in enumerate(TYPED.items())
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Segments whose texts are what programs take for something else, and their sheet with clips."""
+    folder = tmp_path_factory.mktemp("sheets")
+    texts = [text if text.strip() else f"x{text}" for text in CELLS]
+    make_workspace(folder / "w", texts, [f"{text} da" for text in texts], ids=IDS, audio=folder / "audio")
+    review.export(folder / "w", out=folder / "out" / "sheet.xlsx", n=1000, tables=["csv"])
+    return folder
+
+
+def filled(sheet, folder):
+    """Filled in as by Excel, which escapes what looks like its own escape; openpyxl writes it as it is."""
+    escaped = {
+        key: {name: text and re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", text) for name, text in cells.items()}
+        for key, cells in SAID.items()
+    }
+    return fill_in(sheet, escaped, to=folder / "filled.xlsx", reviewer="ana")
+
+
+def filled_then_saved(sheet, folder):
+    return convert(convert(filled(sheet, folder), "ods", folder), "xlsx", folder / "back")
+
+
+def saved_then_filled(sheet, folder):
+    return fill_in(convert(convert(sheet, "ods", folder), "xlsx", folder / "back"), SAID, reviewer="ana")
+
+
+def saved_as_csv(sheet, folder):
+    return convert(filled(sheet, folder), "csv", folder)
+
+
+def csv_saved_as_workbook(sheet, folder):
+    return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), SAID)
+
+
+WAYS = [filled_then_saved, saved_then_filled, saved_as_csv, csv_saved_as_workbook]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_texts_come_back_exactly(exported, tmp_path, way):
+    workspace = Workspace.open(shutil.copytree(exported / "w", tmp_path / "w"))
+    before = workspace.segments
+    report = review.import_(workspace, way(exported / "out" / "sheet.xlsx", tmp_path), reviewer="ana")
+    assert report.problems == []
+    rows = {row["segment_id"]: row for row in review.verdicts(workspace).iter_rows(named=True)}
+    said = {
+        key: {"verdict": row["verdict"], "comment": row["comment"], "corrected text": row["corrected_text"]}
+        for key, row in rows.items()
+    }
+    assert said == {
+        key: {**cells, "comment": cells["comment"] if cells["comment"].strip() else ""} for key, cells in SAID.items()
+    }
+    corrected = [cells["corrected text"] for cells in SAID.values()]
+    assert workspace.segments["text_corrected"].to_list() == corrected
+    assert review.uncorrected(workspace, workspace.segments)["text"].to_list() == before["text"].to_list()
+
+
+def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
+    here = shutil.copytree(exported / "out", tmp_path / "here č")
+    convert(here / "sheet.xlsx", "ods", here)
+    there = here.rename(tmp_path / "there ž")
+    for sheet in (there / "sheet.xlsx", convert(there / "sheet.ods", "xlsx", there)):
+        table = openpyxl.load_workbook(sheet)["review"]
+        links = [table.cell(row, 1).hyperlink.target for row in range(2, len(IDS) + 2)]
+        assert {(there / link).resolve() for link in links} == set((there / "clips").iterdir())
+
+
+def test_summary_counts_in_libreoffice(exported, tmp_path):
+    filled = fill_in(exported / "out" / "sheet.xlsx", {**SAID, "s1": {"verdict": "fine"}, "s2": {}}, to=tmp_path / "sheet.xlsx")
+    assert openpyxl.load_workbook(filled, data_only=True)["summary"]["B5"].value is None
+    for path in (convert(filled, "xlsx", tmp_path / "new"), convert(convert(filled, "ods", tmp_path), "xlsx", tmp_path)):
+        rows = {row[0]: row[1:3] for row in openpyxl.load_workbook(path, data_only=True)["summary"].values}
+        counts = {name: rows[name][0] for name in ("Clips", "Judged", "To do", "Corrected texts", "not one of these")}
+        given = [cells["verdict"] for key, cells in SAID.items() if key not in {"s1", "s2"}]
+        corrected = sum(bool(cells["corrected text"]) for key, cells in SAID.items() if key != "s1")
+        judged = len(given) + 1
+        assert list(counts.values()) == [len(IDS), judged, 1, corrected, 1]
+        assert rows["Minutes judged"][0] == pytest.approx(judged / 60)
+        for word in review.VERDICTS:
+            assert rows[word] == (given.count(word), pytest.approx(given.count(word) / judged))
+
+
+def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
+    sheet = convert(convert(exported / "out" / "sheet.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
+    book = openpyxl.load_workbook(sheet, rich_text=True)
+    table = book["review"]
+    [choice] = table.data_validations.dataValidation
+    assert (choice.type, choice.showErrorMessage, str(choice.sqref)) == ("list", True, f"B2:B{len(IDS) + 1}")
+    name, cells = choice.formula1.split("!")
+    assert [cell.value for (cell,) in book[name][cells]] == list(review.VERDICTS)
+    assert table.auto_filter.ref == f"A1:K{len(IDS) + 1}"
+    assert [table.cell(2, columns_of(table)[name]).number_format for name in ("verdict", "comment")] == ["@", "@"]
+    assert book["nbaudio"].sheet_state == "hidden"
+    row = next(row for row in table.iter_rows(min_row=2) if row[columns_of(table)["segment_id"] - 1].value == "s1")
+    # What a hypothesis has beyond the transcript is underlined.
+    assert [(str(part), bool(getattr(getattr(part, "font", None), "u", None))) for part in row[3].value] == [
+        ("-5 ", False),
+        ("da", True),
+    ]
