@@ -55,6 +55,17 @@ class Corpus:
         """Clips of each split."""
         return dict(Counter(self.segments["split"]).most_common())
 
+    def rows(self, split: str) -> pl.DataFrame:
+        """Rows of a split.
+
+        Raises:
+            InputError: there is no such split.
+        """
+        if split not in self.splits:
+            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
+        # A split lies together, in its own shards. To filter, as most of what polars does, hangs after a fork.
+        return self.segments.slice(self.segments["split"].to_list().index(split), self.splits[split])
+
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
         """One clip by its id; of a remote corpus nothing else is fetched.
 
@@ -137,10 +148,7 @@ class Corpus:
         Raises:
             InputError: there is no such split, or a number makes no sense.
         """
-        if split not in self.splits:
-            raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
-        # A split lies together, in its own shards. To filter, as most of what polars does, hangs after a fork.
-        clips = self.segments.slice(self.segments["split"].to_list().index(split), self.splits[split])
+        clips = self.rows(split)
         if consecutive > 1 and batch_s is not None:
             raise InputError("consecutive and batch_s exclude each other: a step is one or the other")
         for name, value in (("consecutive", consecutive), ("buffer", buffer), ("run", run), ("threads", threads)):

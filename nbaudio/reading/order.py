@@ -52,6 +52,16 @@ class Share(NamedTuple):
                 )
         return self
 
+    def part(self, worker: int, num_workers: int) -> "Share":
+        """A worker's part of a rank's.
+
+        Raises:
+            InputError: it is a worker's already.
+        """
+        if self.num_workers > 1:
+            raise InputError(f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework")
+        return self._replace(worker=worker, num_workers=num_workers)
+
     def of(self, size: int) -> slice:
         """Its part of so many units: ranks differ by one at most, and so do the workers of a rank.
 

@@ -49,14 +49,13 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
-        single = self.epoch.consecutive == 1 and self.epoch.batch_s is None
         with ExitStack() as stack:
             decoded = chain.from_iterable(self._decoded(stack))
             for size in np.diff(self._steps.edges[self._taken :]).tolist():
                 clips = [next(decoded) for _ in range(size)]
                 # Counted before it is handed over: whoever asks for the state then has it.
                 self._taken += 1
-                yield clips[0] if single else clips
+                yield clips if self.listed else clips[0]
 
     def of(self, share: Share, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
         """The same stream for another consumer, or of another epoch, from its beginning."""
@@ -95,6 +94,11 @@ class Stream:
             return
         _check_complete([share for share, _ in level])
         self._start_over([*done, level], 0)
+
+    @property
+    def listed(self) -> bool:
+        """Whether steps are lists of clips: consecutive ones or batches."""
+        return self.epoch.consecutive > 1 or self.epoch.batch_s is not None
 
     @property
     def padding(self) -> float:
