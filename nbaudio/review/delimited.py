@@ -1,38 +1,41 @@
 """Review sheets as CSV and TSV: for programs that read no workbook. Without types, texts are guarded from being computed.
 
-Conventions: UTF-8 with a byte order mark, which Excel needs to see that it is; a text that a spreadsheet might compute gets an
-apostrophe before it, as people write it there by hand. Some programs take it off, so reading leaves it where it is: only who
-knows the text can tell.
+Conventions: UTF-8 with a byte order mark, by which Excel knows it; texts as in the cells of a workbook, and one that a
+spreadsheet might compute has an apostrophe before it, as people write it there by hand. Some programs take it off, so reading
+leaves it where it is: only who knows the text can tell.
 """
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import polars as pl
 
+from nbaudio import limits
 from nbaudio.errors import InputError
+from nbaudio.review.cells import cell_text
 
 #: What is between the fields, by the ending of the file.
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
-# What makes a formula, and the guard itself, or a text that begins with one would lose it.
-_GUARDED = ("=", "+", "-", "@", "\t", "\r", "'")
+# What makes a formula, a number, a date or a constant; and the guard itself, or a text that begins with one would lose it.
+_COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
 
 
 def guard(text: str) -> str:
-    """A text that no spreadsheet computes.
+    """A text that no spreadsheet computes or takes for a number.
 
     Examples:
-        >>> guard("=1+1"), guard("da"), unguard(guard("'tis"))
-        ("'=1+1", 'da', "'tis")
+        >>> guard("=1+1"), guard("007"), guard("da"), unguard(guard("'tis"))
+        ("'=1+1", "'007", 'da', "'tis")
     """
-    return f"'{text}" if text.startswith(_GUARDED) else text
+    return f"'{text}" if _COMPUTED.match(text) else text
 
 
 def unguard(text: str) -> str:
     """The text that `guard` was given; others stay as they are."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(_GUARDED) else text
+    return text[1:] if text.startswith("'") and _COMPUTED.match(text[1:]) else text
 
 
 def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
@@ -46,7 +49,7 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     writer = csv.writer(out, delimiter=SEPARATORS[kind])
     writer.writerow(rows.columns)
     for row in rows.iter_rows():
-        writer.writerow([guard(value) if isinstance(value, str) else value for value in row])
+        writer.writerow([guard(cell_text(value)) if isinstance(value, str) else value for value in row])
     return out.getvalue().encode("utf-8-sig")
 
 
@@ -63,7 +66,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         >>> read_delimited(path)
         [['segment_id', 'verdict'], ["'-a", 'ok']]
     """
-    data = path.read_bytes()
+    data = limits.whole(path)
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

@@ -296,7 +296,7 @@ def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
     """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
     kept = {name: text for name, text in shown.items() if row[name] == guard(text) != text}
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
-        kept["corrected text"] = unguard(row["corrected text"])
+        kept["corrected text"] = row["corrected text"].removeprefix("'")
     return replace(row, cells={**row.cells, **kept})
 
 

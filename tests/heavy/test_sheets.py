@@ -15,6 +15,7 @@ from office import convert
 from sheets import columns_of, fill_in, make_workspace
 
 from nbaudio import review
+from nbaudio.review.delimited import guard
 from nbaudio.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]
@@ -62,7 +63,11 @@ def saved_as_csv(sheet, folder):
 
 
 def csv_saved_as_workbook(sheet, folder):
-    return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), SAID)
+    """Corrected texts are copies of transcripts, with the apostrophes that those have in a .csv."""
+    said = {
+        key: {**cells, "corrected text": cells["corrected text"] and f"{guard(TYPED[key])} kat"} for key, cells in SAID.items()
+    }
+    return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), said)
 
 
 WAYS = [filled_then_saved, saved_then_filled, saved_as_csv, csv_saved_as_workbook]
@@ -79,9 +84,8 @@ def test_texts_come_back_exactly(exported, tmp_path, way):
         key: {"verdict": row["verdict"], "comment": row["comment"], "corrected text": row["corrected_text"]}
         for key, row in rows.items()
     }
-    assert said == {
-        key: {**cells, "comment": cells["comment"] if cells["comment"].strip() else ""} for key, cells in SAID.items()
-    }
+    blank = {"comment": ""}
+    assert said == {key: cells if cells["comment"].strip() else cells | blank for key, cells in SAID.items()}
     corrected = [cells["corrected text"] for cells in SAID.values()]
     assert workspace.segments["text_corrected"].to_list() == corrected
     assert review.uncorrected(workspace, workspace.segments)["text"].to_list() == before["text"].to_list()
