@@ -14,7 +14,7 @@ from nbaudio.errors import AudioError
 from nbaudio.reading.order import Ints
 
 #: One request reads clips that lie no further apart than this, and no more than so many bytes.
-_GAP = 32 << 10
+_GAP = 8 << 10
 _MOST_BYTES = 4 << 20
 
 

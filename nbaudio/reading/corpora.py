@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
+from nbaudio.cache import LIMIT, Cache
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.errors import InputError, look_up
 from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
@@ -29,6 +30,8 @@ Give = Literal["samples", "levels", "encoded"]
 
 #: Requests at once: of a stream, whose requests are large, and of clips by their ids.
 _STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64
+# What the cache keeps as one file.
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ class Corpus:
         folder: where it is.
         segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are in order.
         manifest: its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
+        cache: where pieces of its shards are kept that were fetched; None keeps none.
     """
 
     folder: Folder
     segments: pl.DataFrame
     manifest: dict[str, Any]
+    cache: Cache | None = None
 
     @property
     def shards(self) -> pl.DataFrame:
@@ -115,6 +120,7 @@ class Corpus:
         num_workers: int = 1,
         consecutive: int = 1,
         batch_s: float | None = None,
+        pad: bool = False,
         buffer: int = BUFFER,
         run: int = RUN,
         give: Give = "samples",
@@ -123,7 +129,7 @@ class Corpus:
         """One epoch of a split, or a consumer's part of it, read ahead and decoded by threads.
 
         Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by one step at
-        most and nothing is repeated to make them equal. Equal arguments give equal orders, wherever the corpus lies.
+        most, and with `pad` by none. Equal arguments give equal orders, wherever the corpus lies.
 
         Args:
             split: such as ``train``.
@@ -137,6 +143,7 @@ class Corpus:
             consecutive: steps are lists of so many consecutive clips of a recording; its last may be shorter.
             batch_s: steps are lists of clips of about equal durations, which padded to the longest are at most so many seconds in
                 all; see `Stream.padding`.
+            pad: ranks that have one step fewer than others get the first one of the next rank as well.
             buffer: bytes of audio that are mixed at once; memory is about four times as much.
             run: neighbours in a shard that are drawn together, so that one request reads them.
             give: as for `read_many`.
@@ -151,8 +158,11 @@ class Corpus:
         clips = self.rows(split)
         if consecutive > 1 and batch_s is not None:
             raise InputError("consecutive and batch_s exclude each other: a step is one or the other")
-        for name, value in (("consecutive", consecutive), ("buffer", buffer), ("run", run), ("threads", threads)):
-            if value is not None and value < 1:
+        for name, value in (
+            *(("consecutive", consecutive), ("batch_s", batch_s)),
+            *(("buffer", buffer), ("run", run), ("threads", threads)),
+        ):
+            if value is not None and not value >= 1:
                 raise InputError(f"{name} must be 1 or more, not {value}")
         order = Epoch(
             clips,
@@ -163,6 +173,7 @@ class Corpus:
             buffer=buffer,
             consecutive=consecutive,
             batch_s=batch_s,
+            pad=pad,
         )
         threads = threads or min(4, os.cpu_count() or 1)
         return Stream(
@@ -184,14 +195,40 @@ class Corpus:
         if give == "levels" and encoding not in LAWS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = isinstance(self.folder, LocalFolder)
-        return Clips(frame, self.folder.read, decode, os.cpu_count() or 1 if local else in_flight)
+        read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
+        return Clips(frame, read, decode, os.cpu_count() or 1 if local else in_flight)
+
+    def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
+        """The bytes [start, stop) of a file, by way of the pieces of it that the cache holds."""
+        # A shard that is a folder has files of one clip each, which are pieces themselves.
+        sha256, size = self._sizes.get(name, ("", stop))
+        step = _PIECE_BYTES if sha256 else stop
+        found = []
+        for first in range(start // step * step, stop, step):
+            end = min(first + step, size)
+
+            def fetch(path: Path, first: int = first, end: int = end) -> None:
+                path.write_bytes(self.folder.read(name, first, end))
+
+            identity = f"{self.folder}\n{name}\n{sha256}\n{first}-{end}"
+            with cache.held(identity, end - first, fetch) as path, path.open("rb") as file:
+                file.seek(max(0, start - first))
+                found.append(file.read(min(stop, end) - max(start, first)))
+        return b"".join(found)
+
+    @cached_property
+    def _sizes(self) -> dict[str, tuple[str, int]]:
+        """Hash and bytes of each shard."""
+        return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.manifest["shards"]}
 
 
-def open_corpus(where: str | Path) -> Corpus:
+def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int = LIMIT) -> Corpus:
     """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
 
     Args:
         where: the corpus folder, or its address (see `nbaudio.addresses`).
+        cache: a folder of this machine that keeps what is fetched from an address, for further epochs and other processes.
+        cache_limit: bytes that it may hold; what was not used for longest goes.
 
     Raises:
         InputError: there is no corpus.
@@ -208,7 +245,8 @@ def open_corpus(where: str | Path) -> Corpus:
         manifest = asked.result()
     if not {"shards", "parameters"} <= manifest.keys():
         raise InputError(f"{where}/{MANIFEST}: lists no shards; is {where} a corpus?")
-    return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest)
+    kept = None if cache is None else Cache(Path(cache), cache_limit)
+    return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
 
 
 def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:

@@ -1,9 +1,9 @@
 """In which order clips are read: a pure function of the index, a seed and an epoch. Pointers only, no audio.
 
 Clips lie in their shards in the order of a hash, so that neighbours have nothing to do with each other. An epoch draws *runs* of
-neighbours, which one request reads; a consumer (a rank, or a worker of a rank) takes an equal part of that order, and mixes its
-clips by the *block*, as much as it holds in memory. So nothing is read twice, and what is left can be parted anew among any
-number of consumers.
+neighbours, which one request reads, makes them up to *steps*, and puts these in order; a consumer (a rank, or a worker of a rank)
+takes an equal part of that order, and mixes its steps by the *block*, as much as it holds in memory. So nothing is read twice,
+and what is left can be parted anew among any number of consumers.
 
 Conventions: clips are numbered by their place in the corpus (by shard, then offset); a *step* is what a consumer gets at once:
 one clip, several consecutive ones of a recording, or a batch.
@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,14 +63,22 @@ class Share(NamedTuple):
             raise InputError(f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework")
         return self._replace(worker=worker, num_workers=num_workers)
 
-    def of(self, size: int) -> slice:
-        """Its part of so many units: ranks differ by one at most, and so do the workers of a rank.
+    def of(self, size: int, *, pad: bool = False) -> slice:
+        """Its part of so many steps: ranks differ by one at most, and so do the workers of a rank.
+
+        Args:
+            size: steps.
+            pad: ranks get equally many; who would have one fewer gets the next rank's first one as well.
 
         Examples:
             >>> [Share(rank, 3).of(10) for rank in range(3)]
             [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+            >>> [Share(rank, 3).of(10, pad=True) for rank in range(3)]
+            [slice(0, 4, None), slice(3, 7, None), slice(6, 10, None)]
         """
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
+        if pad:
+            last = first + -(-size // self.world_size)
         start, stop = (first + (last - first) * edge // self.num_workers for edge in (self.worker, self.worker + 1))
         return slice(start, stop)
 
@@ -129,6 +138,7 @@ class Epoch:
         buffer: bytes of audio that are mixed at once.
         consecutive: clips of a recording that a step gives, in their order.
         batch_s: seconds of a batch with its padding; None where steps are no batches.
+        pad: ranks get equally many steps, some of them twice.
     """
 
     index: pl.DataFrame
@@ -139,10 +149,11 @@ class Epoch:
     buffer: int = BUFFER
     consecutive: int = 1
     batch_s: float | None = None
+    pad: bool = False
 
     def parameters(self) -> dict[str, Any]:
         """What a state must agree on."""
-        names = ("seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s")
+        names = ("seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad")
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
 
     @cached_property
@@ -152,44 +163,59 @@ class Epoch:
 
     @cached_property
     def whole(self) -> Steps:
-        """All units of the epoch: clips, or consecutive ones of a recording."""
+        """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive)
-            return windows[np.argsort(self._mixed(windows.first, "window"), kind="stable")] if self.shuffle else windows
-        numbers = np.arange(len(self.index))
-        if not self.shuffle:
-            return Steps.single(numbers)
-        shards = self.index["shard"].rle_id().to_numpy().astype(np.int64)
-        places = numbers - np.searchsorted(shards, shards)
-        runs = np.cumsum(places % self.run == 0)
-        return Steps.single(np.argsort(self._mixed(runs, "run"), kind="stable"))
+            return windows[self._order(windows, "window")] if self.shuffle else windows
+        if self.batch_s is None:
+            return Steps.single(self._drawn)
+        ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
+        return _joined([self._batches(self._drawn[start:end]) for start, end in pairwise([0, *ends.tolist()])])
 
     def of(self, share: Share, left: Steps) -> tuple[Steps, Ints]:
-        """What a consumer is given of units that are left: its steps, and where its blocks begin among them, and end."""
-        units = left[share.of(len(left))]
-        ends = _blocks(units.sums(self.lengths), self.buffer)
-        blocks = [self._block(units[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-        edges = np.cumsum([0, *(len(block) for block in blocks)])
-        return _joined(blocks), edges
+        """What a consumer is given of steps that are left: its own, and where its blocks begin among them, and end."""
+        own = left[share.of(len(left), pad=self.pad)]
+        ends = _blocks(own.sums(self.lengths), self.buffer, self._pools[own.first])
+        blocks = [own[start:end] for start, end in pairwise([0, *ends])]
+        if self.shuffle:
+            blocks = [block[self._order(block, "block")] for block in blocks]
+        return _joined(blocks), np.array([0, *ends])
 
     def after(self, done: Sequence[Sequence[tuple[Share, int]]]) -> Steps:
-        """Units that are left when consumers have taken so many steps each; once for each time that they were parted anew."""
+        """Steps that are left when consumers have taken so many each; once for each time that they were parted anew."""
         left = self.whole
         for level in done:
-            gone = [self.of(share, left)[0][:taken].clips for share, taken in level]
+            gone = [self.of(share, left)[0][:taken].first for share, taken in level]
             left = left[np.flatnonzero(~np.isin(left.first, np.concatenate(gone)))]
         return left
 
-    def _block(self, units: Steps) -> Steps:
-        """Units as they are given out: mixed, or made up to batches of about equal durations."""
-        if self.shuffle:
-            units = units[np.argsort(self._mixed(units.first, "block"), kind="stable")]
-        if self.batch_s is None:
-            return units
-        durations = np.maximum.reduceat(self.index["duration_s"].to_numpy()[units.clips], units.edges[:-1])
-        by_length = units[np.argsort(durations, kind="stable")]
-        batches = Steps(by_length.clips, by_length.edges[_batch_edges(np.sort(durations), self.batch_s)])
-        return batches[np.argsort(self._mixed(batches.first, "batch"), kind="stable")] if self.shuffle else batches
+    @cached_property
+    def _drawn(self) -> Ints:
+        """All clips, runs of neighbours after each other."""
+        numbers = np.arange(len(self.index))
+        if not self.shuffle:
+            return numbers
+        shards = self.index["shard"].rle_id().to_numpy().astype(np.int64)
+        places = numbers - np.searchsorted(shards, shards)
+        return np.argsort(self._mixed(np.cumsum(places % self.run == 0), "run"), kind="stable")
+
+    @cached_property
+    def _pools(self) -> Ints:
+        """Of each clip, out of which part of the epoch its batch is made: what lies together is read together."""
+        pools = np.zeros(len(self.index), np.int64)
+        if self.batch_s is not None:
+            ends = _blocks(self.lengths[self._drawn], self.buffer, pools)
+            pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        return pools
+
+    def _batches(self, clips: Ints) -> Steps:
+        """Batches of clips of about equal durations."""
+        durations = self.index["duration_s"].to_numpy()[clips]
+        by_length = np.argsort(durations, kind="stable")
+        return Steps(clips[by_length], _batch_edges(durations[by_length], self.batch_s or 0.0))
+
+    def _order(self, steps: Steps, purpose: str) -> Ints:
+        return np.argsort(self._mixed(steps.first, purpose), kind="stable")
 
     def _mixed(self, numbers: Ints, purpose: str) -> NDArray[np.uint64]:
         return mixed(numbers, f"{purpose} {self.seed} {self.epoch}")
@@ -221,13 +247,15 @@ def _windows(index: pl.DataFrame, size: int) -> Steps:
     return Steps(ordered, np.append(np.flatnonzero(places % size == 0), len(places)))
 
 
-def _blocks(num_bytes: Ints, most: int) -> list[int]:
-    """Where blocks end: each as long as it stays below its bound, but never empty."""
+def _blocks(num_bytes: Ints, most: int, pools: Ints) -> list[int]:
+    """Where blocks end: each as long as it stays below its bound and in its pool, but never empty."""
     ends, total, start = [], np.cumsum(num_bytes), 0
+    changes = np.append(np.flatnonzero(np.diff(pools)) + 1, len(pools))
     bound = min(_FIRST_BLOCK, most)
     while start < len(total):
         before = int(total[start - 1]) if start else 0
-        start = max(start + 1, int(np.searchsorted(total, before + bound, side="right")))
+        change = int(changes[np.searchsorted(changes, start, side="right")])
+        start = min(change, max(start + 1, int(np.searchsorted(total, before + bound, side="right"))))
         ends.append(start)
         bound = min(2 * bound, most)
     return ends
