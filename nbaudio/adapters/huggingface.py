@@ -1,0 +1,51 @@
+"""Hugging Face: a stream as a `datasets.IterableDataset`, of arrays or of an Audio column."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nbaudio.adapters.arrays import Dtype, Form
+from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.reading import Stream
+from nbaudio.reading.order import Share
+
+
+def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
+    """A stream as a `datasets.IterableDataset`; iterated again, it gives the same.
+
+    Workers of a DataLoader part its shards, and so does ``split_dataset_by_node``; make them a multiple of both, or else some
+    read more than they give. ``state_dict`` and ``load_state_dict`` are exact without ``shuffle``; what is left of a shard is
+    found by reading that shard again.
+
+    Args:
+        stream: of clips. Of ``give="encoded"`` the bytes go into a column of type Audio, which `datasets` decodes; else samples
+            are arrays.
+        shards: parts of the stream, which follow one another.
+        dtype: see `Form`.
+        columns: see `Form`.
+
+    Returns:
+        Rows of `segment_id`, the columns, and either `audio`, or `samples` and `sampling_rate`.
+
+    Raises:
+        MissingExtraError: datasets is not installed.
+        InputError: an unknown type or column, or steps of the stream are lists.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError.naming("datasets", "datasets") from error
+    if stream.listed:
+        raise InputError("rows are single clips: make the stream without batch_s and consecutive")
+    form = Form(dtype, columns).check(stream.clips.frame)
+    parts = [stream.share.part(number, shards) for number in range(shards)]
+    rows = datasets.IterableDataset.from_generator(_rows, gen_kwargs={"stream": stream, "form": form, "parts": parts})
+    return rows if stream.clips.decode else rows.cast_column("audio", datasets.Audio())
+
+
+def _rows(stream: Stream, form: Form, parts: Sequence[Share]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        for clip in stream.of(part):
+            if clip.encoded is None:
+                yield form.clip(clip)
+            else:
+                yield form.told(clip) | {"audio": {"bytes": clip.encoded, "path": None}}
