@@ -226,6 +226,15 @@ def test_a_sheet_that_was_filled_in_is_left_as_it_is(workspace, tmp_path):
     assert out.read_bytes() == filled
 
 
+def test_an_archive_that_was_packed_anew_is_left_as_it_is(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True)
+    with zipfile.ZipFile(tmp_path / "s.zip", "a") as archive:
+        archive.writestr("s/letter.txt", "Dear Ana")
+    packed = (tmp_path / "s.zip").read_bytes()
+    assert review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True).warnings[0].endswith("left as it is")
+    assert (tmp_path / "s.zip").read_bytes() == packed
+
+
 @pytest.mark.parametrize("name", ["s.xlsx", "s.csv", "s.zip"])
 def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path, name):
     other = tmp_path / name

@@ -270,12 +270,15 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
     """
     if not path.exists() or path.read_bytes() == data:
         return False
-    if path.suffix != ".zip":
+    if path.suffix == ".zip":
+        ours = zipfile.is_zipfile(path) and f"{path.stem}/{path.stem}.xlsx" in zipfile.ZipFile(path).namelist()
+    else:
         try:
-            if record.name in read_sheet(path).reviews:
-                return True
+            ours = record.name in read_sheet(path).reviews
         except InputError:
-            pass  # no sheet at all
+            ours = False
+    if ours:
+        return True
     raise ExistsError(f"{path}: is there and is no sheet of review {record.name}; move it away or give another --out")
 
 

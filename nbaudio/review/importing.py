@@ -5,8 +5,8 @@ holds as of the time at which its sheet was saved, so that sheets may come in an
 """
 
 import datetime as dt
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -171,53 +171,59 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
     return False
 
 
-def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None = None) -> list[Verdict]:
-    """What a sheet says, once for each segment.
+def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
+    """What a sheet says that can be taken, once for each segment, in the order of its rows."""
+    matched = _matched(sheet, given, found)
+    # The summary says who filled in the sheet, unless rows of several reviewers were put together.
+    several = len({row.key[1] for row in sheet.rows if row.key}) > 1
+    by = reviewer or ("" if several else sheet.reviewer)
+    said: dict[tuple[str, str], Verdict | None] = {}
+    for row, match in matched:
+        where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
+        try:
+            cells = _read(row, match, given, found, where=where)
+        except InputError as error:
+            found.problems.append(f"{where}: {error}: not taken")
+            continue
+        if cells is None:
+            continue
+        word, comment, corrected = cells
+        verdict = Verdict(
+            segment_id=match.segment_id,
+            content=match.content,
+            verdict=word,
+            comment=comment,
+            corrected_text=corrected,
+            reviewer=by or match.reviewer or _UNNAMED,
+            time=sheet.saved.isoformat().replace("+00:00", "Z"),
+            review=match.record.name,
+        )
+        key = (verdict.reviewer, verdict.segment_id)
+        if said.setdefault(key, verdict) != verdict:
+            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
+            said[key] = None
+    return [verdict for verdict in said.values() if verdict]
 
-    Args:
-        sheet: as it came back.
-        given: what was given out.
-        found: is told what is worth a word.
-        reviewer: who filled it in, if the sheet is not to be asked.
 
-    Returns:
-        The verdicts that can be taken, in the order of the rows.
-    """
+def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
+    """The rows of which it can be told what they are about; none where the sheet is not of this corpus."""
     place = sheet.path.name
-    matches: dict[int, _Match] = {}
-    unknown = []
+    matched, unknown = [], []
     for row in sheet.rows:
         try:
-            matches[row.number] = _match(row, sheet, given)
+            matched.append((row, _match(row, sheet, given)))
         except InputError as error:
             unknown.append(f"{place} row {row.number}: {error}: not taken")
     found.counts["rows"] += len(sheet.rows)
     corpora = {record.corpus for record in given.records.values()}
-    if sheet.rows and (not matches or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
+    if sheet.rows and (not matched or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
         found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
         return []
     found.problems += unknown
     found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
-    said: dict[tuple[str, str], Verdict | None] = {}
-    for row in sheet.rows:
-        if row.number not in matches:
-            continue
-        match = matches[row.number]
-        where = f"{place} row {row.number}, {match.segment_id}"
-        try:
-            verdict = _read(row, match, sheet, given, found, where=where, reviewer=reviewer)
-        except InputError as error:
-            found.problems.append(f"{where}: {error}: not taken")
-            continue
-        if verdict is None:
-            continue
-        key = (verdict.reviewer, verdict.segment_id)
-        if said.setdefault(key, verdict) != verdict:
-            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
-            said[key] = None
-    _count_removed(sheet, matches.values(), found)
-    return [verdict for verdict in said.values() if verdict]
+    _count_removed(sheet, [match for _, match in matched], found)
+    return matched
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
@@ -249,10 +255,8 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
     return _Match(given.records[reviews[0]], given.by_id[reviews[0]][named], sheet.origin.get("reviewer", ""))
 
 
-def _read(
-    row: Row, match: _Match, sheet: Sheet, given: _Given, found: _Findings, *, where: str, reviewer: str | None
-) -> Verdict | None:
-    """What a row says; None where it says nothing.
+def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
+    """Verdict, comment and corrected text of a row; None where it says nothing.
 
     Raises:
         InputError: it says what cannot be taken.
@@ -280,16 +284,7 @@ def _read(
         corrected = None
     if corrected:
         corrected = with_controls(corrected, given.texts.get(match.content, ""))
-    return Verdict(
-        segment_id=match.segment_id,
-        content=match.content,
-        verdict=verdict,
-        comment=comment or "",
-        corrected_text=corrected,
-        reviewer=reviewer or _reviewer(sheet, match),
-        time=sheet.saved.isoformat().replace("+00:00", "Z"),
-        review=match.record.name,
-    )
+    return verdict, comment or "", corrected
 
 
 def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
@@ -318,19 +313,15 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
     return changes
 
 
-def _reviewer(sheet: Sheet, match: _Match) -> str:
-    """Whose verdict a row is: the summary says so, unless rows of several reviewers were put together."""
-    several = len({row.key[1] for row in sheet.rows if row.key}) > 1
-    return (match.reviewer if several else sheet.reviewer or match.reviewer) or _UNNAMED
-
-
-def _count_removed(sheet: Sheet, matches: Iterable[_Match], found: _Findings) -> None:
+def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) -> None:
     """Rows that were given out and did not come back."""
-    matches = list(matches)
-    shares = {(match.record.name, match.reviewer): match.record for match in matches}
-    for (name, reviewer), record in shares.items():
-        back = {match.segment_id for match in matches if (match.record.name, match.reviewer) == (name, reviewer)}
-        lost = set(record.shares().get(reviewer, record.segment_ids)) - back
+    back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for match in matches:
+        back[match.record.name, match.reviewer].add(match.segment_id)
+    of = {match.record.name: match.record for match in matches}
+    for (name, reviewer), ids in back.items():
+        record = of[name]
+        lost = set(record.shares().get(reviewer, record.segment_ids)) - ids
         if lost:
             found.counts["rows removed"] += len(lost)
             found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")

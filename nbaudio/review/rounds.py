@@ -292,7 +292,7 @@ def _reached(record: ReviewRecord, said: pl.DataFrame) -> set[str]:
     shares = record.shares()
     reached: set[str] = set()
     for reviewer, judged in said.group_by("reviewer"):
-        rows = shares.get(str(reviewer[0]), record.segment_ids)
-        places = [place for place, key in enumerate(rows) if key in set(judged["segment_id"])]
+        rows, ids = shares.get(str(reviewer[0]), record.segment_ids), set(judged["segment_id"])
+        places = [place for place, key in enumerate(rows) if key in ids]
         reached.update(rows[: max(places, default=-1) + 1])
     return reached
