@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from nbaudio.errors import InputError, NbaudioError
-from nbaudio.report import Report
+from nbaudio.report import Report, harmless
 
 app = typer.Typer(
     help="Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.",
@@ -40,7 +40,7 @@ def _finish(make: Callable[[], Report], *, as_json: bool) -> None:
     try:
         report = make()
     except NbaudioError as error:
-        line = " ".join(str(error).split())
+        line = harmless(" ".join(str(error).split()))
         typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
         raise typer.Exit(2) from error
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))

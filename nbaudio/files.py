@@ -115,6 +115,27 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def home_of(folder: Path) -> Path:
+    """Where links below a folder may lead: into itself; of a snapshot in Hugging Face's cache, also to the blobs beside it."""
+    whole = Path(os.path.realpath(folder))
+    above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
+    return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)
+
+
+def leads_out(path: Path, home: Path) -> bool:
+    """Whether a path is a link, or lies behind one, that leads out of a folder, as of `home_of`.
+
+    Examples:
+        >>> import tempfile
+        >>> home = home_of(Path(tempfile.mkdtemp()))
+        >>> (home / "inside").symlink_to(home / "a")
+        >>> (home / "outside").symlink_to("/etc")
+        >>> leads_out(home / "inside", home), leads_out(home / "outside/passwd", home)
+        (False, True)
+    """
+    return not Path(os.path.realpath(path)).is_relative_to(home)
+
+
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's bytes, as hex."""
     with path.open("rb") as file:

@@ -80,12 +80,12 @@ class LocalFolder:
 
     def new(self, name: str) -> AbstractContextManager[Path]:
         """See `Folder.new`."""
-        return whole_file(self.root / name)
+        return whole_file(self._path(name))
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """See `Folder.local`."""
-        path = self.root / _checked(name)
+        path = self._path(name)
         if not path.is_file():
             raise InputError(f"{path}: missing")
         yield path
@@ -101,11 +101,11 @@ class LocalFolder:
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
-        return (self.root / name).is_file()
+        return self._path(name).is_file()
 
     def holds(self, name: str, sha256: str) -> bool:
         """See `Folder.holds`."""
-        return (self.root / name).exists() and sha256_path(self.root / name) == sha256
+        return self._path(name).exists() and sha256_path(self._path(name)) == sha256
 
     def names(self) -> Iterator[str]:
         """See `Folder.names`."""
@@ -113,11 +113,14 @@ class LocalFolder:
 
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
-        (self.root / name).unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
         """See `Folder.tidy`."""
         remove_partials(self.root)
+
+    def _path(self, name: str) -> Path:
+        return self.root / _checked(name)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class RemoteFolder:
         """See `Folder.new`."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened to be read")
-        written = self.desk / "new" / name
+        written = self.desk / "new" / _checked(name)
         try:
             with whole_file(written, sync=False) as partial:
                 yield partial
@@ -155,7 +158,7 @@ class RemoteFolder:
     def local(self, name: str) -> Iterator[Path]:
         """See `Folder.local`."""
         try:
-            with (self.place / _checked(name)).fetched() as path:
+            with self._place(name).fetched() as path:
                 yield path
         except AbsentError as error:
             raise InputError(str(error)) from error
@@ -163,14 +166,14 @@ class RemoteFolder:
     def read(self, name: str, start: int, stop: int) -> bytes:
         """See `Folder.read`."""
         try:
-            return (self.place / _checked(name)).read(start, stop)
+            return self._place(name).read(start, stop)
         except AbsentError as error:
             raise InputError(str(error)) from error
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
         try:
-            (self.place / name).status()
+            self._place(name).status()
         except AbsentError:
             return False
         except AudioError as error:
@@ -179,7 +182,7 @@ class RemoteFolder:
 
     def holds(self, name: str, sha256: str) -> bool:
         """See `Folder.holds`."""
-        place = self.place / name
+        place = self._place(name)
         try:
             if not place.is_folder():
                 return self._sha256(name) == sha256
@@ -195,7 +198,7 @@ class RemoteFolder:
 
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
-        writing.remove(self.place / name)
+        writing.remove(self._place(name))
 
     def tidy(self) -> None:
         """See `Folder.tidy`."""
@@ -207,20 +210,20 @@ class RemoteFolder:
         """Send a file; of a folder all files, each whole, and what else was there goes."""
         if written.is_file():
             sha256 = sha256_file(written)
-            status = writing.send(self.place / name, written)
+            status = writing.send(self._place(name), written)
             write_json(self._note(desk, name), {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
         deque(in_turn(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
-        for part in {*writing.names(self.place / name)} - parts:
+        for part in {*writing.names(self._place(name))} - parts:
             self.remove(f"{name}/{part}")
 
     def _sha256(self, name: str) -> str:
         """The hash of a file that is there."""
-        found = (self.place / name).status()
+        found = self._place(name).status()
         if noted := self._noted(name, found):
             return noted
-        with (self.place / name).fetched(found) as path:
+        with self._place(name).fetched(found) as path:
             return sha256_file(path)
 
     def _noted(self, name: str, found: Status) -> str | None:
@@ -229,6 +232,9 @@ class RemoteFolder:
             return None
         note = read_json(self._note(self.desk, name))
         return note["sha256"] if (note["num_bytes"], note["version"]) == found else None
+
+    def _place(self, name: str) -> Remote:
+        return self.place / _checked(name)
 
     @staticmethod
     def _note(desk: Path, name: str) -> Path:

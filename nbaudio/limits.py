@@ -9,9 +9,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import AnyStr, Protocol
+from typing import AnyStr, Protocol, TypeVar
 
 from nbaudio.errors import InputError
+
+_Line_co = TypeVar("_Line_co", bytes, str, covariant=True)
 
 #: Of a text file that is read whole, and of one line: a day of speech has a megabyte of words, and five of times of words.
 MOST_TEXT_BYTES = 64 << 20
@@ -55,8 +57,8 @@ def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
     return data
 
 
-class _Lines(Protocol[AnyStr]):
-    def readline(self, size: int, /) -> AnyStr: ...
+class _Lines(Protocol[_Line_co]):
+    def readline(self, size: int, /) -> _Line_co: ...
 
 
 def lines(file: _Lines[AnyStr], path: Path) -> Iterator[AnyStr]:

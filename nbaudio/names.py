@@ -143,7 +143,7 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
     """Keys of segments: ``<recording_id>_<start>-<end>`` with seconds as in the source; repeated ones get #2, #3 in order.
 
-    Where `own` is not null, it is the key instead.
+    Where `own` is neither null nor empty, it is the key instead.
 
     Examples:
         >>> one, two = pl.Series(["HlauTe_NK6U"] * 2), pl.Series(["3207.7"] * 2)
@@ -153,7 +153,7 @@ def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *,
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
     if own is not None:
-        keys = keys.select(key=pl.coalesce(own, "key"))
+        keys = keys.select(key=pl.coalesce(own.replace("", None), "key"))
     unique = keys["key"]
     if unique.n_unique() < len(unique):
         count = pl.col("key").cum_count().over("key")

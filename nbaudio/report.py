@@ -32,11 +32,12 @@ class Report:
         return asdict(self)
 
     def __str__(self) -> str:
+        """As a terminal shows it, each fact and line in one line; what would steer it is written out."""
         width = max((len(name) for name in self.facts), default=0)
         lines = [self.step, *(f"  {name:<{width}}  {show(value)}" for name, value in self.facts.items())]
         lines += [f"  note: {line}" for line in self.warnings]
         lines += [f"  problem: {line}" for line in self.problems]
-        return "\n".join(lines)
+        return "\n".join(map(harmless, lines))
 
     __repr__ = __str__
 
@@ -49,6 +50,16 @@ class Report:
         notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
         notes += "".join(f"<p><b>problem:</b> {escape(line)}</p>" for line in self.problems)
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
+
+
+def harmless(text: str) -> str:
+    r"""A text without characters that steer a terminal or hide in it: they are written as Python writes them.
+
+    Examples:
+        >>> harmless("a\nb \x1b[31m č")
+        'a\\nb \\x1b[31m č'
+    """
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:

@@ -20,6 +20,8 @@ from nbaudio.times import rescale
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
 # recording's conversion to the last bit of rounding.
 CONTEXT_S = 0.03
+#: Of all channels, in one clip: 90 minutes of 48 kHz, half a gigabyte. A FLAC of silence says as much in 60 kB.
+MOST_SAMPLES = 1 << 28
 
 
 def read_clip(
@@ -66,6 +68,11 @@ def clip_of(
         InputError: an unknown channel.
     """
     own = recording.sampling_rate
+    if (stop - start) * recording.num_channels > MOST_SAMPLES:
+        raise AudioError(
+            f"samples {start} to {stop} are {(stop - start) / own / 60:,.0f} minutes, too many for one clip; "
+            f"at most {MOST_SAMPLES / own / 60 / recording.num_channels:,.0f} of such a recording are taken"
+        )
     if rescale(start, own, rate or own) >= rescale(stop, own, rate or own):
         raise AudioError(f"samples {start} to {stop} are less than one sample at {rate or own:,} Hz")
     if rate is None or rate == own:

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.addresses import inside
 from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers import container_named
@@ -18,6 +19,7 @@ from nbaudio.folders import LocalFolder, folder_at, read_object
 from nbaudio.plan import ClipFormat, Sharding, in_windows
 from nbaudio.report import Report
 from nbaudio.sizes import parse_size
+from nbaudio.tables import SPLITS
 
 _COPIED = ("rejected.parquet", "vocab.json")
 _COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
@@ -126,8 +128,15 @@ def _local(where: str | Path) -> LocalFolder:
 
 
 def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
-    """The clips of a corpus as if its shards were packs."""
+    """The clips of a corpus as if its shards were packs.
+
+    Raises:
+        InputError: a split is none, or a shard lies elsewhere: the corpus may be a stranger's.
+    """
     table = pl.read_parquet(source.root / "segments.parquet", columns=[*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
+    for split, shard in table.select("split", "shard").unique().iter_rows():
+        if split not in SPLITS or not inside(shard):
+            raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is none that a corpus can have")
     packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source.root)), "shard").alias("pack")).drop("shard")
     clips = in_windows(packed.rename({"audio_sha256": "clip_sha256"}), sharding.window)
     return clips.drop("recording_id", "start_sample", "end_sample")

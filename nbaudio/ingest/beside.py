@@ -11,7 +11,7 @@ from typing import Any
 
 from nbaudio import limits
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather
 
 #: From the text of a file to rows without `name`, and problems as line and reason.
 Parse = Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]]
@@ -43,6 +43,8 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
             ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
             name = path.removesuffix(path[len(path) - len(ending) :])
             try:
+                if file != source:
+                    check_link(file, root)
                 text = _text(limits.whole(file), encoding)
             except (OSError, InputError) as error:
                 yield Problem(path, None, str(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.errors import InputError
+from nbaudio.files import home_of, leads_out
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, numbered_lines
 
 _SPLITS = ("train", "dev", "test")
@@ -54,10 +55,13 @@ def read(source: Path) -> Transcripts:
         raise InputError(f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; wanted is a language's folder")
     further = ("segment_id", "source_split", "source_duration", *_ABOUT)
     found = gather(source, _items(source, tables), further=further, wanted="a language of Common Voice")
-    return replace(found, audio_root=source / "clips" if (source / "clips").is_dir() else None)
+    clips = source / "clips"
+    return replace(found, audio_root=clips if clips.is_dir() and not leads_out(clips, home_of(source)) else None)
 
 
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
+    if leads_out(source / "clips", home_of(source)):
+        yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name where to")
     durations = {}
     if (source / _DURATIONS).is_file():
         for item in _rows(source / _DURATIONS):

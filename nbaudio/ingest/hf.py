@@ -21,7 +21,7 @@ import pyarrow as pa
 from nbaudio.errors import InputError
 from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
-from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
+from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.names import is_audio
 
 _ROWS = 4096
@@ -86,6 +86,8 @@ def read(
     root = source if source.is_dir() else source.parent
     for path, split in _files(source):
         try:
+            if path != source:
+                check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
             problems.append(Problem(printable(path.name), None, str(error)))

@@ -21,7 +21,8 @@ import polars as pl
 
 from nbaudio import limits
 from nbaudio.errors import AudioError, InputError
-from nbaudio.ingest.transcripts import Problem, Transcripts, gather, printable
+from nbaudio.files import home_of, leads_out
+from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.places import Remote, archives
 from nbaudio.threads import in_turn
 
@@ -72,6 +73,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
         audio = {"audio_root": str(root)}
     elif source.is_dir():
         root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
+        check_link(root, source)
         # One split lies beside what is said of all of them.
         beside = root.parent / _SPEAKERS
         files = chain([(_SPEAKERS, limits.whole(beside))] if beside.is_file() else [], _in_folder(root))
@@ -174,7 +176,7 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
                 continue
             path = Path(folder, name)
             try:
-                if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                if path.is_symlink() and leads_out(path, home_of(root)):
                     yield Problem(relative, None, "a link that leads out of the folder")
                     continue
                 yield relative, path.read_bytes() if path.stat().st_size <= limits.MOST_TEXT_BYTES else None

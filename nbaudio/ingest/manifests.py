@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Transcripts
+from nbaudio.ingest.transcripts import Transcripts, check_link
 
 
 def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
     """The source itself, or the files in it with one of `endings`, sorted, hidden ones left out.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or one is a link that leads elsewhere.
     """
     if source.is_file():
         return [source]
@@ -21,6 +21,8 @@ def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
     files = sorted(path for path in source.iterdir() if path.name.endswith(endings) and not path.name.startswith("."))
     if not files:
         raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
+    for file in files:
+        check_link(file, source)
     return files
 
 

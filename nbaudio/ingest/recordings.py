@@ -12,7 +12,7 @@ import polars as pl
 from nbaudio.addresses import check_address, inside, without_secrets
 from nbaudio.audio import probe
 from nbaudio.errors import AudioError, InputError
-from nbaudio.files import sha256_file
+from nbaudio.files import home_of, leads_out, sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, archives
@@ -51,7 +51,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
         POSIX paths relative to `root`, sorted; and path and reason of what is not taken: links that lead out of the folder or
         nowhere, names that are no Unicode, folders that cannot be read or are named like a recording, and what is no file at all.
     """
-    inside = root.resolve()
+    home = home_of(root)
     found = [pl.Series("path", dtype=pl.String)]
     refused: list[tuple[str, str]] = []
     folders = [""]
@@ -65,7 +65,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
-                    if entry.is_symlink() and not (root / name).resolve().is_relative_to(inside):
+                    if entry.is_symlink() and leads_out(root / name, home):
                         refused.append((printable(name), "a link that leads out of the audio folder"))
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]

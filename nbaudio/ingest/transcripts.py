@@ -14,6 +14,7 @@ import polars as pl
 
 from nbaudio import limits
 from nbaudio.errors import InputError
+from nbaudio.files import home_of, leads_out
 from nbaudio.tables import WORD_TIMES
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
@@ -125,11 +126,21 @@ def gather(
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
+def check_link(path: Path, folder: Path) -> None:
+    """Let a file of a source pass, unless it is a link that leads out of its folder: that one belongs to somebody else.
+
+    Raises:
+        InputError: it does.
+    """
+    if leads_out(path, home_of(folder)):
+        raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
+
+
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     r"""Lines of a UTF-8 file that are not blank, without their ends, numbered from 1; split at line feeds alone.
 
     Raises:
-        InputError: it cannot be read, or a line is not UTF-8; names it.
+        InputError: it cannot be read, is a link that leads elsewhere, or a line is not UTF-8; names it.
 
     Examples:
         >>> import tempfile
@@ -139,6 +150,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         [(1, 'a'), (3, 'b')]
     """
     number = 0
+    check_link(path, path.parent)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(limits.lines(file, path), 1):

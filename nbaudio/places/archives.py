@@ -4,21 +4,29 @@ A file that was come upon has its bytes with it (`Remote.content`). Single files
 the cost of reading up to them.
 """
 
+import bz2
+import gzip
+import io
+import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from nbaudio import limits
 from nbaudio.addresses import is_address
-from nbaudio.errors import AudioError
+from nbaudio.errors import AudioError, InputError
 from nbaudio.places.remote import Content, Remote, remote, sorted_out
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: What an archive that is damaged or none raises while it is read.
-BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error)
+BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+_PACKED: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
+_HEAD_BYTES = 6
 #: Bytes; a file that is longer comes without them.
 LONGEST = 256 << 20
 
@@ -47,17 +55,41 @@ def is_stream(place: Remote) -> bool:
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Files of a tar in its order, one at a time; folders, links and devices are none.
+    """Files of a tar in its order, one at a time; folders, links, devices and files with holes, of any size, are none.
 
     Raises:
-        tarfile.TarError, EOFError, OSError, zlib.error: the archive is damaged, or none.
+        tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError: the archive is damaged, none, or a bomb.
     """
-    with tarfile.open(archive, "r|*") as opened:
+    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r|") as opened:
         while (entry := opened.next()) is not None:
             # The archive would remember every member.
             opened.members = []  # type: ignore[attr-defined]
-            if entry.isfile():
+            if entry.isfile() and not entry.issparse():
                 yield Member("/".join(part for part in entry.name.split("/") if part not in ("", ".")), entry, opened)
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of an archive, unpacked as its first bytes tell; grown beyond measure, they end in an error."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive, self._size, self._total = archive, archive.stat().st_size, 0
+        with archive.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        opener = next((opener for start, opener in _PACKED.items() if head.startswith(start)), open)
+        self._file = opener(archive, "rb")
+
+    def read(self, size: int = -1, /) -> bytes:
+        data: bytes = self._file.read(size)
+        self._total += len(data)
+        try:
+            limits.check_growth(self._archive, self._size, self._total)
+        except InputError as error:
+            raise tarfile.ReadError(str(error)) from error
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:

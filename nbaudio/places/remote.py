@@ -14,6 +14,7 @@ from nbaudio.addresses import WEB, check_address, inside
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import sha256_file
+from nbaudio.limits import check_growth
 from nbaudio.places.filesystems import Place, place_of, web_range
 from nbaudio.places.patience import RefusedError, patiently
 from nbaudio.ranges import RangedFile
@@ -107,6 +108,11 @@ class Remote:
             raise AudioError(f"{self}: a folder, not a file")
         if info.get("size") is None:
             raise AudioError(f"{self}: the server does not say how long it is, so that a broken connection would look whole")
+        if info.get("compress_size") is not None:  # of a zip's members
+            try:
+                check_growth(self, info["compress_size"], info["size"])
+            except InputError as error:
+                raise RefusedError(str(error)) from error
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
         return Status(int(info["size"]), None if version is None else str(version))
 

@@ -15,12 +15,14 @@ from typing import Any
 import yaml
 
 from nbaudio.errors import InputError
+from nbaudio.limits import whole
 from nbaudio.resources import bundled
 
 PATHS = ("source", "audio", "names", "workspace", "corpus")
 
 # YAML 1.1 reads 1e-3 as a string, for want of a dot.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_MOST_BYTES = 1 << 20
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -127,16 +129,27 @@ def parse_only(only: str | None, count: int) -> list[int]:
     return sorted(chosen)
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """YAML of plain values: no tags that make objects, and no aliases, of which ten lines grow to a billion."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases such as *name are not taken")
+        return super().compose_node(parent, index)
+
+
 def _parse(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
+        repr(value)  # a number of 10,000 digits cannot be written
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also a date that is none
         raise InputError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
+    return value
 
 
 def _read(manifest: Path) -> dict[Any, Any]:
     try:
-        values = _parse(manifest.read_text(encoding="utf8"), str(manifest))
+        values = _parse(whole(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
     except OSError as error:
         raise InputError(f"{manifest}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
