@@ -215,6 +215,14 @@ def review_correct_bounds(workspace: Workspace, as_json: AsJson = False) -> None
     _finish(lambda: review.correct_bounds(workspace), as_json=as_json)
 
 
+@review_app.command("correct-texts", epilog="Example: nbaudio review correct-texts W")
+def review_correct_texts(workspace: Workspace, as_json: AsJson = False) -> None:
+    """Put the words that reviewers corrected into the segments table; review import does it too."""
+    from nbaudio import review
+
+    _finish(lambda: review.correct_texts(workspace), as_json=as_json)
+
+
 @app.command(epilog="Example: nbaudio evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: Workspace,

@@ -118,6 +118,7 @@ def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[...
         "review export",
         "review import",
         "review correct-bounds",
+        "review correct-texts",
         "evidence",
         "select",
         "materialize",

@@ -17,6 +17,7 @@ from nbaudio import review, score
 from nbaudio.errors import InputError
 from nbaudio.review import delimited
 from nbaudio.review.cells import cell_text
+from nbaudio.review.rounds import content_hashes, gold_ids
 from nbaudio.workspace import Workspace
 
 
@@ -275,6 +276,15 @@ def test_a_remark_without_a_verdict_is_told_and_not_taken(workspace, sheet):
     assert held(workspace) == {"s2": "ok"}
 
 
+def test_ok_with_a_corrected_text_is_told_and_not_taken(workspace, sheet):
+    fill_in(sheet, {"s0": {"verdict": "ok", "corrected text": "x"}, "s1": {"verdict": "ok", "corrected text": "drugi "}})
+    report = review.import_(workspace, sheet)
+    assert [line.split(": ", 1)[1] for line in report.problems] == [
+        "'ok' says that the transcript is right, but there is a corrected text: not taken"
+    ]
+    assert held(workspace) == {"s1": "ok"}
+
+
 def test_the_same_row_twice_is_one_verdict(workspace, sheet):
     report = review.import_(workspace, change(filled(sheet), copy_row()))
     assert (report.problems, report.facts["rows"], report.facts["new"]) == ([], 5, 4)
@@ -482,7 +492,7 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
     assert_frame_equal(back.drop("text_raw", "text_corrected", "text_origin"), before.drop("text_raw"))
     after = (workspace.path / "segments.parquet").read_bytes()
     review.import_(workspace, sheet)
-    assert review.correct_texts(workspace).changed == 0
+    assert review.correct_texts(workspace).facts["corrected now"] == 0
     assert (workspace.path / "segments.parquet").read_bytes() == after
 
 
@@ -518,6 +528,16 @@ def test_reviewers_who_contradict_each_other_change_nothing(workspace, sheet, tm
     assert len(review.verdicts(workspace)) == 2
 
 
+def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, sheet):
+    review.import_(workspace, correction(sheet, "drugi kat"))
+    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
+    later = review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")
+    review.append_verdicts(workspace, [later])
+    assert review.correct_texts(workspace).problems == []
+    assert corrected(workspace)["text"] == "drugi kat"
+    assert gold_ids(workspace, workspace.segments) == {"s1"}
+
+
 def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):
     sheets = [correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx") for name in ("ben", "ana")]
     assert review.import_(workspace, sheets).problems == []
@@ -542,7 +562,7 @@ def test_scoring_anew_keeps_corrections(workspace, sheet):
         "text_corrected": "Drugi KAT.",
         "text_origin": "ana (sheet)",
     }
-    assert review.correct_texts(workspace) == (1, 0, [])
+    assert review.correct_texts(workspace).facts == {"corrected texts": 1, "corrected now": 0}
 
 
 def test_export_goes_on_after_corrections(workspace, sheet):
@@ -575,8 +595,7 @@ def test_a_kill_between_the_two_tables_loses_nothing(workspace, sheet, monkeypat
 def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_otherwise(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"])
     path = tmp_path / "s.csv"
-    path.write_text(path.read_text("utf-8-sig").replace(",,,", ",ok,,", 1), encoding="utf8")
-    header, *rows = read_csv(tmp_path / "s.csv")
+    header, *rows = read_csv(path)
     rows[0][header.index("verdict")] = "ok"
     path.write_text(write_csv([header, *rows]), encoding="utf8")
     set_time(path, "2001-01-01T00:00:00+00:00")

@@ -150,7 +150,7 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     }
     problems = [f"{name}: its bounds are no longer those that were corrected" for name in strange["segment_id"]]
     report = Report("review correct-bounds", facts, problems=first_lines(problems, _LOG))
-    workspace.save_report(report.step, report.to_dict())
+    workspace.save_report("correct_bounds", report.to_dict())
     return report
 
 

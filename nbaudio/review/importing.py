@@ -19,7 +19,7 @@ from nbaudio.review.agreement import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
 from nbaudio.review.returned import Row, Sheet, read_sheet
-from nbaudio.review.rounds import ReviewRecord, content_hashes, records
+from nbaudio.review.rounds import RIGHT, ReviewRecord, content_hashes, records
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.texts import correct_texts, uncorrected
 from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
@@ -145,9 +145,9 @@ def import_(
         append_verdicts(workspace, new)
     texts = correct_texts(workspace)
     found.problems += texts.problems
-    if texts.changed:
-        found.warnings.append(f"{texts.changed:,} texts of segments have changed: run select and materialize again")
-    report = _report(workspace, came, new, found, corrected=texts.held)
+    if changed := texts.facts["corrected now"]:
+        found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
+    report = _report(workspace, came, new, found, corrected=texts.facts["corrected texts"])
     workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
@@ -282,6 +282,8 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     if corrected and CUT.search(corrected):
         found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is taken")
         corrected = None
+    if corrected and verdict == RIGHT:
+        raise InputError(f"'{RIGHT}' says that the transcript is right, but there is a corrected text")
     if corrected:
         corrected = with_controls(corrected, given.texts.get(match.content, ""))
     return verdict, comment or "", corrected

@@ -50,9 +50,9 @@ _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", 
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
 # What sets headers apart: those of columns to fill in, and those that stand like what is below.
-_HEADERS = {
-    **dict.fromkeys(FILLED_IN, {"bg_color": _YELLOW}),
-    **dict.fromkeys(("duration s", "similarity"), {"align": "right", "indent": 1}),
+_HEADERS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"bg_color": _YELLOW} for name in FILLED_IN},
+    **{name: {"align": "right", "indent": 1} for name in ("duration s", "similarity")},
     "segment_id": {"align": "left", "indent": 1},
 }
 _HEADING = {"bold": True, "font_size": 13}

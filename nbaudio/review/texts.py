@@ -8,11 +8,11 @@ it follows from the log of verdicts: applied again, nothing changes.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
-from nbaudio.review.rounds import content_hashes
+from nbaudio.report import Report, first_lines
+from nbaudio.review.rounds import RIGHT, content_hashes
 from nbaudio.review.verdicts import verdicts
 from nbaudio.text import score_columns
 from nbaudio.text.normal import nfc
@@ -24,15 +24,7 @@ _TABLE = "corrected_texts"
 _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
 
 
-class CorrectedTexts(NamedTuple):
-    """What came of the corrections: how many hold, how many rows were changed just now, and which ones were not applied."""
-
-    held: int
-    changed: int
-    problems: list[str]
-
-
-def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
+def correct_texts(workspace: Workspace | str | Path) -> Report:
     """Bring the corrected texts that hold now into the segments table, and take back those that do not any more.
 
     A correction is applied where it is the only one, nobody says that the transcript is ok, and the segment is still the one
@@ -42,7 +34,7 @@ def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
         workspace: the workspace or its folder.
 
     Returns:
-        How many hold and how many rows changed; a line for each segment whose correction was not applied.
+        How many hold and how many rows changed just now; its problems are the segments whose correction was not applied.
 
     Examples:
         >>> import tempfile
@@ -52,7 +44,7 @@ def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
         >>> [content] = content_hashes(workspace.segments)
         >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", "2026-11-21T03:00:00Z", "sheet")
         >>> append_verdicts(workspace, [said])
-        >>> correct_texts(workspace).changed
+        >>> correct_texts(workspace).facts["corrected now"]
         1
         >>> workspace.segments.select("text", "text_raw", "text_origin").rows()
         [('evo blitz', 'evo blic', 'ana (sheet)')]
@@ -74,7 +66,10 @@ def correct_texts(workspace: Workspace | str | Path) -> CorrectedTexts:
         there = pl.concat([fresh, _known(workspace)]).unique("segment_id", keep="first", maintain_order=True)
         workspace.save(**{_TABLE: there})
         workspace.save(segments=after)
-    return CorrectedTexts(before["text_corrected"].count(), len(rows), problems)
+    facts = {"corrected texts": before["text_corrected"].count(), "corrected now": len(rows)}
+    report = Report("review correct-texts", facts, problems=first_lines(problems, "reviews/verdicts.jsonl"))
+    workspace.save_report("correct_texts", report.to_dict())
+    return report
 
 
 def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
@@ -108,7 +103,9 @@ def _wanted(before: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]) -
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
         given = of_one.filter(pl.col("corrected_text").is_not_null())
         texts = {nfc(text) for text in given["corrected_text"]}
-        happy = sorted(of_one.filter(pl.col("verdict") == "ok")["reviewer"])
+        # Whoever calls the corrected text ok does not contradict it.
+        judged = pl.col("content") == contents.get(str(segment_id), "")
+        happy = sorted(of_one.filter((pl.col("verdict") == RIGHT) & judged)["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
             problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
