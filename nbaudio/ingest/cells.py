@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nbaudio import limits
 from nbaudio.errors import InputError
+from nbaudio.ingest.columnar import batches, schema_of
 from nbaudio.ingest.transcripts import Problem
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -162,8 +162,7 @@ def _text(raw: bytes) -> str | None:
 
 def _parquet(source: Path) -> pl.DataFrame:
     """By pyarrow and checked, since polars panics at some broken files and at text that is no UTF-8."""
-    with pq.ParquetFile(source) as file:
-        found = file.read()
+    found = pa.Table.from_batches(batches(source, None, rows=_BATCH), schema=schema_of(source))
     found.validate(full=True)
     return pl.DataFrame(found)
 

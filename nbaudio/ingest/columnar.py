@@ -1,9 +1,11 @@
 """Files of columns, read alike: Parquet, and the Arrow streams (``.arrow``) that Hugging Face's ``save_to_disk`` writes.
 
 Conventions: a field of a struct is named with a dot, such as ``audio.path``; of a batch then only that field is read. Arrow files
-are mapped into memory, so that what is not asked for costs nothing.
+are mapped into memory, so that what is not asked for costs nothing; compressed ones, which nobody writes, are refused. A value
+that is there once may stand in a million rows of Parquet: of such ones few are unpacked at a time, and counted.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nbaudio.limits import check_growth
+
 ARROW = ".arrow"
+# What a batch may unpack to.
+_BATCH_BYTES = 64 << 20
+# Fields of Arrow's flatbuffers: the header of a message, and how the body of a batch is compressed.
+_HEADER, _COMPRESSION = 2, 3
 
 
 def schema_of(path: Path) -> pa.Schema:
@@ -24,16 +32,17 @@ def schema_of(path: Path) -> pa.Schema:
     """
     if path.suffix != ARROW:
         return pq.read_schema(path)
-    with _stream(path) as stream:
-        return stream.schema
+    with _stream(path) as (schema, _):
+        return schema
 
 
-def batches(path: Path, columns: Sequence[str], *, rows: int) -> Iterator[pa.RecordBatch]:
-    """Some columns of a file, at most so many rows at a time.
+def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator[pa.RecordBatch]:
+    """Some columns of a file, all of a Parquet file for None, at most so many rows at a time.
 
     Raises:
         pa.ArrowException: it is damaged.
         OSError: it cannot be read.
+        InputError: it is a bomb.
 
     Examples:
         >>> import tempfile
@@ -45,14 +54,13 @@ def batches(path: Path, columns: Sequence[str], *, rows: int) -> Iterator[pa.Rec
         [[{'audio': {'path': 'a.wav'}}]]
     """
     if path.suffix != ARROW:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=rows, columns=list(columns))
+        yield from _parquet(path, columns, rows)
         return
-    with _stream(path) as stream:
-        for whole in stream:
+    with _stream(path) as (_, wholes):
+        for whole in wholes:
             for first in range(0, whole.num_rows, rows):
                 batch = whole.slice(first, rows)
-                chosen = {name.partition(".")[0] if name not in batch.schema.names else name: name for name in columns}
+                chosen = {name.partition(".")[0] if name not in batch.schema.names else name: name for name in columns or ()}
                 yield pa.RecordBatch.from_arrays([_column(batch, name) for name in chosen.values()], names=list(chosen))
 
 
@@ -60,8 +68,8 @@ def holds_any(path: Path, leaf: str) -> bool:
     """Whether any value of a struct's field is there; in Parquet by the statistics, without which it is taken to be."""
     if path.suffix == ARROW:
         column, _, field = leaf.rpartition(".")
-        with _stream(path) as stream:
-            return any(pc.struct_field(batch[column], field).null_count < len(batch) for batch in stream)
+        with _stream(path) as (_, wholes):
+            return any(pc.struct_field(batch[column], field).null_count < len(batch) for batch in wholes)
     metadata = pq.read_metadata(path)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -73,15 +81,72 @@ def holds_any(path: Path, leaf: str) -> bool:
     return False
 
 
+def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    size, total = path.stat().st_size, 0
+    with pq.ParquetFile(path) as file:
+        leaves = [file.schema.column(number) for number in range(len(file.schema))]
+        wanted = [
+            leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{column}.") for column in columns)
+        ]
+        texts = [leaf.path for leaf in wanted if leaf.physical_type == "BYTE_ARRAY"]
+        fixed = sum(leaf.length for leaf in wanted if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        check_growth(path, size, sum(group.total_byte_size for group in groups))
+        with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
+            for number, group in enumerate(groups):
+                # The first row brings all values that others refer to.
+                first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None)
+                longest = fixed + sum(map(_longest, first.columns if first and texts else ()))
+                lists = any(leaf.max_repetition_level for leaf in wanted)
+                values = max((group.column(place).num_values for place in range(group.num_columns)), default=0) if lists else 0
+                check_growth(path, size, values * longest)
+                at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
+                for batch in file.iter_batches(batch_size=at_once, row_groups=[number], columns=columns and list(columns)):
+                    total += batch.nbytes
+                    check_growth(path, size, total)
+                    yield batch
+
+
+def _longest(array: pa.Array) -> int:
+    """Bytes of the longest values that a column refers to."""
+    if isinstance(array, pa.DictionaryArray):
+        return pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+    if isinstance(array, pa.StructArray):
+        return sum(map(_longest, array.flatten()))
+    return _longest(array.values) if hasattr(array, "values") else 0
+
+
 @contextmanager
-def _stream(path: Path) -> Iterator[pa.RecordBatchStreamReader]:
+def _stream(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     with pa.memory_map(str(path)) as source:
         try:
-            stream = pa.ipc.open_stream(source)
-        except pa.ArrowInvalid as error:
+            messages = pa.ipc.MessageReader.open_stream(source)
+            schema = pa.ipc.read_schema(messages.read_next_message())
+        except (pa.ArrowInvalid, StopIteration) as error:
             raise pa.ArrowInvalid(f"no Arrow stream, or damaged at its beginning ({error})") from error
-        with stream:
-            yield stream
+        yield schema, (_batch(message, schema) for message in messages)
+
+
+def _batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch that is no larger than its file."""
+    if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
+        raise pa.ArrowInvalid("an Arrow stream with compression or dictionaries, which save_to_disk does not write")
+    return pa.ipc.read_record_batch(message, schema)
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a message holds a compressed batch: its flatbuffer, as Arrow's Message.fbs says, has tables of fields."""
+
+    def pointed(position: int) -> int:
+        return position + int(struct.unpack_from("<I", metadata, position)[0])
+
+    def field(table: int, number: int) -> int:
+        known = table - struct.unpack_from("<i", metadata, table)[0]
+        size, place = struct.unpack_from("<H", metadata, known)[0], 4 + 2 * number
+        return int(struct.unpack_from("<H", metadata, known + place)[0]) if place < size else 0
+
+    message = pointed(0)
+    return field(pointed(message + field(message, _HEADER)), _COMPRESSION) > 0
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -108,7 +108,7 @@ def read(
         for part in parts:
             try:
                 yield from _rows(part, choices, embeds=embeds)
-            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {error}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
@@ -186,7 +186,7 @@ def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
     for part in parts:
         values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
         # What is behind a damage cannot be read here either, and was told.
-        with suppress(pa.ArrowException, OSError):
+        with suppress(pa.ArrowException, OSError, InputError):
             for row, value in enumerate(values):
                 audio = value.as_py() or {}
                 if audio.get("bytes") is not None:
