@@ -104,6 +104,19 @@ def test_a_review_that_was_exported_is_reviewed_in_its_order(workspace, tmp_path
         ReviewPanel(workspace, drawn, review="round one", reviewer="ana")
 
 
+def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=1)
+    record = json.loads((workspace.path / "reviews/sheet.json").read_text())
+    ana = ReviewPanel(workspace, review="sheet", reviewer="ana")
+    shown = ask(ana, "review.said", number=0)[0]["text"]
+    ask(ana, "review.give", number=0, verdict="wrong words", comment="", corrected_text="druge riječi")
+    assert review.correct_texts(workspace).facts["corrected now"] == 1
+    ivo = ReviewPanel(workspace, review="sheet", reviewer="ivo")
+    assert ask(ivo, "review.said", number=0)[0]["text"] == shown != "druge riječi"
+    ask(ivo, "review.give", number=0, verdict="noise", **GIVE)
+    assert verdicts(workspace)["content"].to_list() == record["contents"] * 2
+
+
 def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
     shares = [ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"] for name in ("ana", "ivo")]

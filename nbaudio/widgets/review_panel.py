@@ -1,6 +1,7 @@
 """Reviewing in one cell: table, player, words and verdicts; hands stay on the keyboard, every verdict is kept at once."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import VERDICTS
 from nbaudio.widgets.listening import Listening
 from nbaudio.widgets.reviewing import PANEL, Reviewing, given
@@ -51,8 +53,8 @@ class ReviewPanel(Skin):
             workspace: the workspace.
             segment_ids: which ones, in the order to review; None for those of `review`, or else all.
             reviewer: whose verdicts these are.
-            review: the name of a review that was exported: its segments, its words, and a measure of the corpus in the end. Else
-                verdicts are logged under ``panel``.
+            review: the name of a review that was exported: its segments as they were, its words, and a measure of the corpus in
+                the end. Else verdicts are logged under ``panel``.
             where: an SQL condition over the columns; ``verdict is null`` shows what is open.
             sort: the column to sort by.
             descending: the greatest first.
@@ -65,6 +67,8 @@ class ReviewPanel(Skin):
             raise InputError("give segment_ids or review, not both: a review has its segments")
         drawn, words = given(workspace, review, reviewer)
         segments = load(workspace, drawn if segment_ids is None else segment_ids)
+        if review is not None:  # whoever judges second sees what the first one saw
+            segments = replace(segments, frame=uncorrected(workspace, segments.frame))
         self._reviewing = Reviewing(segments, reviewer=reviewer, review=review or PANEL, words=words)
         self._listening = Listening(segments, self._reviewing.reviewer)
         frame = segments.frame.with_columns(self._reviewing.column)
