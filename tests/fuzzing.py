@@ -71,8 +71,9 @@ def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
         signal.alarm(SECONDS_A_CASE)
         count[read(path)] += 1
         signal.alarm(0)
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"done: {count['read']} read, {count['refused']} refused, {peak_mb} MB", flush=True)
+    # Not ru_maxrss, which begins with what the parent held.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(f"done: {count['read']} read, {count['refused']} refused, {int(peak.split()[1]) // 1000} MB", flush=True)
 
 
 if __name__ == "__main__":
