@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import polars as pl
+
 from nbaudio.addresses import is_address
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, whole_file, write_json
-from nbaudio.ingest.transcripts import Reader, Transcripts
+from nbaudio.ingest.transcripts import PROBLEMS, Problem, Reader, Transcripts
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, remote
 from nbaudio.threads import in_turn
@@ -20,6 +22,8 @@ from nbaudio.threads import in_turn
 BY_THEMSELVES = frozenset({"librispeech", "folder"})
 _NOTES = ".fetched.json"
 _JOBS = 8
+# File systems take 255; `.name.pid.partial` must fit as well.
+_MOST_NAME_BYTES = 230
 
 
 def origin(source: str | Path, cache: Cache) -> Path | Remote:
@@ -62,16 +66,20 @@ def read_elsewhere(
         if is_folder and format in BY_THEMSELVES:
             return reader(place, **options)
         if is_folder:
-            names = _listed(place)
+            names, refused = _listed(place)
             _fetch(folder, {name: place / name for name in names if not is_audio(name)})
             for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = reader(folder, **options)
+            told = pl.DataFrame([Problem(name, None, reason) for name, reason in refused], schema=PROBLEMS, orient="row")
+            found = replace(found, problems=pl.concat([found.problems, told]))
         else:
             _fetch(folder, {place.name: place})
             found = reader(folder / place.name, **options)
     except AudioError as error:
         raise InputError(str(error)) from error
+    except OSError as error:  # such as a name that is of a file and of a folder
+        raise InputError(f"{place}: cannot be kept in {folder} ({error.strerror or error})") from error
     root = found.audio_root
     if isinstance(root, Path) and root.is_relative_to(folder):
         # Recordings lie where they would lie beside the source: in its folder, be it that of a single file.
@@ -81,12 +89,15 @@ def read_elsewhere(
     return found
 
 
-def _listed(place: Remote) -> list[str]:
-    """All files of a folder, hidden ones left out."""
+def _listed(place: Remote) -> tuple[list[str], list[tuple[str, str]]]:
+    """All files of a folder, hidden ones left out; and name and reason of those that no file here can be called after."""
     listed = place.listing(lambda _: True)
     if listed is None:
         raise InputError(f"{place}: the server does not list what is in this folder; name a file")
-    return listed[0]
+    paths, refused = listed
+    long = [name for name in paths if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))]
+    refused += [(name, "its name is too long for a file") for name in long]
+    return [name for name in paths if name not in {*long}], [each for each in refused if not is_audio(each[0])]
 
 
 def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:

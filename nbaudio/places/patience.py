@@ -63,7 +63,7 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
             if isinstance(cause, _LASTING):
                 hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
                 raise AudioError(f"{place}: cannot be {done} ({plainly(cause)}){hint}") from error
-            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG):
                 raise  # the local disk
             asked = _asked(cause)
             if asked is not None and asked > LONGEST_ASKED_S:

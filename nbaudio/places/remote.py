@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from nbaudio.addresses import WEB, check_address, inside
+from nbaudio.addresses import ARCHIVES, WEB, check_address, inside
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import sha256_file
@@ -249,9 +249,11 @@ class Remote:
 
     def names(self) -> set[str]:
         """All files below the folder, relative to it; one request, as `patiently` makes it."""
-        fs, top, _ = self.located
+        fs, top, scheme = self.located
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
-        return {name.removeprefix(prefix).removeprefix("/") for name in _files(fs, top, levels=1)}
+        names = {name.removeprefix(prefix) for name in _files(fs, top, levels=1)}
+        # Archives may hold absolute names, which are told and not taken.
+        return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
 
     def _links(self) -> set[str]:
         """What the pages of a web folder link to below it."""
