@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nbaudio.errors import InputError, look_up
 from nbaudio.reading import Clip, Stream
@@ -15,8 +14,8 @@ from nbaudio.reading import Clip, Stream
 Dtype = Literal["float32", "int16"]
 
 _FULL = np.float32(32768)
-#: What stands behind the end of a clip; of levels 128 is silence.
-SILENCE = {"float32": 0, "int16": 0, "uint8": 128}
+# The level of silence.
+_SILENCE = 128
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,8 @@ class Form:
         return self.told(clip) | {"samples": samples, "sampling_rate": clip.sampling_rate}
 
     def batch(self, clips: Sequence[Clip], *, multiple: int = 1) -> dict[str, Any]:
-        """Clips padded to the longest, or to the next multiple of so many samples."""
-        each = [self.clip(clip) for clip in clips]
-        lengths = np.array([len(one["samples"]) for one in each])
-        samples = _padded([one["samples"] for one in each], -(-int(lengths.max()) // multiple) * multiple)
-        rates = np.array([one["sampling_rate"] for one in each])
-        listed = {name: [one[name] for one in each] for name in ("segment_id", *self.columns)}
-        return {**listed, "samples": samples, "lengths": lengths, "sampling_rate": rates}
+        """A padded batch; see `padded`."""
+        return padded([self.clip(clip) for clip in clips], multiple=multiple)
 
 
 def form_of(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Form:
@@ -107,9 +101,18 @@ def batches(
         yield form.batch(clips, multiple=multiple)
 
 
-def _padded(samples: Sequence[NDArray[Any]], length: int) -> NDArray[Any]:
-    dtype = samples[0].dtype
-    padded = np.full((len(samples), length), SILENCE[dtype.name], dtype)
-    for row, one in zip(padded, samples, strict=True):
+def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, Any]:
+    """Clips as a batch, padded to the longest, or to the next multiple of so many samples.
+
+    Examples:
+        >>> clips = [{"samples": np.ones(length, np.int16), "sampling_rate": 8000} for length in (1, 3)]
+        >>> padded(clips)["samples"].tolist(), padded(clips, multiple=4)["samples"].shape
+        ([[1, 0, 0], [1, 1, 1]], (2, 4))
+    """
+    batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
+    lengths = np.array([len(one) for one in batch["samples"]])
+    dtype = batch["samples"][0].dtype
+    samples = np.full((len(clips), -(-lengths.max() // multiple) * multiple), _SILENCE if dtype == np.uint8 else 0, dtype)
+    for row, one in zip(samples, batch["samples"], strict=True):
         row[: len(one)] = one
-    return padded
+    return batch | {"samples": samples, "lengths": lengths, "sampling_rate": np.array(batch["sampling_rate"])}

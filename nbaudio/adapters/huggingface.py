@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import polars as pl
+
 from nbaudio.adapters.arrays import Dtype, Form
 from nbaudio.errors import InputError, MissingExtraError
 from nbaudio.reading import Stream
@@ -38,8 +40,12 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
         raise InputError("rows are single clips: make the stream without batch_s and consecutive")
     form = Form(dtype, columns).check(stream.clips.frame)
     parts = [stream.share.part(number, shards) for number in range(shards)]
-    rows = datasets.IterableDataset.from_generator(_rows, gen_kwargs={"stream": stream, "form": form, "parts": parts})
-    return rows if stream.clips.decode else rows.cast_column("audio", datasets.Audio())
+    features = None  # to encode arrays by their features costs more than to read them
+    if stream.clips.decode is None:
+        told = stream.clips.frame.select("segment_id", *columns).with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
+        features = datasets.Features({**datasets.Features.from_arrow_schema(told.to_arrow().schema), "audio": datasets.Audio()})
+    known = {"stream": stream, "form": form, "parts": parts}
+    return datasets.IterableDataset.from_generator(_rows, features=features, gen_kwargs=known)
 
 
 def _rows(stream: Stream, form: Form, parts: Sequence[Share]) -> Iterator[dict[str, Any]]:

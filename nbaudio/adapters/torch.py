@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nbaudio.adapters.arrays import SILENCE, Dtype, Form, form_of
+from nbaudio.adapters.arrays import Dtype, Form, form_of, padded
 from nbaudio.errors import InputError, MissingExtraError
 from nbaudio.reading import Clip, Corpus, Stream
 from nbaudio.reading.order import Share
@@ -75,13 +75,24 @@ class ClipDataset:
 
 def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Clips of either dataset as a padded batch, for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``."""
-    torch = _torch()
-    samples = [clip["samples"] for clip in clips]
-    silence = SILENCE[samples[0].numpy().dtype.name]
-    padded = torch.nn.utils.rnn.pad_sequence(samples, batch_first=True, padding_value=silence)
-    listed = {name: [clip[name] for clip in clips] for name in clips[0]}
-    lengths, rates = torch.tensor([len(one) for one in samples]), torch.tensor(listed["sampling_rate"])
-    return listed | {"samples": padded, "lengths": lengths, "sampling_rate": rates}
+    return _tensors(padded([clip | {"samples": clip["samples"].numpy()} for clip in clips]))
+
+
+def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of a StatefulDataLoader's workers, out of its own.
+
+    Those of all ranks together, given to ``load_state_dict`` of a new dataset, go on with any number of ranks and workers.
+
+    Raises:
+        InputError: steps were taken since the workers were last asked, or it is no such state.
+    """
+    if loader.get("_steps_since_snapshot"):
+        raise InputError("the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1")
+    try:
+        workers = loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
+        return [worker["dataset_state"] for worker in workers]
+    except KeyError as error:
+        raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error
 
 
 class _StreamDataset:
@@ -107,7 +118,8 @@ class _StreamDataset:
 
     def state_dict(self) -> dict[str, Any]:
         """Where this process is in its part."""
-        return (self._running or self._started()).state_dict()
+        running = self._started() if self._running is None else self._running
+        return running.state_dict()
 
     def load_state_dict(self, states: States) -> None:
         """Go on from there in the next iteration."""
