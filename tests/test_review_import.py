@@ -348,9 +348,23 @@ def test_files_that_are_no_sheet(workspace, sheet, tmp_path, name, data, says): 
     assert held(workspace) == {}
 
 
-def test_no_sheet_at_all(workspace):
-    with pytest.raises(InputError, match="no sheet is named"):
-        review.import_(workspace, [])
+def test_no_sheet_has_come_back_yet(workspace, tmp_path):
+    (tmp_path / "returned").mkdir()
+    for sheets in (None, [], tmp_path / "returned"):
+        report = review.import_(workspace, sheets)
+        assert (report.facts["sheets"], report.facts["verdicts in all"]) == (0, 0)
+        assert report.warnings == ["no sheet has come back yet"]
+
+
+def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace, sheet, tmp_path):
+    folder = tmp_path / "returned"
+    folder.mkdir()
+    for name in ("ana", "ben"):
+        fill_in(sheet, {"s0": "ok"}, to=folder / f"{name}.xlsx", reviewer=name)
+    for name in ("~$ana.xlsx", ".~lock.ben.xlsx#", ".ben.csv", "letter.txt"):
+        (folder / name).write_bytes(b"x")
+    report = review.import_(workspace, folder)
+    assert (report.facts["sheets"], report.facts["by reviewer"]) == (2, {"ana": 1, "ben": 1})
 
 
 # --- who said it, and who said it last
@@ -449,6 +463,15 @@ def test_tables_come_back_from_other_programs(workspace, tmp_path, separator, en
     report = review.import_(workspace, tmp_path / name)
     assert (report.problems, report.facts["by reviewer"], report.facts["new"]) == ([], {"ana": 4}, 4)
     assert set(review.verdicts(workspace)["comment"]) == {"č, š; ž\nda"}
+
+
+def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
+    rows = [["segment_id", "verdict", "corrected text", "comment", "Reviewer"]]
+    rows += [["s0", "ok", "", "", "ana"], ["s0", "noise", "", "", "ben"], ["s1", "ok", "", "", ""]]
+    (tmp_path / "verdicts.csv").write_text(write_csv(rows))
+    report = review.import_(workspace, tmp_path / "verdicts.csv")
+    assert report.problems == []
+    assert report.facts["by reviewer"] == {"ana": 1, "ben": 1, "unnamed": 1}
 
 
 @given(any_text)

@@ -2,7 +2,7 @@
 
 Conventions: a rating is a whole number from 0, -1 where a reviewer did not judge a segment; ratings have the shape
 (segments, reviewers). Coefficients are 1 for full agreement and about 0 for that of chance; nan where they are not defined, as
-when only one word was ever used.
+when only one word was ever used, and nan are bounds that nothing can be said of.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     Returns:
         Kappa (J. Cohen, Educational and Psychological Measurement 20, 1960, 37-46), and its interval by the standard error of
         J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
-        kappa near 1, that interval is too narrow.
+        kappa near 1, that interval is too narrow, and where all agree there is none.
 
     Examples:
         >>> [round(value, 3) for value in cohen_kappa(np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]]))]
@@ -120,6 +120,8 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     observed, expected = float(np.trace(p)), float(rows @ columns)
     if expected >= 1 - 1e-12:
         return Estimate(np.nan, np.nan, np.nan)
+    if np.trace(table) == n:
+        return Estimate(1.0, np.nan, np.nan)
     kappa = (observed - expected) / (1 - expected)
     diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
     # Cell (i, j) meets the column total of i and the row total of j.
@@ -140,14 +142,15 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
 
     Returns:
         Alpha (K. Krippendorff, Content Analysis, 2004, section 11.3), and the percentile interval of a bootstrap over segments
-        (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples.
+        (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples; none where all
+        agree, as no resample knows of a disagreement.
 
     Examples:
         >>> ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
         >>> [round(value, 3) for value in krippendorff_alpha(ratings)]
         [0.686, -0.1, 1.0]
     """
-    counts = np.stack([(ratings == word).sum(axis=1) for word in range(ratings.max(initial=-1) + 1)], axis=1)
+    counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
     counts, judged = counts[judged > 1], judged[judged > 1]
     if not len(counts):
@@ -157,7 +160,7 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
     draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES)
     alphas = _alpha(draws @ differing, draws @ counts)
     low, high = np.nan, np.nan
-    if np.isfinite(alphas).any():
+    if differing.any() and np.isfinite(alphas).any():
         low, high = np.nanquantile(alphas, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high))
 

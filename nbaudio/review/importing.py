@@ -18,7 +18,7 @@ from nbaudio.report import Report, first_lines
 from nbaudio.review.agreement import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
-from nbaudio.review.returned import Row, Sheet, read_sheet
+from nbaudio.review.returned import Row, Sheet, read_sheet, sheets_in
 from nbaudio.review.rounds import RIGHT, ReviewRecord, content_hashes, records
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.texts import correct_texts, uncorrected
@@ -104,7 +104,7 @@ class _Match:
 
 
 def import_(
-    workspace: Workspace | str | Path, sheets: str | Path | Sequence[str | Path], *, reviewer: str | None = None
+    workspace: Workspace | str | Path, sheets: str | Path | Sequence[str | Path] | None, *, reviewer: str | None = None
 ) -> Report:
     """Take verdicts, comments and corrected texts from review sheets that came back.
 
@@ -114,8 +114,8 @@ def import_(
 
     Args:
         workspace: the workspace or its folder.
-        sheets: one file or several.
-        reviewer: who filled them in; by default whom each sheet names.
+        sheets: files, or folders of them; None while there is none.
+        reviewer: who filled them in; by default whom each row or sheet names.
 
     Returns:
         Counts of rows and verdicts, and the agreement of reviewers. Its problems are rows that were not taken: unknown ids and
@@ -126,9 +126,8 @@ def import_(
         InputError: a file cannot be read or is no review sheet; then nothing is taken from any.
     """
     workspace = Workspace.open(workspace)
-    paths = [Path(path) for path in ([sheets] if isinstance(sheets, str | Path) else sheets)]
-    if not paths:
-        raise InputError("no sheet is named to import")
+    named = [Path(path) for path in ([sheets] if isinstance(sheets, str | Path) else sheets or [])]
+    paths = [path for one in named for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(workspace)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
@@ -176,7 +175,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
     matched = _matched(sheet, given, found)
     # The summary says who filled in the sheet, unless rows of several reviewers were put together.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
-    by = reviewer or ("" if several else sheet.reviewer)
+    default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
     for row, match in matched:
         where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
@@ -194,7 +193,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
             verdict=word,
             comment=comment,
             corrected_text=corrected,
-            reviewer=by or match.reviewer or _UNNAMED,
+            reviewer=reviewer or row["reviewer"].strip() or default or match.reviewer or _UNNAMED,
             time=sheet.saved.isoformat().replace("+00:00", "Z"),
             review=match.record.name,
         )
@@ -348,8 +347,11 @@ def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict],
     }
     for of, measure, names, segments, *estimate in agreement(workspace).iter_rows():
         value, low, high = ("-" if number is None else f"{number:.3f}" for number in estimate)
-        facts[f"{measure} of {names}, {of}"] = f"{value} ({low} to {high}) on {segments:,}"
+        interval = "" if low == high == "-" else f" ({low} to {high})"
+        facts[f"{measure} of {names}, {of}"] = f"{value}{interval} on {segments:,}"
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
+    if not came:
+        warnings.append("no sheet has come back yet")
     if _UNNAMED in {said.reviewer for said in new}:
         warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
     if found.counts["changed since"]:

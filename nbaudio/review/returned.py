@@ -34,16 +34,20 @@ _ALSO_CALLED = {
     "asr text": "hypothesis",
     "text": "transcript",
 }
-_NAMES = {name.replace("_", " "): name for name in COLUMNS} | _ALSO_CALLED
+# Beside the columns of the sheet, whose verdict it is: for tables into which those of several people were put together.
+_COLUMNS = (*COLUMNS, "reviewer")
+_NAMES = {name.replace("_", " "): name for name in _COLUMNS} | _ALSO_CALLED
 # Rows in which the header is looked for: people write a line or two above it.
 _HEADER_ROWS = 50
+
+_KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
 
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its number in the file, its cells by the names of `sheet.COLUMNS`, and what its key says, if it has one."""
+    """One row: its number in the file, cells by the names of `sheet.COLUMNS` and ``reviewer``, what its key says."""
 
     number: int
     cells: Mapping[str, str]
@@ -79,6 +83,11 @@ class Sheet:
     def reviews(self) -> set[str]:
         """Names of the reviews that the keys of its rows tell."""
         return {row.key[2] for row in self.rows if row.key}
+
+
+def sheets_in(folder: Path) -> list[Path]:
+    """The sheets in a folder, in order; files that programs have opened or hidden there are none."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
@@ -164,7 +173,7 @@ def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) 
     """Where the header is, and which column is where; None where the table is no review sheet."""
     for at, row in enumerate(table[:_HEADER_ROWS]):
         names = [_NAMES.get(" ".join(cell.casefold().replace("_", " ").replace("-", " ").split())) for cell in row]
-        found = {name: names.index(name) for name in COLUMNS if name in names}
+        found = {name: names.index(name) for name in _COLUMNS if name in names}
         if len(found) < 2:
             continue
         by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: text.strip().casefold() in words}

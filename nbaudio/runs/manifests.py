@@ -18,7 +18,7 @@ from nbaudio.errors import InputError
 from nbaudio.limits import whole
 from nbaudio.resources import bundled
 
-PATHS = ("source", "audio", "names", "workspace", "corpus")
+PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
 
 # YAML 1.1 reads 1e-3 as a string, for want of a dot.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)

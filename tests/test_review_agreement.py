@@ -1,0 +1,93 @@
+"""Agreement of reviewers against its definition, against published figures, and whether its intervals hold what they say."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sheets import make_workspace
+
+from nbaudio import review
+from nbaudio.review.agreement import cohen_kappa, krippendorff_alpha
+
+# Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), the example with missing data: observers in rows, 0 for none.
+PUBLISHED = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3],
+    [0, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, 0],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, 0],
+]
+
+
+def slow_alpha(ratings):
+    """1 less observed over expected disagreement: of pairs within segments, each by 1 / (m - 1) of m verdicts, and of all."""
+    judged = [[word for word in row if word >= 0] for row in ratings]
+    judged = [row for row in judged if len(row) > 1]
+    every = [word for row in judged for word in row]
+    within = sum(sum(a != b for a, b in permutations(row, 2)) / (len(row) - 1) for row in judged) / len(every)
+    by_chance = sum(a != b for a, b in permutations(every, 2)) / (len(every) * (len(every) - 1))
+    return 1 - within / by_chance
+
+
+@given(st.lists(st.lists(st.integers(-1, 3), min_size=3, max_size=3), min_size=1, max_size=8))
+def test_alpha_is_what_its_definition_says(ratings):
+    value = krippendorff_alpha(np.array(ratings)).value
+    words = {word for row in ratings for word in row if word >= 0 and sum(other >= 0 for other in row) > 1}
+    if len(words) < 2:
+        assert np.isnan(value)
+    else:
+        assert value == pytest.approx(slow_alpha(ratings))
+
+
+def test_alpha_is_the_published_one():
+    assert krippendorff_alpha(np.array(PUBLISHED).T - 1).value == pytest.approx(0.743, abs=0.0005)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
+def test_kappa_is_agreement_beyond_chance_as_a_share_of_what_is_possible(pairs):
+    table = np.zeros((3, 3), dtype=int)
+    for pair in pairs:
+        table[pair] += 1
+    observed = sum(a == b for a, b in pairs) / len(pairs)
+    chance = sum(a == b for a, _ in pairs for _, b in pairs) / len(pairs) ** 2
+    value, low, high = cohen_kappa(table)
+    if chance == 1:
+        assert np.isnan(value)
+    else:
+        assert value == pytest.approx((observed - chance) / (1 - chance))
+        assert np.isnan([low, high]).all() if observed == 1 else low <= value <= high
+
+
+def judged(segments, rng):
+    """Two reviewers who say of each segment what is right in four of five cases, and else any of three words."""
+    right = rng.choice(3, p=[0.6, 0.3, 0.1], size=(segments, 1))
+    return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
+
+
+def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+
+    def table(ratings):
+        return np.array([[((ratings == (a, b)).all(axis=1)).sum() for b in range(3)] for a in range(3)])
+
+    true = cohen_kappa(table(judged(1_000_000, rng))).value
+    kappas = [cohen_kappa(table(judged(150, rng))) for _ in range(400)]
+    alphas = [krippendorff_alpha(judged(150, rng)) for _ in range(100)]
+    for found in (kappas, alphas):
+        assert np.mean([low <= true <= high for _, low, high in found]) >= 0.92
+
+
+def test_where_all_agree_there_is_no_interval_and_where_nobody_overlaps_nothing(tmp_path):
+    workspace = make_workspace(tmp_path / "w")
+    assert review.agreement(workspace).is_empty()
+    rows = [("s0", "ok", "ana"), ("s1", "noise", "ana"), ("s0", "ok", "ben"), ("s1", "noise", "ben"), ("s2", "ok", "eva")]
+    review.append_verdicts(workspace, [review.Verdict(key, "", word, "", None, who, "", "sheet") for key, word, who in rows])
+    found = review.agreement(workspace).filter(of="words").select("measure", "reviewers", "segments", "value", "low").rows()
+    assert [row[:4] for row in found] == [
+        ("agreement", "ana, ben", 2, 1.0),
+        ("kappa", "ana, ben", 2, 1.0),
+        ("alpha", "ana, ben", 2, 1.0),
+    ]
+    assert found[0][4] == pytest.approx(0.342, abs=0.0005)
+    assert [row[4] for row in found[1:]] == [None, None]
