@@ -26,7 +26,7 @@ Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folde
 AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
 Seed = Annotated[int, typer.Option(help="another seed, another choice")]
-Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds or files")]
+Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
 ShardSize = Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")]
 ShardCount = Annotated[int | None, typer.Option(min=1, help="how many shards each split has instead")]
 Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording that lie together")]

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 import soundfile as sf
 from conftest import encoded
@@ -68,10 +70,13 @@ def build(folder, segments):
     return workspace
 
 
-def made(workspace, out, **options):
-    return materialize(
-        workspace, out=out, show_progress=False, **{"jobs": 1, "engine": "threading", "shard_size": "60kB"} | options
-    )
+def encoding_of(container):
+    return "mulaw" if CONTAINERS[container].levels_only else "flac"
+
+
+def made(workspace, out, *, container="webdataset", **options):
+    usual = {"jobs": 1, "engine": "threading", "shard_size": "60kB", "encoding": encoding_of(container)}
+    return materialize(workspace, out=out, container=container, show_progress=False, **usual | options)
 
 
 def converted(corpus, out, container, **options):
@@ -93,14 +98,22 @@ def check(corpus):
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A workspace with ids of all sorts in two splits, none in dev, and its corpus."""
+def corpora(tmp_path_factory):
+    """A workspace with ids of all sorts in two splits, none in dev, and its corpora by encoding."""
     folder = tmp_path_factory.mktemp("base")
     ids = [*HOSTILE, *(f"AbC-d_f0123_{i}.5-{i + 1}.25" for i in range(26))]
     segments = [(key, i, i + 0.75, "test" if i % 4 == 1 else "train") for i, key in enumerate(ids)]
     workspace = build(folder, segments)
-    made(workspace, folder / "c")
-    return workspace, folder / "c"
+    for encoding in {encoding_of(container) for container in CONTAINERS}:
+        made(workspace, folder / encoding, encoding=encoding)
+    return workspace, {path.name: path for path in folder.iterdir()}
+
+
+@pytest.fixture
+def base(corpora, request):
+    """The workspace, and the corpus that the container of the test can hold."""
+    given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return corpora[0], corpora[1][encoding_of(given.get("container", "webdataset"))]
 
 
 @every_container
@@ -111,7 +124,8 @@ def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, con
     assert contents(tmp_path / "made") == contents(tmp_path / "converted")
     check(tmp_path / "made")
     before, after = (open_corpus(folder).segments.sort("segment_id") for folder in (corpus, tmp_path / "made"))
-    assert after.drop("shard", "offset").equals(before.drop("shard", "offset"))
+    places = ["shard", "offset", *(["length"] if container == "arrow" else [])]
+    assert after.drop(places).equals(before.drop(places))
     ids = before["segment_id"].to_list()
     assert encoded(tmp_path / "made", ids) == encoded(corpus, ids)
     assert after.filter(pl.col("split") == "train")["shard"].n_unique() > 1
@@ -127,8 +141,9 @@ KILL = """
 import os, signal, sys
 from pathlib import Path
 from nbaudio.corpus import convert, shards
+from test_containers import encoding_of
 
-corpus, out, *containers = sys.argv[1:]
+corpora, out, *containers = sys.argv[1:]
 read = shards.read_clips
 
 def dying(clips):
@@ -141,6 +156,7 @@ shards.read_clips = dying
 for container in containers:
     if not os.fork():
         options = {"shard_size": "60kB", "jobs": 1, "engine": "threading", "show_progress": False}
+        corpus = Path(corpora, encoding_of(container))
         convert(corpus, container=container, out=Path(out, container), **options)
         os._exit(0)
     print(container, os.waitstatus_to_exitcode(os.wait()[1]))
@@ -148,10 +164,12 @@ for container in containers:
 
 
 @pytest.fixture(scope="module")
-def killed(base, tmp_path_factory):
+def killed(corpora, tmp_path_factory):
     """What was left in each container by a run that was killed in its second shard."""
     folder = tmp_path_factory.mktemp("killed")
-    run = subprocess.run([sys.executable, "-c", KILL, base[1], folder, *CONTAINERS], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", KILL, corpora[1]["flac"].parent, folder, *CONTAINERS]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert run.stdout.splitlines() == [f"{container} {-signal.SIGKILL}" for container in CONTAINERS]
     return folder
 
@@ -177,7 +195,7 @@ def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     for split in ("train", "dev"):
         names = [shard["name"] for shard in manifest["shards"] if shard["split"] == split]
         assert names == [CONTAINERS[container].shard_name(split, index, len(names)) for index in range(len(names))]
-    assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 200_000
+    assert clips.filter(pl.col("segment_id") == "large")["length"].item() > 100_000
     made(workspace, tmp_path / "single", container=container, shard_count=1)
     assert len(json.loads((tmp_path / "single/corpus.json").read_text())["shards"]) == 2
 
@@ -265,3 +283,26 @@ def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
         assert (levels.dtype, levels.shape) == (np.uint8, (samples,))
     if container == "files":
         assert np.load(tmp_path / "c" / clips["shard"][0], mmap_mode="r").shape == (clips["num_samples"][0],)
+
+
+def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
+    workspace, corpus = base
+    made(workspace, tmp_path / "c", container="arrow", encoding="linear")
+    clips = open_corpus(tmp_path / "c").segments
+    shards = [pa.ipc.open_file(pa.memory_map(str(tmp_path / "c" / name))).read_all() for name in clips["shard"].unique()]
+    assert pa.total_allocated_bytes() < 1_000_000
+    rows = [row for shard in shards for row in pl.from_arrow(shard).iter_rows(named=True)]
+    assert len(rows) == len(clips)
+    for row in rows:
+        clip = open_corpus(tmp_path / "c").read(row["segment_id"], give="levels")
+        assert np.array_equal(clip.samples, row["levels"])
+        assert {name: row[name] for name in ("text", "word_times")} == {
+            name: clip.metadata[name] for name in ("text", "word_times")
+        }
+    for refused in (
+        lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
+        lambda: converted(corpus, tmp_path / "d", "arrow"),
+    ):
+        with pytest.raises(InputError, match="container arrow holds levels: encoding mulaw or linear, not flac"):
+            refused()
+    assert not (tmp_path / "d").exists()

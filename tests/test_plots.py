@@ -208,7 +208,7 @@ def test_shards_by_size(tmp_path, count):
 
 
 def test_shards_of_what_is_no_corpus(tmp_path):
-    with pytest.raises(InputError, match="is .* a corpus"):
+    with pytest.raises(InputError, match=r"is .* a corpus"):
         plots.shards(tmp_path)
 
 

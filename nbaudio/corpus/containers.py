@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from nbaudio.corpus import mds, parquet, plain, shar, tfrecord, webdataset, zips
+from nbaudio.audio.quantising import LAWS
+from nbaudio.corpus import arrow, mds, parquet, plain, shar, tfrecord, webdataset, zips
 from nbaudio.corpus.entries import Place, Shard
-from nbaudio.errors import look_up
+from nbaudio.errors import InputError, look_up
 
 
 class WriteShard(Protocol):
@@ -76,6 +77,7 @@ class Container(NamedTuple):
         reader: how the field's own library reads the corpus, in Python.
         beside: what makes the files beside the shards.
         stem: the pattern of the shards' names in the folder of their split.
+        levels_only: it holds quantised audio and no other.
     """
 
     extension: str
@@ -83,6 +85,7 @@ class Container(NamedTuple):
     reader: str = _DATASETS
     beside: WriteBeside = _nothing
     stem: str = "{split}-{index:05d}-of-{count:05d}"
+    levels_only: bool = False
 
     @property
     def is_folders(self) -> bool:
@@ -117,15 +120,23 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
         "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.beside),
         "lhotse": Container("tar", shar.write, _LHOTSE, shar.beside, stem="recording.{index:06d}"),
         "mds": Container("mds", mds.write, _STREAMING, mds.beside),
+        "arrow": Container("arrow", arrow.write, levels_only=True),
         "files": Container("", plain.write, beside=plain.beside),
     }
 )
 
 
-def container_named(name: str) -> Container:
+def container_named(name: str, *, encoding: str | None = None) -> Container:
     """The container of that name.
 
+    Args:
+        name: a key of `CONTAINERS`.
+        encoding: of the clips that it is to hold, if it is to be written.
+
     Raises:
-        InputError: there is none; names those that are.
+        InputError: there is none, which names those that are; or it does not hold such clips.
     """
-    return look_up(CONTAINERS, name, "container")
+    found = look_up(CONTAINERS, name, "container")
+    if encoding is not None and found.levels_only and encoding not in LAWS:
+        raise InputError(f"container {name} holds levels: encoding {' or '.join(LAWS)}, not {encoding}")
+    return found

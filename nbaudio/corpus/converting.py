@@ -64,20 +64,21 @@ def convert(
     began = time.monotonic()
     sharding = Sharding(parse_size(shard_size), shard_count, window)
     sharding.check()
-    writer, site = container_named(container), Site(jobs, None, "")
+    site = Site(jobs, None, "")
     check_engine(engine, site)
     source, layout = _local(corpus), Layout.at(_local(out).root, _local(out).root)
     manifest = read_object(source, MANIFEST)
     damaged = [name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name])]
     if damaged:
         raise InputError(f"{source}/{damaged[0]}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
+    parameters = manifest["parameters"]
+    writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **sharding.to_json()}
     if layout.claim(manifest["identity"] | changed):
         before = read_object(layout.folder, MANIFEST)
         restore_records(layout)
     else:
         before = {}
-    parameters = manifest["parameters"]
     with workers(engine, site) as run_tasks:
         results = write_shards(
             layout,

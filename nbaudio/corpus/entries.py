@@ -1,10 +1,13 @@
 """What the writers of containers share: the metadata of a clip as JSON, names of its file, and where its audio went."""
 
+import hashlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from nbaudio.keys import clip_names, hash_column
@@ -16,6 +19,28 @@ class Place(NamedTuple):
     offset: int
     length: int
     file: str = ""
+
+
+def checked(data: bytes, sha256: str) -> bytes | None:
+    """The clip whose bytes these are, or whose levels alone, as some containers hold them; None where its hash is another."""
+    if hashlib.sha256(data).hexdigest() == sha256:
+        return data
+    whole = _npy_header(len(data)) + data
+    return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
+
+
+def bare_levels(clip: bytes) -> bytes:
+    """The levels of a quantised clip without the header of its .npy file."""
+    file = io.BytesIO(clip)
+    np.lib.format.read_magic(file)
+    np.lib.format.read_array_header_1_0(file)
+    return clip[file.tell() :]
+
+
+def _npy_header(samples: int) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (samples,)})
+    return file.getvalue()
 
 
 class Shard(NamedTuple):

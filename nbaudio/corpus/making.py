@@ -122,6 +122,7 @@ def materialize(
     check_engine(engine, site)
     check_channel(channel)
     about = About(title, language, licence)
+    container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     audio_root, packs_root = _places(workspace, packs)

@@ -20,6 +20,7 @@ import polars as pl
 
 from nbaudio.addresses import is_address
 from nbaudio.audio import clip_of, encode_clip, open_recording
+from nbaudio.corpus.entries import checked
 from nbaudio.errors import AudioError, NbaudioError
 from nbaudio.files import sha256_file, whole_file
 from nbaudio.places import CHANGED, AbsentError, Remote, remote, writing
@@ -205,10 +206,11 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """
     places = clips.select("pack", "offset", "length").rows()
     read = _read_elsewhere if places and is_address(places[0][0]) else _read_here
-    for (pack, *_), checksum, data in zip(places, clips["clip_sha256"], read(places), strict=True):
-        if hashlib.sha256(data).hexdigest() != checksum:
+    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], read(places), strict=True):
+        clip = checked(data, sha256)
+        if clip is None:
             raise PackDamagedError(pack)
-        yield data
+        yield clip
 
 
 def _read_here(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:

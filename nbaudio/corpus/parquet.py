@@ -46,19 +46,19 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             data = list(islice(clips, len(part)))
             names = [f"{escape_key(key)}.{extension}" for key in part["segment_id"]]
             column = pa.StructArray.from_arrays([pa.array(data, pa.binary()), pa.array(names)], fields=list(_AUDIO))
-            described = _plain(part).to_arrow().cast(pa.schema(list(schema)[1:]))
+            described = without_categories(part).to_arrow().cast(pa.schema(list(schema)[1:]))
             writer.write_table(described.add_column(0, schema.field(0), column), row_group_size=_ROWS_A_GROUP)
             heads += [(len(clip), clip[:_HEAD]) for clip in data]
     return _places(path, heads)
 
 
-def _plain(metadata: pl.DataFrame) -> pl.DataFrame:
+def without_categories(metadata: pl.DataFrame) -> pl.DataFrame:
     """Categories as strings: Arrow dictionaries would differ from shard to shard."""
     return metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
 
 
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
-    fields = [pa.field(f.name, _small(f.type)) for f in _plain(metadata.clear()).to_arrow().schema]
+    fields = metadata_fields(metadata)
     audio: dict[str, Any] = {"_type": "Audio"} if rate is None else {"sampling_rate": rate, "_type": "Audio"}
     # `datasets` decodes no .npy: there the column is what it is, bytes and a name.
     features = {"audio": audio if extension != "npy" else _feature(_AUDIO)} | {
@@ -66,6 +66,11 @@ def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Sche
     }
     described = json.dumps({"info": {"features": features}}, sort_keys=True)
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
+
+
+def metadata_fields(metadata: pl.DataFrame) -> list[pa.Field]:
+    """The columns of metadata as every reader knows them."""
+    return [pa.field(f.name, _small(f.type)) for f in without_categories(metadata.clear()).to_arrow().schema]
 
 
 def _small(kind: pa.DataType) -> pa.DataType:

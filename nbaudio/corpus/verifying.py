@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import decode_clip
+from nbaudio.corpus.entries import checked
 from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
@@ -187,8 +188,8 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
     with path.open("rb") as file:
         for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
             file.seek(offset)
-            data = file.read(length)
-            if hashlib.sha256(data).hexdigest() != sha256:
+            data = checked(file.read(length), sha256)
+            if data is None:
                 problems.append(f"{segment_id} is damaged")
                 continue
             try:

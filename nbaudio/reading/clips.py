@@ -1,6 +1,5 @@
 """The clips of one corpus: where their bytes lie, how they are asked for and decoded."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.corpus.entries import checked
 from nbaudio.errors import AudioError
 from nbaudio.reading.order import Ints
 
@@ -90,13 +90,13 @@ class Clips:
             AudioError: they are not the right ones.
         """
         table = self._table
-        if hashlib.sha256(data).hexdigest() != table.sha256[number]:
+        encoded = checked(bytes(data), table.sha256[number])
+        if encoded is None:
             start = table.starts[number]
-            data = memoryview(self.read(table.shards[number], start, start + table.lengths[number]))
-            if hashlib.sha256(data).hexdigest() != table.sha256[number]:
+            encoded = checked(self.read(table.shards[number], start, start + table.lengths[number]), table.sha256[number])
+            if encoded is None:
                 which = f"{table.shards[number]}: clip {table.ids[number]!r}"
                 raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")
-        encoded = bytes(data)
         frame = self.frame
         samples = self.decode(encoded) if self.decode else None
         return Clip(

@@ -98,13 +98,14 @@ def test_audiofolder_reads_files(corpus: Make, tmp_path: Path, streaming: bool) 
     compare(((row, audio_of(row)) for row in rows), folder)
 
 
-@pytest.mark.parametrize("container", ["zip", "files", "parquet", "webdataset"])
+@pytest.mark.parametrize("container", ["zip", "files", "parquet", "webdataset", "arrow"])
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_corpus_is_loaded_by_its_folder_alone(corpus: Make, tmp_path: Path, container: str, streaming: bool) -> None:
-    folder = corpus(container)
+    folder = corpus(container, encoding="mulaw" if container == "arrow" else "flac")
     loaded = datasets.load_dataset(str(folder), streaming=streaming, cache_dir=str(tmp_path / "cache"))
     assert set(loaded) == set(SPLITS)
-    found = sum(1 for split in loaded.values() for _ in split.remove_columns("flac" if container == "webdataset" else "audio"))
+    heard = {"webdataset": "flac", "arrow": "levels"}.get(container, "audio")
+    found = sum(1 for split in loaded.values() for _ in split.remove_columns(heard))
     assert found == open_corpus(folder).segments.height
 
 
