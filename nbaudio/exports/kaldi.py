@@ -30,7 +30,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         key = _key(row["recording_id"])
         tables["wav.scp"][key] = row["file"]
         tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
-    utterances, mixed = defaultdict(list), 0
+    utterances, mixed, collapsed = defaultdict(list), 0, 0
     prefixed = _are_prefixed(segments)
     for each in timed(segments, recordings):
         utterance = _key(each.row["segment_id"])
@@ -42,6 +42,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}{channel}"
         if each.row["text"] is not None:
             tables["text"][utterance] = " ".join(each.row["text"].split())
+            collapsed += tables["text"][utterance] != each.row["text"]
         tables["utt2spk"][utterance] = speaker
         utterances[speaker].append(utterance)
     tables["spk2utt"] = {speaker: " ".join(sorted(its)) for speaker, its in utterances.items()}
@@ -52,6 +53,8 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         with whole_file(file) as partial:
             partial.write_text("".join(lines), encoding="utf8", newline="\n")
     notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot say"] if mixed else []
+    if collapsed:
+        notes.append(f"{collapsed:,} texts have more than a blank between words, or around them, which Kaldi's lines cannot hold")
     return files, notes + _notes(tables["utt2spk"], recordings)
 
 

@@ -123,4 +123,5 @@ def put(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Ma
         sheet.write_string(*place, text, style)
     else:
         parts = [(part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)]
-        sheet.write_rich_string(*place, *(token for part, differs in parts for token in (fonts[differs], part)), style)
+        styles = () if style is None else (style,)
+        sheet.write_rich_string(*place, *(token for part, differs in parts for token in (fonts[differs], part)), *styles)
