@@ -185,7 +185,7 @@ DOORS = {
     "urllib3": {"downloads"},
     "xlsxwriter": {"review"},
 }
-OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
 
 
 def imports(tree):

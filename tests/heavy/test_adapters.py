@@ -1,0 +1,375 @@
+"""A corpus in each framework: the clips are those that `read` gives, each comes once, and what was killed goes on exactly."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+import lhotse
+import numpy as np
+import pytest
+import torch
+from datasets.distributed import split_dataset_by_node
+from lhotse.dataset import DynamicCutSampler
+from lhotse.dataset.iterable_dataset import IterableDatasetWrapper
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+from web import serving
+
+from nbaudio import open_corpus
+from nbaudio.adapters import huggingface, tensorflow
+from nbaudio.adapters.lhotse import cuts
+from nbaudio.adapters.torch import ClipDataset, collate, states_of, stream_dataset
+from nbaudio.corpus import materialize
+from nbaudio.errors import InputError
+from nbaudio.reading import Corpus
+from nbaudio.workspace import Workspace
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:'set_vital' is deprecated",
+    "ignore:.*multi-threaded, use of fork:DeprecationWarning",
+    "ignore:unclosed:ResourceWarning",
+    "ignore:This DataLoader will create",
+)
+Make = Callable[..., Corpus]
+COLUMNS = ["text", "speaker_id", "recording_id", "duration_s"]
+STEPS = ({}, {"batch_s": 5.0}, {"consecutive": 3})
+
+
+@pytest.fixture
+def make(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
+    """102 clips of train, of four lengths, in shards whose number nothing divides."""
+    workspace = make_workspace({"a.wav": (40.0, 8000), "b.wav": (33.0, 8000)}, every=0.5, length=0.47)
+    segments = workspace.segments.with_row_index("n")
+    shorter = segments["n"] % 4 * 400
+    workspace.save(segments=segments.with_columns(end_sample=segments["end_sample"] - shorter).drop("n"))
+
+    def made(**options: Any) -> Corpus:
+        wanted = {"rate": 8000, "shard_count": 7, "jobs": 1, "show_progress": False} | options
+        materialize(workspace, out=tmp_path / "c", **wanted)
+        return open_corpus(tmp_path / "c")
+
+    return made
+
+
+@pytest.fixture
+def corpus(make: Make) -> Corpus:
+    return make()
+
+
+def same(found: Iterable[dict[str, Any]], corpus: Corpus) -> None:
+    """Every clip of train once, with the samples and the columns that `read` gives."""
+    clips = {clip.segment_id: clip for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())}
+    for one in found:
+        clip = clips.pop(one["segment_id"])
+        samples = np.asarray(one["samples"])
+        expected = clip.samples / np.float32(32768) if samples.dtype == np.float32 else clip.samples
+        np.testing.assert_array_equal(samples, expected)
+        assert samples.dtype == expected.dtype
+        assert {name: one[name] for name in COLUMNS} == {name: clip.metadata[name] for name in COLUMNS}
+        assert one["sampling_rate"] == clip.sampling_rate
+    assert not clips
+
+
+def apart(batches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Clips of padded batches; behind their ends is silence."""
+    for batch in batches:
+        for row in range(len(batch["lengths"])):
+            length = int(batch["lengths"][row])
+            assert not np.asarray(batch["samples"][row][length:]).any()
+            yield {name: values[row] for name, values in batch.items()} | {"samples": batch["samples"][row][:length]}
+
+
+def flat(steps: Iterable[dict[str, Any]]) -> list[list[str]]:
+    return [[step["segment_id"]] if isinstance(step["segment_id"], str) else list(step["segment_id"]) for step in steps]
+
+
+def once(steps: Iterable[list[str]], corpus: Corpus) -> bool:
+    return sorted(key for step in steps for key in step) == sorted(corpus.rows("train")["segment_id"])
+
+
+# torch
+
+
+@pytest.mark.parametrize(("workers", "start"), [(0, None), (1, "fork"), (2, "fork"), (2, "spawn"), (2, "forkserver")])
+def test_torch_gives_the_same_clips(corpus: Corpus, workers: int, start: str | None) -> None:
+    options = {"num_workers": workers, "multiprocessing_context": start}
+    clips = stream_dataset(corpus.stream("train"), columns=COLUMNS)
+    same(DataLoader(clips, batch_size=None, **options), corpus)
+    same(apart(DataLoader(clips, batch_size=5, collate_fn=collate, **options)), corpus)
+    listed = stream_dataset(corpus.stream("train", batch_s=5.0), dtype="int16", columns=COLUMNS)
+    same(apart(DataLoader(listed, batch_size=None, **options)), corpus)
+    mapped = ClipDataset(corpus, "train", dtype="int16", columns=COLUMNS)
+    same(apart(DataLoader(mapped, batch_size=5, shuffle=True, collate_fn=collate, **options)), corpus)
+    assert len(mapped) == len(corpus.rows("train"))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_torch_over_the_network(corpus: Corpus, start: str) -> None:
+    with serving(Path(str(corpus.folder))) as web:
+        there = open_corpus(web.url)
+        there.read(there.segments["segment_id"][0])  # connections are there before the workers are
+        for dataset in (stream_dataset(there.stream("train"), columns=COLUMNS), ClipDataset(there, "train", columns=COLUMNS)):
+            loader = DataLoader(
+                dataset, batch_size=7, num_workers=2, collate_fn=collate, multiprocessing_context=start, timeout=60
+            )
+            same(apart(loader), corpus)
+
+
+def test_levels_are_padded_with_silence(make: Make) -> None:
+    corpus = make(encoding="mulaw")
+    [batch] = DataLoader(
+        stream_dataset(corpus.stream("train", give="levels")), batch_size=len(corpus.rows("train")), collate_fn=collate
+    )
+    assert batch["samples"].dtype == torch.uint8
+    shortest = int(batch["lengths"].argmin())
+    assert (batch["samples"][shortest, batch["lengths"][shortest] :] == 128).all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_another_epoch_has_another_order_in_workers_that_persist_too(corpus: Corpus, workers: int) -> None:
+    dataset = stream_dataset(corpus.stream("train", consecutive=2))
+    loader = DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+    first, again = flat(loader), flat(loader)
+    dataset.set_epoch(1)
+    second = flat(loader)
+    assert first == again != second
+    assert once(first, corpus)
+    assert once(second, corpus)
+
+
+def read_rank(rank: int, folder: str, store: str, results: Any) -> None:
+    """One of two processes of torch.distributed; the dataset is there before the group is."""
+    dataset = stream_dataset(open_corpus(folder).stream("train"))
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    for start in ("fork", "spawn"):
+        loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=collate, multiprocessing_context=start)
+        results.put((start, rank, [key for step in flat(loader) for key in step]))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_with_two_workers_give_each_clip_once(corpus: Corpus, tmp_path: Path) -> None:
+    assert corpus.rows("train")["shard"].n_unique() % 4
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    arguments = (str(corpus.folder), str(tmp_path / "store"), results)
+    ranks = [context.Process(target=read_rank, args=(rank, *arguments)) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    found = [results.get(timeout=120) for _ in range(4)]
+    for rank in ranks:
+        rank.join()
+        assert rank.exitcode == 0
+    for start in ("fork", "spawn"):
+        parts = [keys for name, _, keys in found if name == start]
+        assert once(parts, corpus)
+        assert abs(len(parts[0]) - len(parts[1])) <= 1
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_stateful_loader_goes_on_exactly(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
+    options = {"num_workers": workers} | ({"batch_size": None} if steps else {"batch_size": 5, "collate_fn": collate})
+
+    def loader() -> StatefulDataLoader:
+        return StatefulDataLoader(stream_dataset(corpus.stream("train", **steps)), **options)
+
+    whole = flat(loader())
+    assert once(whole, corpus)
+    for stop in (0, 1, 4, len(whole) - 1, len(whole)):
+        begun = loader()
+        running = iter(begun)
+        got = flat(islice(running, stop))
+        state = json.loads(json.dumps(begun.state_dict()))
+        del running
+        other = loader()
+        other.load_state_dict(state)
+        assert got + flat(other) == whole
+        assert flat(other) == whole
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_goes_on_with_another_number_of_workers(corpus: Corpus, workers: int) -> None:
+    begun = StatefulDataLoader(stream_dataset(corpus.stream("train", epoch=3)), batch_size=None, num_workers=2)
+    got = flat(islice(begun, 31))
+    dataset = stream_dataset(corpus.stream("train"))
+    dataset.load_state_dict(states_of(begun.state_dict()))
+    rest = flat(DataLoader(dataset, batch_size=None, num_workers=workers))
+    assert once(got + rest, corpus)
+
+
+def test_states_that_are_none_are_refused(corpus: Corpus) -> None:
+    seldom = StatefulDataLoader(stream_dataset(corpus.stream("train")), batch_size=None, num_workers=1, snapshot_every_n_steps=5)
+    running = iter(seldom)
+    next(running)
+    with pytest.raises(InputError, match="snapshot_every_n_steps=1"):
+        states_of(seldom.state_dict())
+    with pytest.raises(InputError, match="not the state of a StatefulDataLoader"):
+        states_of({"epoch": 1})
+    with pytest.raises(InputError, match="not the state of a stream"):
+        stream_dataset(corpus.stream("train")).load_state_dict({"step": 1})
+
+
+CONSUME = """
+import json, os, sys, time, warnings
+warnings.simplefilter("ignore")
+from torchdata.stateful_dataloader import StatefulDataLoader
+from nbaudio import open_corpus
+from nbaudio.adapters.torch import collate, stream_dataset
+
+log = sys.argv[2]
+lines = open(log, "rb").read().split(b"\\n")[:-1] if os.path.exists(log) else []
+os.truncate(log, sum(len(line) + 1 for line in lines)) if lines else None
+loader = StatefulDataLoader(
+    stream_dataset(open_corpus(sys.argv[1]).stream("train", seed=5)), batch_size=3, collate_fn=collate, num_workers=2
+)
+if lines:
+    loader.load_state_dict(json.loads(lines[-1])[1])
+with open(log, "ab", buffering=0) as file:
+    for batch in loader:
+        file.write(json.dumps([batch["segment_id"], loader.state_dict()]).encode() + b"\\n")
+        time.sleep(0.02)
+"""
+
+
+def test_killed_consumer_goes_on_from_its_last_state(corpus: Corpus, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", CONSUME, str(corpus.folder), str(log)]
+
+    def steps() -> int:
+        return log.read_bytes().count(b"\n") if log.exists() else 0
+
+    draw = random.Random(7)
+    for _ in range(3):
+        begun = steps()
+        with subprocess.Popen(command, start_new_session=True) as consumer:
+            while consumer.poll() is None and steps() < begun + draw.randint(2, 9):
+                time.sleep(0.01)
+            assert consumer.poll() is None
+            os.killpg(consumer.pid, signal.SIGKILL)
+    killed = steps()
+    subprocess.run(command, check=True)
+    found = [json.loads(line)[0] for line in log.read_text().splitlines()]
+    assert killed < len(found)
+    assert once(found, corpus)
+
+
+# tf.data
+
+
+def test_tensorflow_gives_the_same_clips_and_then_the_next_epoch(corpus: Corpus) -> None:
+    def plain(value: Any) -> Any:
+        return value.decode() if isinstance(value, bytes) else value
+
+    def rows(steps: Any) -> Iterable[dict[str, Any]]:
+        return ({name: plain(value) for name, value in row.items()} for row in steps)
+
+    for dtype in ("float32", "int16"):
+        clips = tensorflow.dataset(corpus.stream("train"), dtype=dtype, columns=COLUMNS)
+        same(rows(clips.as_numpy_iterator()), corpus)
+    listed = tensorflow.dataset(corpus.stream("train", batch_s=5.0), columns=COLUMNS)
+    same(rows(apart(listed.as_numpy_iterator())), corpus)
+    orders = [[key for step in listed.as_numpy_iterator() for key in step["segment_id"].tolist()] for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
+    asked = [clip.segment_id for step in corpus.stream("train", batch_s=5.0, epoch=1) for clip in step]
+    assert [key.decode() for key in orders[0]] == asked
+
+
+def test_tensorflow_begins_where_the_stream_is(corpus: Corpus) -> None:
+    stream = corpus.stream("train", batch_s=5.0)
+    whole = flat({"segment_id": [clip.segment_id for clip in step]} for step in corpus.stream("train", batch_s=5.0))
+    stream.load_state_dict(stream.state_dict() | {"taken": 4})
+    rest = [[key.decode() for key in step["segment_id"]] for step in tensorflow.dataset(stream).as_numpy_iterator()]
+    assert rest == whole[4:]
+
+
+def test_tensorflow_takes_what_is_null_and_refuses_lists(corpus: Corpus) -> None:
+    stream = corpus.stream("train")
+    [row] = tensorflow.dataset(stream, columns=["text_raw", "wer", "start_sample"]).take(1).as_numpy_iterator()
+    assert row["text_raw"] == b""
+    assert np.isnan(row["wer"])
+    assert row["start_sample"] == corpus.read(row["segment_id"].decode()).metadata["start_sample"]
+    with pytest.raises(InputError, match=r"'word_times' is .*TensorFlow takes text and numbers"):
+        tensorflow.dataset(stream, columns=["word_times"])
+
+
+# Hugging Face
+
+
+def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
+    clips = huggingface.dataset(corpus.stream("train"), columns=COLUMNS)
+    same(clips, corpus)
+    same(clips.with_format("torch"), corpus)
+    encoded = huggingface.dataset(corpus.stream("train", give="encoded"), columns=COLUMNS)
+    assert isinstance(encoded.features["audio"], datasets.Audio)
+    heard = [(row, row["audio"].get_all_samples()) for row in encoded]
+    same((row | {"samples": audio.data[0].numpy(), "sampling_rate": audio.sample_rate} for row, audio in heard), corpus)
+    with pytest.raises(InputError, match="without batch_s"):
+        huggingface.dataset(corpus.stream("train", batch_s=5.0))
+
+
+def test_datasets_parts_go_to_nodes_and_workers_once_each(corpus: Corpus) -> None:
+    nodes = [split_dataset_by_node(huggingface.dataset(corpus.stream("train"), shards=6), rank, 3) for rank in range(3)]
+    loaders = [DataLoader(node, batch_size=None, num_workers=2) for node in nodes]
+    assert once((step for loader in loaders for step in flat(loader)), corpus)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 40, 102])
+def test_datasets_goes_on_exactly(corpus: Corpus, stop: int) -> None:
+    whole = flat(huggingface.dataset(corpus.stream("train"), shards=4))
+    begun = huggingface.dataset(corpus.stream("train"), shards=4)
+    got = flat(islice(begun, stop))
+    other = huggingface.dataset(corpus.stream("train"), shards=4)
+    other.load_state_dict(begun.state_dict())
+    assert got + flat(other) == whole
+
+
+# Lhotse
+
+
+@pytest.mark.parametrize("encoding", ["flac", "mp3"])
+def test_lhotse_loads_the_same_samples(make: Make, encoding: str) -> None:
+    corpus = make(encoding=encoding)
+    found = cuts(corpus.stream("train"))
+    assert found.is_lazy
+    lhotse.qa.validate(found.to_eager(), read_data=True)
+
+    def rows() -> Iterable[dict[str, Any]]:
+        for cut in found:
+            [supervision] = cut.supervisions
+            assert (supervision.text, supervision.speaker) == (supervision.custom["text"], supervision.custom["speaker_id"])
+            told = {"segment_id": cut.id, "samples": cut.load_audio()[0], "sampling_rate": cut.sampling_rate}
+            yield {name: supervision.custom[name] for name in COLUMNS} | told
+
+    same(rows(), corpus)
+
+
+def test_lhotse_takes_bytes_as_they_are_and_no_levels(make: Make) -> None:
+    corpus = make(encoding="mulaw")
+    with pytest.raises(InputError, match="the stream gives levels"):
+        cuts(corpus.stream("train", give="levels"))
+
+
+class Keys(torch.utils.data.Dataset):
+    """What a sampler's cuts are called."""
+
+    def __getitem__(self, found: lhotse.CutSet) -> list[str]:
+        assert all(cut.load_audio().shape == (1, cut.num_samples) for cut in found)
+        return [cut.id for cut in found]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers: int) -> None:
+    sampler = DynamicCutSampler(cuts(corpus.stream("train", give="encoded", consecutive=2)), max_duration=5.0, shuffle=False)
+    loader = DataLoader(IterableDatasetWrapper(Keys(), sampler), batch_size=None, num_workers=workers)
+    assert once(loader, corpus)
