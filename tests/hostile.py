@@ -73,7 +73,7 @@ MANIFESTS = {
     "a billion laughs": f"a0: &a0 [ha, ha]\n{_LAUGHS}source: *a11\n",
     "a circle": "source: &a [*a]\n",
     "a merge": "x: &a {source: b}\n<<: *a\n",
-    "depth": f"source: {'[' * 20_000}\n",
+    "depth": f"source: {'[' * 2_000}\n",
     "a long number": f"min_similarity: 0x{'f' * 10_000}\n",
     "a date that is none": "source: 2026-99-99\n",
     "NUL": "source: a\0b\n",

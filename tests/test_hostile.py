@@ -1,0 +1,615 @@
+"""Input that means harm, through every reader, container, export, sheet, page and widget: text stays text, in its place."""
+
+import ast
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import tarfile
+import unicodedata
+import zipfile
+from collections import defaultdict
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+import openpyxl
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hostile import MANIFESTS, NAMES, PWNED, TEXTS, zip_of
+from layout_kinds import lines, tone
+
+import nbaudio
+from nbaudio import review, widgets
+from nbaudio.audio import clip_of, open_recording
+from nbaudio.corpus.card import About, card
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.errors import AudioError, InputError, NbaudioError
+from nbaudio.exports import WRITERS, export
+from nbaudio.files import read_json, sha256_file, write_json
+from nbaudio.folders import LocalFolder
+from nbaudio.ingest import READERS
+from nbaudio.report import Report
+from nbaudio.runs.manifests import parameters, parse_settings
+from nbaudio.workspace import Workspace
+
+# What runs something, or reads what may run something.
+_RUNS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.startfile", "pty.spawn", "pickle.find_class")
+_OPENS = ("open", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink")
+
+
+class Watch:
+    """What this process opens and runs while `on`; audit hooks stay for good, so there is one."""
+
+    def __init__(self):
+        self.on, self.opened, self.ran = False, [], []
+        sys.addaudithook(self._note)
+
+    def _note(self, event, arguments):
+        if self.on and event in _OPENS:
+            self.opened += [
+                str(each) for each in arguments[: 2 if event in ("os.rename", "os.link") else 1] if isinstance(each, str)
+            ]
+        elif self.on and event in _RUNS:
+            self.ran.append((event, *map(str, arguments)))
+
+
+WATCH = Watch()
+
+
+@contextmanager
+def kept_inside(place, *roots):
+    """Nothing is run meanwhile, and nothing of `place` is opened but what is in these folders or is one of these files."""
+    WATCH.opened, WATCH.ran, WATCH.on = [], [], True
+    try:
+        yield
+    finally:
+        WATCH.on = False
+    assert WATCH.ran == []
+    touched = {Path(path).resolve() for path in WATCH.opened if PWNED in path or Path(path).is_relative_to(place)}
+    assert [path for path in touched if not any(path.is_relative_to(root.resolve()) for root in roots)] == []
+
+
+# readers: rows of (name, text) as a source of each format
+
+
+def parlaspeech(folder, rows):
+    return lines(
+        folder / "asr.json",
+        *(json.dumps({"file": name, "start": n, "end": n + 0.5, "words": text}) for n, (name, text) in enumerate(rows)),
+    )
+
+
+def nemo(folder, rows):
+    return lines(
+        folder / "train.json",
+        *(
+            json.dumps({"audio_filepath": name, "offset": n, "duration": 0.5, "text": text})
+            for n, (name, text) in enumerate(rows)
+        ),
+    )
+
+
+def lhotse(folder, rows):
+    recordings = [
+        json.dumps({"id": f"r{n}", "sources": [{"type": "file", "channels": [0], "source": name}]})
+        for n, (name, _) in enumerate(rows)
+    ]
+    lines(folder / "recordings.jsonl", *recordings)
+    supervisions = [
+        json.dumps({"id": f"u{n}", "recording_id": f"r{n}", "start": n, "duration": 0.5, "text": text})
+        for n, (_, text) in enumerate(rows)
+    ]
+    return lines(folder / "supervisions.jsonl", *supervisions).parent
+
+
+def kaldi(folder, rows):
+    lines(folder / "wav.scp", *(f"r{n} {name}" for n, (name, _) in enumerate(rows)))
+    lines(folder / "segments", *(f"u{n} r{n} {n} {n + 0.5}" for n in range(len(rows))))
+    return lines(folder / "text", *(f"u{n} {text}" for n, (_, text) in enumerate(rows))).parent
+
+
+def commonvoice(folder, rows):
+    return lines(folder / "train.tsv", "client_id\tpath\tsentence", *(f"c\t{name}\t{text}" for name, text in rows)).parent
+
+
+def librispeech(folder, rows):
+    return lines(folder / "dev/1/2/1-2.trans.txt", *(f"{name.removesuffix('.wav')} {text}" for name, text in rows)).parents[3]
+
+
+def folder(folder, rows):
+    for number, (name, _) in enumerate(rows):
+        put(folder, name.encode("utf8"), str(number).encode())
+    return folder
+
+
+def hf(folder, rows):
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    audio = pa.array([{"bytes": b"RIFF", "path": name} for name, _ in rows], kind)
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"audio": audio, "text": [text for _, text in rows]}), folder / "a.parquet")
+    return folder
+
+
+def table(folder, rows):
+    folder.mkdir()
+    with (folder / "a.csv").open("w", encoding="utf8", newline="") as file:
+        csv.writer(file).writerows(
+            [("name", "start", "end", "text"), *((name, n, n + 0.5, text) for n, (name, text) in enumerate(rows))]
+        )
+    return folder / "a.csv"
+
+
+def subtitles(folder, rows):
+    for name, texts in by_name(rows):
+        cues = "".join(
+            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> 00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n" for n, t in texts
+        )
+        put(folder, f"{name}.srt".encode(), cues.encode())
+    return folder
+
+
+def textgrid(folder, rows):
+    for name, texts in by_name(rows):
+        intervals = "".join(f"{n / 100:f} {n / 100 + 0.01:f} {quoted(text)}\n" for n, text in texts)
+        head = f'"ooTextFile" "TextGrid" 0 99 <exists> 1 "IntervalTier" "words" 0 99 {len(texts)}'
+        put(folder, f"{name}.TextGrid".encode(), f"{head}\n{intervals}".encode())
+    return folder
+
+
+def by_name(rows):
+    """Numbered texts by the name of a recording without its extension."""
+    found = defaultdict(list)
+    for number, (name, text) in enumerate(rows):
+        found[name.removesuffix(".wav")].append((number * 10, text))
+    return found.items()
+
+
+def quoted(text):
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def put(folder, name, data):
+    """Write a file below a folder where the disk takes its name and it stays there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = Path(folder, name.decode("utf8"))
+    fits = b"\0" not in name and max(map(len, name.split(b"/"))) < 256
+    if fits and path.resolve().is_relative_to(folder.resolve()) and not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+SOURCES = {
+    each.__name__: each
+    for each in (parlaspeech, nemo, lhotse, kaldi, commonvoice, librispeech, folder, hf, table, subtitles, textgrid)
+}
+
+# One text is nothing but blanks, and out for that.
+SAID = [text for text in TEXTS if text != "\u2028"]
+
+every_format = pytest.mark.parametrize("format", sorted(READERS))
+
+
+def one_line(text):
+    """What formats of lines hold of a text; None where it would be several."""
+    return None if "\n" in text else text.rstrip("\r")
+
+
+def collapsed(text):
+    """A cue without its tags, which `text_raw` keeps."""
+    return None if {"\n", "\r"} & set(text) or "<" in text or "{" in text else " ".join(text.split())
+
+
+# What a format holds of a text; all others hold all of it.
+HELD = {
+    "kaldi": lambda text: None if one_line(text) is None else one_line(text).strip(" \t"),
+    "librispeech": lambda text: None if one_line(text) is None else one_line(text).lstrip(" \t"),
+    "commonvoice": lambda text: None if "\t" in text else one_line(text),
+    "subtitles": collapsed,
+    "textgrid": lambda text: text.replace("\r\n", "\n").replace("\r", "\n"),
+    "folder": lambda text: None,
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with recordings all around it, which nobody may open: below `inside` are audio, source and workspace."""
+    inside = tmp_path / "a/b/inside"
+    for folder in (tmp_path, tmp_path / "a", tmp_path / "a/b", inside):
+        tone(folder / f"{PWNED}.wav", 0.1)
+    tone(inside / "audio/a.wav", 2)
+    return inside
+
+
+def test_every_reader_meets_what_means_harm():
+    assert set(SOURCES) == set(READERS)
+
+
+@every_format
+def test_names_stay_below_the_audio_folder(place, format):
+    source = SOURCES[format](place / "source", [(f"{name}.wav", "da") for name in NAMES])
+    with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
+        nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
+    workspace = Workspace.open(place / "W")
+    found = workspace.recordings["path"].drop_nulls().to_list()
+    assert set(found) <= {"a.wav"}
+    told = workspace.table("problems").filter(pl.col("reason").str.contains("no such recording|could mean"))["item"].to_list()
+    assert set(told) == set(workspace.table("names").filter(pl.col("path").is_null())["name"])
+    ids = workspace.segments["segment_id"]
+    assert ids.is_unique().all()
+    assert not ids.is_in(["", None]).any()
+
+
+@every_format
+def test_texts_come_back_as_they_are_or_are_told(place, format):
+    source = SOURCES[format](place / "source", [("a.wav", text) for text in TEXTS])
+    with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
+        report = nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
+    segments = Workspace.open(place / "W").segments
+    held = {HELD.get(format, str)(text) for text in TEXTS} - {None}
+    wanted = {unicodedata.normalize("NFC", text) for text in held if text.strip() or format not in ("textgrid",)}
+    assert wanted - set(segments["text"]) == set()
+    lost = len(TEXTS) - len(segments) - len(Workspace.open(place / "W").table("problems"))
+    assert lost <= 0 or format == "folder", report
+
+
+@every_format
+def test_names_in_archives_stay_in_them(place, format):
+    """A source in a zip, among members that would lie elsewhere, and links."""
+    source = SOURCES[format](place / "source", [("a.wav", "da"), ("b.wav", "ne")])
+    root = source if source.is_dir() else source.parent
+    held = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    harm = {f"{name}{ending}": b"x" for name in NAMES for ending in (".wav", source.suffix) if "\0" not in name}
+    zip_of(place / "s.zip", harm | held)
+    address = f"zip://{'' if source.is_dir() else source.name}::{place / 's.zip'}"
+    with kept_inside(place.parents[2], place / "s.zip", place / "audio", place / "W"):
+        nbaudio.ingest(format, address, audio=place / "audio", out=place / "W", jobs=1)
+    assert "a.wav" in Workspace.open(place / "W").recordings["path"].to_list() or format in (
+        "librispeech",
+        "folder",
+        "hf",
+    )  # names of their own
+
+
+# links
+
+
+LINKED = {  # by format: a file of its source that a link takes the place of
+    "nemo": "train.json",
+    "lhotse": "supervisions.jsonl",
+    "kaldi": "text",
+    "commonvoice": "train.tsv",
+    "librispeech": "LibriSpeech",
+    "hf": "a.parquet",
+    "subtitles": "a.srt",
+    "textgrid": "a.TextGrid",
+}
+
+
+@pytest.mark.parametrize("format", sorted(LINKED))
+def test_links_out_of_a_source_are_not_followed(place, format):
+    SOURCES[format](place / "source", [("a.wav", "da")])
+    source = place / "source"
+    held, elsewhere = source / LINKED[format], place.parent / PWNED
+    if format == "librispeech":
+        (source / "dev").rename(elsewhere)
+    else:
+        held.rename(elsewhere)
+    held.symlink_to(elsewhere)
+    with pytest.raises(InputError, match="a link that leads out of its folder"):
+        nbaudio.ingest(format, source, audio=place / "audio", out=place / "W")
+
+
+def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place):
+    source = SOURCES["commonvoice"](place / "source", [("a.wav", "da")])
+    (source / "clips").symlink_to(place / "audio")
+    report = nbaudio.ingest("commonvoice", source, out=place / "W")
+    assert report.facts["recordings with audio"] == 0
+    assert [line for line in report.problems if "clips as a whole: a link that leads out" in line]
+    assert nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts["recordings with audio"] == 1
+
+
+def test_a_snapshot_of_hugging_faces_cache_is_read(place):
+    """Its files are links to blobs beside it."""
+    source = SOURCES["hf"](place / "hub/snapshots/1f", [("a.wav", "da")])
+    (place / "hub/blobs").mkdir()
+    (source / "a.parquet").rename(place / "hub/blobs/0a")
+    (source / "a.parquet").symlink_to("../../blobs/0a")
+    assert nbaudio.ingest("hf", source, out=place / "W").facts["segments"] == 1
+
+
+@pytest.mark.parametrize("format", ["nemo", "lhotse", "kaldi", "table"])
+def test_a_list_may_name_recordings_anywhere(place, format):
+    """Whoever writes the list chooses its recordings; they are looked at as audio, and nothing else."""
+    (place.parent / "secret.txt").write_text(PWNED)
+    source = SOURCES[format](
+        place / "source", [(str(place.parent / f"{PWNED}.wav"), "da"), (str(place.parent / "secret.txt"), "ne")]
+    )
+    nbaudio.ingest(format, source, out=place / "W")
+    assert Workspace.open(place / "W").recordings["path"].drop_nulls().to_list() == [f"{PWNED}.wav"]
+
+
+# writers
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A workspace whose recordings, ids, speakers and texts all mean harm, and its corpus."""
+    folder = tmp_path_factory.mktemp("full")
+    data = tone(folder / "a.wav", 1).read_bytes()
+    for name in NAMES:
+        put(folder / "audio", f"{name}.wav".encode(), data)
+    names = sorted(path.relative_to(folder / "audio").as_posix() for path in (folder / "audio").rglob("*.wav"))
+    visible = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+    rows = {
+        "name": [visible[i % len(visible)] for i in range(len(SAID))],
+        "start": [str(i // len(visible) / 10) for i in range(len(SAID))],
+        "duration": ["0.1"] * len(SAID),
+        "segment_id": [(*NAMES, *SAID)[i] for i in range(len(SAID))],
+        "speaker_id": [SAID[-i] for i in range(len(SAID))],
+        "asr_text": [text[::-1] for text in SAID],
+    }
+    pq.write_table(pa.table(rows | {"text": SAID}), folder / "table.parquet")
+    assert (
+        nbaudio.ingest("table", folder / "table.parquet", audio=folder / "audio", out=folder / "W", jobs=1).facts["rejected"]
+        == {}
+    )
+    nbaudio.score(folder / "W")
+    nbaudio.select(folder / "W", dev=5, test=5, group_by="", min_similarity=-1)
+    nbaudio.materialize(folder / "W", out=folder / "C", encoding="mulaw", jobs=1, engine="threading", show_progress=False)
+    return Workspace.open(folder / "W")
+
+
+def kept(workspace):
+    """Id and text of all that is accepted."""
+    return dict(workspace.segments.filter(pl.col("decision") == "accept").select("segment_id", "text").iter_rows())
+
+
+def test_names_on_the_disk_are_names_and_nothing_else(full):
+    assert len(kept(full)) == len(SAID)
+    assert full.segments["text"].to_list() == [unicodedata.normalize("NFC", text) for text in SAID]
+    assert full.recordings["num_samples"].to_list() == [8000] * len(full.recordings)
+
+
+def members(path):
+    """Names in an archive."""
+    if path.suffix == ".tar":
+        with tarfile.open(path) as archive:
+            return archive.getnames()
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    return []
+
+
+def stored(corpus, container):
+    """All text that the files of a container hold, as far as no library of the field's is needed."""
+    files = [path for path in sorted(corpus.rglob("*")) if path.is_file() and path.parent != corpus]
+    if container == "parquet":
+        return [text for path in files for text in pq.read_table(path, columns=["text"])["text"].to_pylist()]
+    if container == "files":
+        tables = [path.read_bytes().decode() for path in files if path.name == "metadata.csv"]
+        return [row["text"] for table in tables for row in csv.DictReader(io.StringIO(table, newline=""))]
+    held = b"".join(gzip.decompress(data) if path.suffix == ".gz" else data for path in files for data in [path.read_bytes()])
+    forms = {text: unicodedata.normalize("NFC", text) for text in SAID}
+    return [
+        text
+        for text, form in forms.items()
+        if any(each.encode() in held for each in (json.dumps(form, ensure_ascii=False), form))
+    ]
+
+
+@pytest.mark.parametrize("container", list(CONTAINERS))
+def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
+    with kept_inside(full.path.parent, full.path.parent / "C", tmp_path / "C"):
+        nbaudio.convert(
+            full.path.parent / "C", container=container, out=tmp_path / "C", engine="threading", jobs=1, show_progress=False
+        )
+    corpus = nbaudio.open_corpus(tmp_path / "C")
+    assert dict(corpus.segments.select("segment_id", "text").iter_rows()) == kept(full)
+    assert {unicodedata.normalize("NFC", text) for text in stored(tmp_path / "C", container)} == set(kept(full).values())
+    for path in tmp_path.rglob("*"):
+        assert path.name.isascii()
+        assert len(path.name) < 200
+        assert not [
+            name
+            for name in members(path)
+            if ".." in name.split("/") or name.startswith("/") or not name.isascii() or "\\" in name
+        ]
+
+
+@pytest.mark.parametrize("format", sorted(WRITERS))
+def test_manifests_come_back_as_they_went(full, tmp_path, format):
+    with kept_inside(full.path.parent, full.path, full.path.parent / "audio"):
+        report = export(full, format, out=tmp_path / "out")
+    texts = {}
+    for split in report.facts["splits"]:
+        source = tmp_path / "out" / (f"{split}.jsonl" if format == "nemo" else split if format == "kaldi" else "")
+        nbaudio.ingest(format, source, audio=full.path.parent / "audio", out=tmp_path / split)
+        texts |= dict(Workspace.open(tmp_path / split).segments.select("segment_id", "text").iter_rows())
+    left_out = {line.partition(":")[0] for line in report.problems}
+    rows = full.segments.filter(~pl.col("recording_id").is_in(list(left_out)))
+    wanted = rows["text"].to_list()
+    if format == "kaldi":
+        assert [line for line in report.warnings if "which Kaldi's lines cannot hold" in line]
+        assert sorted(texts.values()) == sorted(" ".join(text.split()) for text in wanted)
+    else:
+        assert texts == dict(zip(rows["segment_id"], wanted, strict=True))
+
+
+def test_sheets_hold_strings_and_come_back(full, tmp_path):
+    workspace = Workspace.create(tmp_path / "W", audio=None)
+    workspace.save(segments=full.segments.with_columns(start_sample=None, end_sample=None), recordings=full.recordings)
+    review.export(workspace, out=tmp_path / "s.xlsx", n=len(SAID), tables=["csv", "tsv"])
+    book = openpyxl.load_workbook(tmp_path / "s.xlsx")
+    assert {cell.data_type for row in book["review"].iter_rows() for cell in row if cell.value is not None} <= {"s", "n"}
+    assert not [cell for row in book["review"].iter_rows() for cell in row if cell.hyperlink]
+    for ending, delimiter in (("csv", ","), ("tsv", "\t")):
+        data = io.StringIO((tmp_path / f"s.{ending}").read_bytes().decode("utf-8-sig"), newline="")
+        cells = [cell for row in csv.reader(data, delimiter=delimiter) for cell in row]
+        assert not [cell for cell in cells if re.match(r"[=+@\t\r]|-(?![\d.]+$)", cell)]
+    for number in range(2, len(SAID) + 2):
+        book["review"].cell(number, 2).value = "ok"
+    book.save(tmp_path / "back.xlsx")
+    with kept_inside(tmp_path, workspace.path, tmp_path / "back.xlsx"):
+        report = review.import_(workspace, tmp_path / "back.xlsx")
+    assert report.facts["new"] == len(SAID), report
+
+
+class Page(HTMLParser):
+    """Tags and attributes of some HTML."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes = set(), []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += attrs
+
+    def check_harmless(self, *allowed):
+        assert not {"script", "iframe", "object", "embed", "form", "link", "base", "b", "i"} - set(allowed) & self.tags
+        assert not [name for name, _ in self.attributes if name.startswith("on")]
+        addresses = [
+            value for name, value in self.attributes if name in ("src", "href", "action", "formaction", "srcdoc", "data")
+        ]
+        assert all(value.startswith(("data:audio/", "data:image/png;", "#")) for value in addresses)
+
+
+def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
+    nbaudio.stats(full.path, out=tmp_path / "p.html")
+    Page((tmp_path / "p.html").read_text(encoding="utf8")).check_harmless()
+    nbaudio.stats(full.path.parent / "C", out=tmp_path / "p.xlsx")
+    cells = [cell for sheet in openpyxl.load_workbook(tmp_path / "p.xlsx") for row in sheet.iter_rows() for cell in row]
+    assert {cell.data_type for cell in cells if cell.value is not None} == {"s", "n"}
+    assert not [cell for cell in cells if cell.hyperlink]
+
+
+def test_cards_quote_what_people_supply(full):
+    manifest = read_json(full.path.parent / "C/corpus.json")
+    for text in SAID:
+        manifest |= {"about": About(title=text, licence=text).to_json(), "selection": {"parameters": {text: text}}}
+        written = card(manifest, transcribed=True)
+        header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
+        assert yaml.safe_load(header)["pretty_name"] == text if text else True
+        assert "<" not in body.replace("<K", "")
+        assert "](" not in body.replace("\\](", "")
+
+
+@pytest.mark.parametrize("name", widgets.__all__)
+def test_widgets_hold_it_as_text(full, name):
+    corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()
+    make = {
+        "MaterializePanel": lambda: widgets.MaterializePanel(lambda: Report("x", {text: text for text in SAID}), start=False),
+        "Clips": lambda: widgets.Player(full, ids).clips,
+        "Table": lambda: widgets.table(full.segments),
+        "table": lambda: widgets.table(full.segments),
+        "corpus_player": lambda: widgets.corpus_player(corpus, limit=12),
+        "Player": lambda: widgets.Player(full, ids),
+        "TranscriptDiff": lambda: widgets.TranscriptDiff(full, ids),
+        "ReviewPanel": lambda: widgets.ReviewPanel(full, reviewer="ana"),
+        "SegmentTable": lambda: widgets.SegmentTable(full),
+        "ThresholdTuner": lambda: widgets.ThresholdTuner(full, 0.5),
+    }[name]
+    made = make()
+    Page(made.static_html() if hasattr(made, "static_html") else made._repr_html_()).check_harmless()
+
+
+# a stranger's corpus
+
+
+@pytest.mark.parametrize("shard", ["../../PWNED", "/PWNED", "train/../../PWNED", "a\0b"])
+@pytest.mark.parametrize("split", ["train", "../../PWNED"])
+def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, split):
+    corpus = tmp_path / "C"
+    corpus.mkdir()
+    (tmp_path / PWNED).write_bytes(b"x" * 1000)
+    clips = nbaudio.open_corpus(full.path.parent / "C").segments.with_columns(shard=pl.lit(shard), split=pl.lit(split), offset=0)
+    clips.write_parquet(corpus / "segments.parquet")
+    for name in ("rejected.parquet", "vocab.json"):
+        (corpus / name).write_bytes((full.path.parent / "C" / name).read_bytes())
+    manifest = read_json(full.path.parent / "C/corpus.json")
+    manifest["tables"] = {name: sha256_file(corpus / name) for name in ("segments.parquet", "rejected.parquet", "vocab.json")}
+    manifest["shards"] = [each | {"name": shard, "split": split} for each in manifest["shards"]]
+    write_json(corpus / "corpus.json", manifest)
+    with kept_inside(tmp_path, corpus, tmp_path / "out"):
+        with pytest.raises(NbaudioError):
+            nbaudio.convert(corpus, container="files", out=tmp_path / "out", engine="threading", jobs=1, show_progress=False)
+        with pytest.raises(NbaudioError):
+            nbaudio.open_corpus(corpus).read(clips["segment_id"][0])
+        assert nbaudio.verify(corpus, jobs=1, engine="threading", show_progress=False).problems
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a\0", ""])
+def test_a_folder_publishes_nothing_elsewhere(tmp_path, name):
+    folder = LocalFolder(tmp_path / "folder")
+    for use in (
+        folder.exists,
+        folder.remove,
+        folder.new,
+        lambda name: folder.holds(name, ""),
+        lambda name: folder.read(name, 0, 1),
+    ):
+        with pytest.raises(InputError, match="leads out of the folder"):
+            use(name)
+
+
+# manifests, terminals, pickles
+
+
+@pytest.mark.parametrize("kind", sorted(MANIFESTS))
+def test_a_manifest_is_plain_values(tmp_path, kind):
+    path = tmp_path / "m.yaml"
+    path.write_bytes(MANIFESTS[kind].encode("utf8", "surrogateescape"))
+    with kept_inside(tmp_path, path), pytest.raises(InputError, match=r"m\.yaml") as raised:
+        parameters(path, {})
+    assert len(str(raised.value)) < 1000
+    name, _, value = MANIFESTS[kind].strip().rpartition("\n")[2].partition(":")
+    if kind not in ("NUL", "bytes that are no UTF-8", "a merge", "a billion laughs"):
+        with pytest.raises(InputError):
+            parse_settings([f"{name}={value}"])
+
+
+def test_reports_steer_no_terminal():
+    told = str(Report(TEXTS[0], {text: text for text in SAID}, SAID, SAID))
+    assert all(line.isprintable() for line in told.split("\n"))
+    assert len(told.split("\n")) == 1 + 3 * len(SAID) - (len(SAID) - len(set(SAID)))
+
+
+def test_no_module_unpickles_runs_or_evaluates():
+    """But for the engine, which hands its own tasks to workers."""
+    modules, names = {"pickle", "marshal", "shelve", "subprocess"}, {"eval", "exec", "compile", "__import__"}
+    attributes = {"system", "popen", "unsafe_load", "full_load", "read_pickle"}
+    found = set()
+    for path in Path(nbaudio.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            match node:
+                case ast.Import(names=aliases) if modules & {alias.name for alias in aliases}:
+                    found.add((path.name, "import"))
+                case ast.ImportFrom(module=module) if module in modules:
+                    found.add((path.name, "import"))
+                case ast.Name(id=name) if name in names:
+                    found.add((path.name, name))
+                case ast.Attribute(attr=name) if name in attributes:
+                    found.add((path.name, name))
+                case ast.keyword(arg="shell" | "allow_pickle", value=ast.Constant(value=True)):
+                    found.add((path.name, node.arg))
+    assert found == {("engine.py", "import")}
+
+
+# bombs: small ones, where limits are small; the large ones are in heavy/test_hostile.py
+
+
+def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
+    monkeypatch.setattr("nbaudio.audio.clips.MOST_SAMPLES", 1000)
+    with open_recording(place / "audio/a.wav") as recording:
+        assert len(clip_of(recording, 0, 1000, rate=None)) == 1000
+        with pytest.raises(AudioError, match="samples 0 to 1001 are 0 minutes, too many for one clip"):
+            clip_of(recording, 0, 1001)
