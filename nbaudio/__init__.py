@@ -9,7 +9,7 @@ and `open_corpus` reads back what came of it.
 
 from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
 from nbaudio import review
-from nbaudio.corpus import convert, materialize, verify
+from nbaudio.corpus import convert, materialize, status, verify
 from nbaudio.downloads import download
 from nbaudio.errors import NbaudioError
 from nbaudio.evidence import evidence
@@ -43,6 +43,7 @@ __all__ = [
     "score",
     "select",
     "stats",
+    "status",
     "verify",
     "wheel",
 ]

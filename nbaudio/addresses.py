@@ -65,6 +65,21 @@ def without_secrets(name: str) -> str:
     return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named)
 
 
+_SECRET = re.compile(
+    r"""(?i)(\b(?!\w*error)[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature)[\w-]*["']?\s*[=:]\s*)[^\s,;]+"""
+)
+
+
+def masked(text: str) -> str:
+    """Words for a log: addresses without what may be secret in them, keys, tokens and passwords without their values.
+
+    Examples:
+        >>> masked("s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips")
+        's3://...@bucket/a failed with aws_secret_key=..., token: ...; key of 3 clips'
+    """
+    return without_secrets(_SECRET.sub(r"\1...", text))
+
+
 def inside(name: str) -> bool:
     """Whether a relative path stays in its folder.
 

@@ -343,6 +343,18 @@ def materialize(
     )
 
 
+@app.command(epilog="Example: nbaudio status CORPUS")
+def status(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how far a corpus is: stage, rate, time left, failures, whether anybody is at work on it, and what to do next."""
+    from nbaudio import status as step
+
+    _finish(lambda: step(corpus, workspace=workspace), as_json=as_json)
+
+
 @app.command(epilog="Example: nbaudio convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],

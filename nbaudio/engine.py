@@ -2,6 +2,9 @@
 
 An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs
 tasks on them, and lets them go. Dask, Ray and those of one machine are joblib backends. Workers need the driver's nbaudio.
+
+Workers may be killed: tasks are such that they can be run again, and those that were underway are. Workers of this machine end
+with a driver that is killed.
 """
 
 import base64
@@ -10,25 +13,34 @@ import pickle
 import shlex
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.errors import InputError, MissingExtraError, NbaudioError, look_up
+from nbaudio.errors import InputError, MissingExtraError, NbaudioError, WorkerLostError, look_up
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Tasks a worker that are handed over together where no result comes before all are done.
 _AT_ONCE = 16
+# What joblib, Dask and Ray raise when a worker is gone, by name, as their packages may not be here.
+_LOST = frozenset({"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"})
+# So often a task is begun whose worker is lost.
+_ATTEMPTS = 3
+# Seconds between looks at the driver.
+_LOOK_S = 0.2
 
 
 class RunTasks(Protocol):
@@ -61,7 +73,7 @@ class Site:
 
 @contextmanager
 def _loky(site: Site) -> Iterator[RunTasks]:
-    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs):
+    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=_end_with, initargs=(os.getpid(),)):
         yield _run_joblib
     # The processes would be kept for the next call: their memory is wanted, or the program is about to end.
     get_reusable_executor().shutdown(wait=True)
@@ -204,6 +216,62 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Nbaud
 
 def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None) -> Iterator[Result]:
     """Run tasks on the backend that ``joblib.parallel_config`` has set, with its number of jobs unless told otherwise."""
+    waiting = enumerate(tasks)
+    underway: dict[int, Task] = {}
+    losses: Counter[int] = Counter()
+
+    def taken() -> Iterator[tuple[int, Task]]:
+        yield from list(underway.items())
+        for number, task in waiting:
+            underway[number] = task
+            yield number, task
+
+    while True:
+        try:
+            with closing(_parallel(partial(_numbered, function), taken(), jobs)) as results:
+                for number, result in results:
+                    del underway[number]
+                    yield result
+        except Exception as error:
+            if not _is_loss(error):
+                raise
+            over = list(underway) or [-1]  # none: they were lost while they began
+            losses.update(over)
+            if max(losses[number] for number in over) >= _ATTEMPTS:
+                raise WorkerLostError(
+                    f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
+                    "with fewer jobs they need less memory; run the same again, what is done is kept"
+                ) from error
+        else:
+            if not underway:
+                return
+
+
+def _is_loss(error: BaseException | None) -> bool:
+    """Whether an error, or one behind it, tells of a lost worker."""
+    if error is None:
+        return False
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return not _LOST.isdisjoint(names) or _is_loss(error.__cause__ or error.__context__)
+
+
+def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) -> tuple[int, Result]:
+    number, task = numbered
+    return number, function(task)
+
+
+def _end_with(driver: int) -> None:
+    """End this process when its parent is gone: what a killed run has left running would write beside the next one."""
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    Thread(target=watch, name="nbaudio driver", daemon=True).start()
+
+
+def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: int | None) -> Generator[Result]:
     options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)

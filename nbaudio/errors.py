@@ -26,6 +26,10 @@ class DiskFullError(NbaudioError):
     """Writing stopped for want of space; what is done is kept and the same call resumes."""
 
 
+class WorkerLostError(NbaudioError):
+    """Processes that do the work end before they have done it; what is done is kept and the same call resumes."""
+
+
 class MissingExtraError(NbaudioError):
     """An optional package is needed; the message names the extra that brings it."""
 

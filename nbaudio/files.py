@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,21 @@ from typing import Any
 
 from nbaudio import limits
 from nbaudio.errors import DiskFullError, InputError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def full_disk(error: BaseException) -> str | None:
+    """What the system says where an error means that there is no room to write; None where it means something else.
+
+    Examples:
+        >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(5, "Input/output error"))
+        ('No space left on device', None)
+    """
+    # Libraries written in Rust raise errors of their own, with the number in words.
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    number = int(said[1]) if said else getattr(error, "errno", None)
+    return os.strerror(number) if number in _FULL else None
 
 
 @contextmanager
@@ -39,13 +55,10 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         if partial.is_dir():
             remove(target)
         partial.replace(target)
-    except OSError as error:
+    except BaseException as error:
         remove(partial)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise DiskFullError(f"{target}: {error.strerror}; make room and run the same again, what is done is kept") from error
-        raise
-    except BaseException:
-        remove(partial)
+        if full := full_disk(error):
+            raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
         raise
 
 

@@ -1,7 +1,7 @@
 """Progress of long work, with rate and time left: plain text that terminals, notebooks and saved notebooks all show.
 
 Whoever runs a step in a thread can watch it: `watching` names somebody who hears of every stage, and of what is ledgered while it
-runs.
+runs. Several may watch at once.
 """
 
 import sys
@@ -29,22 +29,22 @@ class Watcher(Protocol):
         ...
 
 
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
     """Let somebody hear of the work that this thread does meanwhile."""
-    token = _watcher.set(watcher)
+    token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
     finally:
-        _watcher.reset(token)
+        _watchers.reset(token)
 
 
 def note(line: str) -> None:
     """Tell whoever is watching, if anybody, that something could not be used."""
-    if watcher := _watcher.get():
+    for watcher in _watchers.get():
         watcher.note(line)
 
 
@@ -62,8 +62,8 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
         >>> with progress("cut", 2.0, "h", show=False) as advance:
         ...     _ = advance(0.5)
     """
-    watcher = _watcher.get()
-    if watcher:
+    watchers = _watchers.get()
+    for watcher in watchers:
         watcher.stage(what.strip(), total, unit)
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
     times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
@@ -75,7 +75,7 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
         def advance(amount: float) -> None:
             # Shares of a whole add up to a little more than it; tqdm warns of that.
             bar.update(min(amount, total - bar.n))
-            if watcher:
+            for watcher in watchers:
                 watcher.advance(amount)
 
         yield advance

@@ -23,6 +23,8 @@ class Web:
         after: what it says in Retry-After then, by name.
         cut: how often it still hangs up in the middle.
         gone: names that it says 404 to.
+        says: what else it says to a name, whatever is asked.
+        hangs: names that it never answers, as long as it serves.
         asked: (method, name) of every request, counted.
         sent: bytes of every body.
     """
@@ -34,6 +36,9 @@ class Web:
         self.after: dict[str, str] = {}
         self.cut: Counter[str] = Counter()
         self.gone: set[str] = set()
+        self.says: dict[str, int] = {}
+        self.hangs: set[str] = set()
+        self.over = threading.Event()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.sent = 0
         self.url = ""
@@ -59,14 +64,17 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.web.asked[self.command, name] += 1
             busy = self.web.busy[name] > 0
             self.web.busy[name] -= busy
+        if name in self.web.hangs:
+            self.web.over.wait()
+            return True
         if busy and name in self.web.after:
             self.send_response(503)
             self.send_header("Retry-After", self.web.after[name])
             self.send_header("Content-Length", "0")
             self.end_headers()
             return True
-        if busy or name in self.web.gone:
-            self.send_error(503 if busy else 404)
+        if busy or name in self.web.gone or name in self.web.says:
+            self.send_error(503 if busy else self.web.says.get(name, 404))
             return True
         return False
 
@@ -116,6 +124,7 @@ def serving(folder: Path) -> Iterator[Web]:
     try:
         yield web
     finally:
+        web.over.set()
         server.shutdown()
         server.server_close()
         thread.join()

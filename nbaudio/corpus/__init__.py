@@ -1,5 +1,7 @@
 """Corpora on disk: made from a workspace (`materialize`), proved whole (`verify`), written anew in other shards (`convert`).
 
+`status` says how far one is that is being made.
+
 corpus.json        parameters, versions, sources, splits, every shard with its SHA-256; written last
 segments.parquet   one row per clip: metadata, and shard, byte offset and length of its audio
 rejected.parquet   one row per segment that is not in, with the rule that put it out
@@ -9,6 +11,7 @@ vocab.json         characters with ids
 
 from nbaudio.corpus.converting import convert
 from nbaudio.corpus.making import materialize
+from nbaudio.corpus.status import status
 from nbaudio.corpus.verifying import verify
 
-__all__ = ["convert", "materialize", "verify"]
+__all__ = ["convert", "materialize", "status", "verify"]

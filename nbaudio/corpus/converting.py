@@ -1,6 +1,7 @@
 """From one container to another: the bytes of every clip are copied, nothing is decoded, and no workspace is needed."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,16 @@ def convert(
     Raises:
         InputError: there is no whole corpus, or a parameter is not known.
         AudioError: a clip is damaged.
-        ExistsError: `out` holds something else.
+        ExistsError: `out` holds something else, or another run is at work there.
         DiskFullError: no space; call again when there is.
     """
     began = time.monotonic()
     sharding = Sharding(parse_size(shard_size), shard_count, window)
     sharding.check()
-    site = Site(jobs, None, "")
+    site = Site(jobs)
     check_engine(engine, site)
-    source, layout = _local(corpus), Layout.at(_local(out).root, _local(out).root)
+    source, target = _local(corpus), _local(out)
+    layout = replace(Layout.at(target.root, target.root), log_kept=None)
     manifest = read_object(source, MANIFEST)
     damaged = [name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name])]
     if damaged:
@@ -74,12 +76,11 @@ def convert(
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **sharding.to_json()}
-    if layout.claim(manifest["identity"] | changed):
-        before = read_object(layout.folder, MANIFEST)
-        restore_records(layout)
-    else:
-        before = {}
-    with workers(engine, site) as run_tasks:
+    told = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, workers(engine, site) as run_tasks:
+        if is_whole:
+            restore_records(layout)
+        before = read_object(layout.folder, MANIFEST) if is_whole else {}
         results = write_shards(
             layout,
             _clips(source, sharding),
@@ -90,22 +91,22 @@ def convert(
             run_tasks=run_tasks,
             show=show_progress,
         )
-    bad = [result.damaged for result in results if result.damaged]
-    if bad:
-        raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
-    beside = Beside(layout.folder)
-    publish_shards(layout, results, container=writer, beside=beside)
-    for name in _COPIED:
-        with beside.new(name) as path:
-            path.write_bytes((source.root / name).read_bytes())
-    manifest |= {
-        "identity": manifest["identity"] | changed,
-        "parameters": parameters | changed,
-        "shards": listed(results),
-        "tables": beside.hashes,
-    }
-    publish_card(layout.folder, manifest, before=before)
-    layout.finish(manifest)
+        bad = [result.damaged for result in results if result.damaged]
+        if bad:
+            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
+        beside = Beside(layout.folder)
+        publish_shards(layout, results, container=writer, beside=beside)
+        for name in _COPIED:
+            with beside.new(name) as path:
+                path.write_bytes((source.root / name).read_bytes())
+        manifest |= {
+            "identity": manifest["identity"] | changed,
+            "parameters": parameters | changed,
+            "shards": listed(results),
+            "tables": beside.hashes,
+        }
+        publish_card(layout.folder, manifest, before=before)
+        layout.finish(manifest)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     facts: dict[str, Any] = {
         "corpus": str(layout),

@@ -1,12 +1,14 @@
 """Where things lie in a corpus folder, and whose folder it is.
 
 CORPUS/corpus.json is written last: where it is, the corpus is whole. CORPUS/.work holds what an unfinished run needs to go on; of
-a corpus that lies elsewhere, all but the claim is in the workspace.
+a corpus that lies elsewhere, all but the claim is in the workspace. The log of an unfinished run is there too; that of a finished
+one is in the workspace.
 """
 
 import hashlib
 import re
-import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import ExistsError
-from nbaudio.files import remove_partials
+from nbaudio.files import remove, remove_partials
 from nbaudio.folders import Folder, LocalFolder, folder_at, read_object, write_object
+from nbaudio.journal import journal
 
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
@@ -31,10 +34,12 @@ class Layout:
     Attributes:
         folder: where it is.
         work: the folder of an unfinished run, on this machine.
+        log_kept: where the log of a run goes that ends well; None keeps none.
     """
 
     folder: Folder
     work: Path
+    log_kept: Path | None = None
 
     @classmethod
     def at(cls, out: str | Path, workspace: Path) -> "Layout":
@@ -43,9 +48,12 @@ class Layout:
         Raises:
             InputError: the address is not usable.
         """
-        desk = workspace.absolute() / "publishing" / hashlib.sha256(str(out).rstrip("/").encode()).hexdigest()[:16]
+        where = str(out).rstrip("/")
+        name, key = where.rpartition("/")[2], hashlib.sha256(where.encode()).hexdigest()[:16]
+        desk = workspace.absolute() / "publishing" / key
         folder = folder_at(out, desk=desk)
-        return cls(folder, folder.root / _WORK if isinstance(folder, LocalFolder) else desk / "work")
+        work = folder.root / _WORK if isinstance(folder, LocalFolder) else desk / "work"
+        return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -54,27 +62,44 @@ class Layout:
         """Where the record of a shard lies while the corpus is made."""
         return self.work / f"{shard.replace('/', '.')}.json"
 
-    def claim(self, identity: dict[str, Any]) -> bool:
-        """Take the folder for a corpus of this identity (parameters and selection), or go on with it.
+    @property
+    def log(self) -> Path:
+        """Where a run logs what it does."""
+        return self.work / "log.jsonl"
 
-        Returns:
+    @contextmanager
+    def claimed(self, identity: dict[str, Any], step: str, told: Mapping[str, Any]) -> Iterator[bool]:
+        """Hold the folder, alone, for a corpus of this identity (parameters and selection), new or gone on with.
+
+        Args:
+            identity: what makes the corpus this one.
+            step: the command that makes it, and what it was told, for the log.
+            told: see there.
+
+        Yields:
             Whether a whole corpus of this identity is there already.
 
         Raises:
-            ExistsError: the folder holds something else; names what differs and how to go on.
+            ExistsError: the folder holds something else, or another run is at work there; says how to go on.
         """
+        self._held(identity)  # before anything is written there
+        with journal(self.log, step, told, of=self, keep=self.log_kept):
+            held = self._held(identity)
+            if held != CLAIM:
+                write_object(self.folder, CLAIM, {"identity": identity})
+            remove_partials(self.work)
+            self.folder.tidy()
+            yield held == MANIFEST
+
+    def _held(self, identity: dict[str, Any]) -> str | None:
+        """What says that the folder is that of this corpus; None where it is empty."""
         held = next((name for name in (MANIFEST, CLAIM) if self.folder.exists(name)), None)
         if held:
             _compare(self, read_object(self.folder, held).get("identity", {}), identity)
         # A run that was killed while it claimed the folder has left its work folder only.
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
             raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
-        if held != CLAIM:
-            write_object(self.folder, CLAIM, {"identity": identity})
-        self.work.mkdir(parents=True, exist_ok=True)
-        remove_partials(self.work)
-        self.folder.tidy()
-        return held == MANIFEST
+        return held
 
     def keep_only(self, shards: set[str]) -> None:
         """Remove shards of an interrupted run that are not among `shards`, the names of this one's."""
@@ -83,10 +108,13 @@ class Layout:
                 self.folder.remove(name)
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Publish: the manifest last, then the work folder goes."""
+        """Publish: the manifest last, then what the run needed to go on goes."""
+        self.folder.tidy()  # workers may have been killed
         write_object(self.folder, MANIFEST, manifest)
         self.folder.remove(CLAIM)
-        shutil.rmtree(self.work, ignore_errors=True)
+        for path in self.work.iterdir():
+            if path != self.log:
+                remove(path)
 
 
 def clips_in(shard: str) -> pl.Expr:

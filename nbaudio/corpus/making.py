@@ -1,9 +1,11 @@
 """From a selected workspace to a corpus: cut, pack, publish."""
 
+import fcntl
 import os
 import shutil
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,11 @@ from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of, remove_pack
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
+from nbaudio.corpus.status import what_next
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
-from nbaudio.files import remove_partials
+from nbaudio.files import remove_partials, whole_file
 from nbaudio.folders import read_object
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
@@ -109,7 +112,7 @@ def materialize(
 
     Raises:
         InputError: nothing is selected, there is no audio, or a parameter is not known.
-        ExistsError: `out` holds something else.
+        ExistsError: `out` holds something else, or another run is at work there.
         DiskFullError: no space; call again when there is.
     """
     began = time.monotonic()
@@ -142,42 +145,68 @@ def materialize(
     accepted = _accepted(run, recordings)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
-    before: dict[str, Any] = {}
-    if run.layout.claim(identity):
-        before = read_object(run.layout.folder, MANIFEST)
-        restore_records(run.layout)
-    if isinstance(run.packs, Remote):
-        writing.tidy(run.packs)
-    else:
-        run.packs.mkdir(parents=True, exist_ok=True)
-        remove_partials(run.packs)
-    # The table as it is now: a selection that is made meanwhile is a file of its own.
-    run = replace(run, table=_same_file(run.table, run.layout.work / "segments.parquet"))
-
-    clips, failures, num_cut, results = _cut_and_pack(run, accepted, engine, site)
-    details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
-    lost = accepted.select("segment_id", "clip_key").join(
-        pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
-    )
-    manifest = publish(
-        run.layout,
-        results,
-        container=container_named(run.container),
-        inside=clips.select("segment_id", "recording_id", "speaker_id", "split", "duration_s"),
-        lost=lost.drop("clip_key"),
-        table=run.table,
-        recordings=recordings,
-        selection=workspace.report("select"),
-    )
-    manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
-    manifest["evidence"] = claim(workspace.report("evidence"), workspace.report("select").get("facts", {}))
-    own_card = publish_card(run.layout.folder, manifest, before=before)
-    run.layout.finish(manifest)
+    told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    with layout.claimed(identity, "materialize", told) as is_whole, _sharing(run.packs):
+        if is_whole:
+            restore_records(layout)
+        before = read_object(layout.folder, MANIFEST) if is_whole else {}
+        # The table as it is now: a selection that is made meanwhile is a file of its own.
+        run = replace(run, table=_same_file(run.table, layout.work / "segments.parquet"))
+        clips, failures, num_cut, results = _cut_and_pack(run, accepted, engine, site)
+        details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
+        lost = accepted.select("segment_id", "clip_key").join(
+            pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
+        )
+        with progress("publish", 1, "corpus", show=False) as advance:
+            manifest = publish(
+                layout,
+                results,
+                container=container_named(run.container),
+                inside=clips.select("segment_id", "recording_id", "speaker_id", "split", "duration_s"),
+                lost=lost.drop("clip_key"),
+                table=run.table,
+                recordings=recordings,
+                selection=workspace.report("select"),
+            )
+            manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
+            manifest["evidence"] = claim(workspace.report("evidence"), workspace.report("select").get("facts", {}))
+            own_card = publish_card(layout.folder, manifest, before=before)
+            layout.finish(manifest)
+            advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, _, detail in lost.iter_rows()]
-    notes = [] if own_card else [f"{run.layout}/{CARD} was edited and stays as it is"]
+    notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
     report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
     return report
+
+
+@contextmanager
+def _sharing(packs: Path | Remote) -> Iterator[None]:
+    """Use packs, perhaps while other runs do; what killed ones left half-written goes when nobody else is there."""
+    if isinstance(packs, Remote):
+        writing.tidy(packs)
+        yield
+        return
+    packs.mkdir(parents=True, exist_ok=True)
+    folder = os.open(packs, os.O_RDONLY)
+    try:
+        _tidy_alone(folder, packs)
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield
+        _tidy_alone(folder, packs)
+    finally:
+        os.close(folder)
+
+
+def _tidy_alone(descriptor: int, packs: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    except OSError:  # a filesystem without locks
+        pass
+    remove_partials(packs)
 
 
 def _cut_and_pack(
@@ -241,7 +270,8 @@ def _same_file(source: Path, target: Path) -> Path:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copyfile(source, target)
+        with whole_file(target, sync=False) as partial:
+            shutil.copyfile(source, partial)
     return target
 
 
@@ -341,5 +371,7 @@ def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], los
         "shards kept from before": sum(result.kept for result in results),
         "seconds": round(took, 1),
         "times real time": round(hours * 3600 / took),
+        "log": str(run.layout.log_kept),
+        "next": what_next(run.layout, failed=len(lost)),
     }
     return Report("materialize", facts, problems=first_lines(lost, f"{run.layout}/rejected.parquet"))

@@ -79,14 +79,22 @@ def cut(task: CutTask) -> CutResult:
     with _new_pack(task.pack) as partial, partial.open("wb") as file:
         offset = 0
         for source in task.sources:
+            start, before, failed = offset, len(index), []
             for key, result in _clips(source, task):
                 if isinstance(result, Failure):
-                    failures.append(result)
+                    failed.append(result)
                     continue
                 samples, data = result
                 file.write(data)
                 index.append((key, offset, len(data), samples, hashlib.sha256(data).hexdigest()))
                 offset += len(data)
+            if reason := _changed_meanwhile(source):
+                # Some of its clips may be of the one, some of the other recording.
+                failed = [Failure(key, reason) for key, *_ in source.windows]
+                del index[before:]
+                offset = file.seek(start)
+                file.truncate()
+            failures += failed
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
     return CutResult(task.seconds, tuple(failures))
@@ -130,11 +138,29 @@ def _check_unchanged(source: Source) -> None:
     if isinstance(source.path, Remote):
         _check_unchanged_there(source, source.path)
         return
-    status = source.path.stat()
-    if source.num_bytes is None or (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns):
-        return
-    if status.st_size != source.num_bytes or source.sha256 is None or sha256_file(source.path) != source.sha256:
-        raise AudioError(f"{source.path.name}: the file changed since it was ingested; run ingest again")
+    try:
+        status = source.path.stat()
+    except FileNotFoundError as error:
+        raise AudioError(f"{source.path.name}: the file is no longer there; it was when it was ingested") from error
+    if source.num_bytes is None:
+        same = source.sha256 is None
+    else:
+        same = (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
+    may_be = source.num_bytes in (None, status.st_size) and source.sha256 is not None
+    if not same and not (may_be and sha256_file(source.path) == source.sha256):
+        raise AudioError(f"{source.path.name}: {CHANGED}")
+
+
+def _changed_meanwhile(source: Source) -> str | None:
+    """Why what was just read of a file is of no use, if so; who has fetched one has looked already."""
+    if isinstance(source.path, Remote):
+        return None
+    try:
+        if source.path.exists():  # removed behind the last window: all is well
+            _check_unchanged(source)
+    except _BAD_AUDIO as error:
+        return str(error)
+    return None
 
 
 def _check_unchanged_there(source: Source, place: Remote) -> None:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from nbaudio.errors import AudioError, NbaudioError
+from nbaudio.files import full_disk
 from nbaudio.places.answers import metadata_of, plainly, status_of
 from nbaudio.servers import retry_after
 
@@ -63,7 +64,7 @@ def patiently(place: object, request: Callable[[], Result], *, done: str = "read
             if isinstance(cause, _LASTING):
                 hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
                 raise AudioError(f"{place}: cannot be {done} ({plainly(cause)}){hint}") from error
-            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG):
+            if full_disk(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
             asked = _asked(cause)
             if asked is not None and asked > LONGEST_ASKED_S:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.addresses import ARCHIVES, WEB, check_address, inside
 from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.files import sha256_file
+from nbaudio.files import sha256_file, whole_file
 from nbaudio.limits import check_growth
 from nbaudio.places.filesystems import Place, place_of, web_range
 from nbaudio.places.patience import RefusedError, patiently
@@ -139,7 +139,8 @@ class Remote:
         with ExitStack() as stack:
             if self.cache is None or self.content is not None:
                 path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched")
-                fetch(path)
+                with whole_file(path, sync=False) as partial:
+                    fetch(partial)
             else:
                 path = stack.enter_context(self.cache.held(self._identity(found), found.num_bytes, fetch))
             try:

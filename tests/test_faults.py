@@ -1,0 +1,393 @@
+"""Things break in the middle of a run: what is lost is ledgered, what is done is kept, the bytes are those of a quiet run."""
+
+import errno
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+
+import fsspec
+import polars as pl
+import pytest
+from faults import contents
+from web import serving
+
+from nbaudio import Workspace, convert, journal, materialize, plan, status, verify
+from nbaudio.audio import recordings
+from nbaudio.corpus import packs
+from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.files import whole_file
+from nbaudio.places import filesystems, patience, remote
+from nbaudio.progress import note, progress, watching
+
+SIZE = "100kB"
+NAMES = [f"r{number}.flac" for number in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch):
+    """A task for each recording."""
+    monkeypatch.setattr(plan, "_TASK_SECONDS", 12.0)
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    """Recordings of eight segments each."""
+    return make_workspace(dict.fromkeys(NAMES, (16.0, 16000)), every=2.0, length=1.5)
+
+
+def made(workspace, out, **options):
+    return materialize(workspace, out=out, show_progress=False, **{"jobs": 1, "shard_size": SIZE} | options)
+
+
+def whole(corpus):
+    return verify(corpus, jobs=1, engine="threading", show_progress=False).problems == []
+
+
+def rejected(corpus):
+    """Why segments are out, by recording."""
+    table = pl.read_parquet(corpus / "rejected.parquet")
+    return {key: sorted(set(part["detail"])) for (key,), part in table.group_by("recording_id")}
+
+
+class Meanwhile:
+    """Does something once, when the first task of a stage is done."""
+
+    def __init__(self, stage, act):
+        self.wanted, self.act, self.now = stage, act, ""
+
+    def stage(self, what, total, unit):
+        self.now = what
+
+    def advance(self, amount):
+        if self.now == self.wanted:
+            self.wanted = None
+            self.act()
+
+    def note(self, line):
+        pass
+
+
+# recordings
+
+
+def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_goes_on(workspace, tmp_path):
+    audio = workspace.audio_root
+    kept_bytes = (audio / NAMES[4]).read_bytes()
+
+    def harm():
+        (audio / NAMES[1]).unlink()
+        os.truncate(audio / NAMES[2], 9000)
+        shutil.copy(audio / NAMES[4], audio / NAMES[3])
+        (audio / NAMES[4]).write_bytes(kept_bytes)  # the very same, only later
+
+    known = pl.when(pl.col("path") == NAMES[4]).then(pl.lit(hashlib.sha256(kept_bytes).hexdigest()))
+    workspace.save(recordings=workspace.recordings.with_columns(sha256=known))
+    with watching(Meanwhile("cut", harm)):
+        report = made(workspace, tmp_path / "c")
+    assert whole(tmp_path / "c")
+    assert rejected(tmp_path / "c") == {
+        "r1": ["r1.flac: the file is no longer there; it was when it was ingested"],
+        "r2": ["r2.flac: the file changed since it was ingested; run ingest again"],
+        "r3": ["r3.flac: the file changed since it was ingested; run ingest again"],
+    }
+    assert report.facts["kept"] == 2 * 8
+    assert "run the same again" in report.facts["next"]
+
+
+def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(workspace, tmp_path, monkeypatch):
+    made(workspace, tmp_path / "whole")
+    shutil.rmtree(workspace.path / "packs")
+    path, encode, seen = workspace.audio_root / NAMES[0], packs.encode_clip, []
+
+    def encode_and_change(*some):
+        seen.append(some)
+        if len(seen) == 3:
+            path.write_bytes(path.read_bytes() + b"more")
+        return encode(*some)
+
+    monkeypatch.setattr(packs, "encode_clip", encode_and_change)
+    made(workspace, tmp_path / "c")
+    assert rejected(tmp_path / "c") == {"r0": ["r0.flac: the file changed since it was ingested; run ingest again"]}
+    assert whole(tmp_path / "c")
+    sounds = dict(pl.read_parquet(tmp_path / "whole/segments.parquet").select("segment_id", "audio_sha256").iter_rows())
+    kept = pl.read_parquet(tmp_path / "c/segments.parquet").select("segment_id", "audio_sha256").rows()
+    assert all(sounds[key] == sha256 for key, sha256 in kept)
+    held = packs.index_of(workspace.path / "packs")
+    assert len(list(packs.read_clips(held))) == len(kept) == 4 * 8
+
+
+def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace, tmp_path, monkeypatch):
+    read = recordings.SoundfileRecording.read
+
+    def failing(self, start, stop):
+        if self.path.name == NAMES[1] and start > 100_000:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, start, stop)
+
+    monkeypatch.setattr(recordings.SoundfileRecording, "read", failing)
+    report = made(workspace, tmp_path / "c")
+    assert rejected(tmp_path / "c") == {"r1": ["r1.flac: [Errno 5] Input/output error"]}
+    assert whole(tmp_path / "c")
+    assert status(tmp_path / "c").facts["failures"] == len(report.problems) == 4
+    monkeypatch.undo()
+    assert made(workspace, tmp_path / "c").facts["clips cut now"] == 4
+    made(workspace, tmp_path / "quiet")
+    assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
+
+
+def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(filesystems, "_SILENCE_S", 0.1)
+    made(workspace, tmp_path / "quiet")
+    with serving(workspace.audio_root) as web:
+        versions = [remote(f"{web.url}/{name}").status().version for name in NAMES]
+        there = Workspace.create(tmp_path / "there", source="made", audio=web.url)
+        there.save(recordings=workspace.recordings.with_columns(version=pl.Series(versions)), segments=workspace.segments)
+
+        def turn():
+            web.says[NAMES[1]] = 500
+            web.hangs.add(NAMES[2])
+            web.cut[NAMES[3]] = 99
+            web.busy[NAMES[4]], web.cut[NAMES[4]] = 2, 1
+
+        with watching(Meanwhile("cut", turn)):
+            made(there, tmp_path / "c")
+        found = rejected(tmp_path / "c")
+        assert set(found) == {"r1", "r2", "r3"}
+        assert "the server says 500" in found["r1"][0]
+        assert "in 5 tries" in found["r2"][0]
+        assert "Not enough data" in found["r3"][0]
+        assert whole(tmp_path / "c")
+        web.says.clear()
+        web.hangs.clear()
+        web.cut.clear()
+        assert made(there, tmp_path / "c").facts["clips cut now"] == 3 * 8
+    tars = [{name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")} for each in ("c", "quiet")]
+    assert tars[0] == tars[1]
+
+
+# disks
+
+
+@pytest.fixture
+def little_room():
+    """Files can be no longer than this, as on a disk that is nearly full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
+    table = pl.DataFrame({"a": list(range(100_000))})
+    little_room(10_000)
+    with pytest.raises(DiskFullError, match="make room and run the same again"), whole_file(tmp_path / "a.parquet") as partial:
+        table.write_parquet(partial)  # polars has an error of its own for that
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
+    made(workspace, tmp_path / "quiet")
+    watcher = Meanwhile("", lambda: None)
+    watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
+    with watching(watcher), pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"):
+        made(workspace, tmp_path / "c")
+    told = status(tmp_path / "c")
+    assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == ("failed", "publish", False)
+    assert "DiskFullError" in told.problems[0]
+    little_room(resource.RLIM_INFINITY)
+    report = made(workspace, tmp_path / "c")
+    assert report.facts["shards kept from before"] == report.facts["shards"]
+    assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
+
+
+def test_only_what_is_damaged_is_made_again(workspace, tmp_path):
+    made(workspace, tmp_path / "c")
+    wanted = contents(tmp_path / "c")
+    shard = sorted((tmp_path / "c/train").iterdir())[1]
+    table = pl.read_parquet(tmp_path / "c/segments.parquet")
+    clip = table.filter(pl.col("shard") == f"train/{shard.name}").row(0, named=True)
+    flip(shard, 3000)
+    [place] = packs.index_of(workspace.path / "packs").filter(pl.col("clip_sha256") == clip["audio_sha256"]).rows(named=True)
+    flip(Path(place["pack"]), place["offset"] + 10)
+    assert any(shard.name in problem for problem in verify(tmp_path / "c", jobs=1, show_progress=False).problems)
+
+    good = [path for folder in (tmp_path / "c", workspace.path / "packs") for path in folder.rglob("*.*")]
+    good = [path for path in good if path.suffix in (".tar", ".pack") and path not in (shard, Path(place["pack"]))]
+    before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good}
+    report = made(workspace, tmp_path / "c")
+    assert contents(tmp_path / "c") == wanted
+    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good} == before
+    assert len(before) > 8
+    assert report.facts["clips cut now"] == len(packs.read_index(Path(place["pack"])))
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
+    made(workspace, tmp_path / "c")
+    wanted = contents(tmp_path / "c")
+    files = [path for folder in (tmp_path / "c", workspace.path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    for number, path in enumerate(files):
+        os.utime(path, (4e9 - 1e8 * number, 4e9 - 1e8 * number))  # to come, long ago, and in no order
+    backwards = iter(range(2_000_000_000, 0, -1000))
+    monkeypatch.setattr("time.time", lambda: float(next(backwards)))
+    next((tmp_path / "c/train").iterdir()).unlink()
+    report = made(workspace, tmp_path / "c")
+    assert (report.facts["clips cut now"], report.facts["shards kept from before"]) == (0, report.facts["shards"] - 1)
+    assert contents(tmp_path / "c") == wanted
+    shutil.rmtree(workspace.path / "packs")
+    made(workspace, tmp_path / "again")
+    assert contents(tmp_path / "again") == wanted
+
+
+def test_a_corpus_that_is_moved_elsewhere_is_whole(workspace, tmp_path):
+    made(workspace, tmp_path / "c")
+    (tmp_path / "another disk").mkdir()
+    shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
+    shutil.rmtree(tmp_path / "c")
+    shutil.rmtree(workspace.path)
+    assert whole(tmp_path / "another disk/č c")
+
+
+# runs
+
+
+def test_two_runs_into_one_folder(workspace, tmp_path):
+    def meet():
+        with pytest.raises(ExistsError, match=rf"c: another run is at work there \(process {os.getpid()} on .*, since 20"):
+            made(workspace, tmp_path / "c")
+        told = status(tmp_path / "c")
+        assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
+        partial = next((workspace.path / "packs").glob("*.pack")).rename(workspace.path / "packs/.x.pack.1.partial")
+        made(workspace, tmp_path / "other")  # another corpus of the same workspace
+        assert partial.exists()  # it could be of the run that goes on
+
+    with watching(Meanwhile("cut", meet)):
+        made(workspace, tmp_path / "c")
+    assert contents(tmp_path / "c") == contents(tmp_path / "other")
+    assert not list((workspace.path / "packs").glob(".*"))
+    assert status(tmp_path / "c").facts["state"] == "finished"
+
+
+def test_two_conversions_into_one_folder(workspace, tmp_path):
+    made(workspace, tmp_path / "c")
+    again = partial(convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
+
+    def meet():
+        with pytest.raises(ExistsError, match="another run is at work there"):
+            again()
+
+    with watching(Meanwhile("pack", meet)):
+        again()
+    assert whole(tmp_path / "z")
+    assert not (tmp_path / "z/.work").exists()
+
+
+# logs
+
+
+def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
+    log = tmp_path / "c/.work/log.jsonl"
+    monkeypatch.setattr(journal, "_EARLIER", 20_000)
+
+    def run():
+        with journal.journal(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
+            with progress("cut", 100_000, "clips", show=False) as advance:
+                for _ in range(100_000):
+                    advance(1)
+            for number in range(3000):
+                note(f"{number}.wav at https://host/a.wav?key=geheim: broken")
+            raise KeyError("secret=geheim")
+
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            run()
+        lines = journal.read(log)
+        log.write_bytes(log.read_bytes() + b'{"event": "half a line of a killed run')
+    assert len([line for line in lines if line["event"] == "failure"]) <= 1000 + 20_000 // 50
+    assert len(lines) < 1500
+    assert "geheim" not in log.read_text()
+    assert (lines[-1]["event"], lines[-1]["how"]) == ("ended", "failed")
+    assert "half a line" not in log.read_text().splitlines()[-2]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
+    log = tmp_path / "log.jsonl"
+    with journal.journal(log, "materialize", {}, of="c", keep=tmp_path / "kept.jsonl"):
+        little_room(log.stat().st_size + 20)
+        for number in range(10):
+            note(f"{number}")
+        little_room(resource.RLIM_INFINITY)
+        note("room again")
+    assert [line["detail"] for line in journal.read(tmp_path / "kept.jsonl") if line["event"] == "failure"] == ["room again"]
+
+
+# status
+
+
+def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_path, monkeypatch):
+    corpus, seen = tmp_path / "č c", []
+    (workspace.audio_root / NAMES[1]).unlink()
+    monkeypatch.setattr(journal, "_PAUSE_S", 0.0)
+    with watching(Meanwhile("pack", lambda: seen.append(status(corpus)))):
+        report = made(workspace, corpus)
+    [running] = seen
+    facts = running.facts
+    assert (facts["state"], facts["alive"], facts["stage"], facts["unit"], facts["step"]) == (
+        ("running", True, "pack", "shards", "materialize")
+    )
+    assert 0 <= facts["done"] < facts["total"] == report.facts["shards"]
+    assert (facts["failures"], len(running.problems)) == (8, 1)
+    assert "r1.flac" in running.problems[0]
+    assert facts["next"] == f"wait, and ask again: nbaudio status '{corpus}'"
+    lines = [line for line in journal.read(Path(report.facts["log"])) if line["event"] == "progress"]
+    assert lines[0]["failures"] in (0, 8)
+    finished = status(corpus)
+    assert (finished.facts["state"], finished.facts["kept"], finished.problems) == ("finished", 32, [])
+    assert finished.facts["next"].endswith(f"nbaudio verify '{corpus}'")
+    assert finished.facts["next"] == report.facts["next"]
+
+
+def test_rate_and_time_left_come_from_the_log(tmp_path):
+    log = tmp_path / ".work/log.jsonl"
+    log.parent.mkdir()
+    lines = [
+        {"at": "2026-01-01T00:00:00.000Z", "event": "began", "step": "materialize", "pid": 1, "host": "far"},
+        {"at": "2026-01-01T00:00:01.000Z", "event": "stage", "stage": "cut", "total": 100.0, "unit": "h of audio"},
+        {"at": "2026-01-01T01:00:01.000Z", "event": "progress", "done": 40.0, "seconds": 3600.0, "failures": 3},
+    ]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    report = status(tmp_path)
+    assert report.facts["time left"] == "1:30:00"
+    assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
+    assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == ("killed", 3, "1 on far")
+    assert report.problems == ["the run was killed, not before 2026-01-01T01:00:01.000Z"]
+    assert report.facts["next"] == "run the same command again: what is done is kept"
+
+
+def test_status_of_places(workspace, tmp_path):
+    with pytest.raises(InputError, match="not a corpus"):
+        status(tmp_path)
+    made(workspace, tmp_path / "c")
+    with serving(tmp_path / "c") as web:
+        assert status(web.url).facts["kept"] == 40
+    fs = fsspec.filesystem("memory")
+    try:
+        with watching(Meanwhile("pack", lambda: 1 / 0)), pytest.raises(ZeroDivisionError):
+            made(workspace, "memory://bucket/c")
+        assert status("memory://bucket/c").facts["state"] == "not finished"
+        assert status("memory://bucket/c", workspace=workspace.path).facts["state"] == "failed"
+        made(workspace, "memory://bucket/c")
+        assert status("memory://bucket/c").facts["state"] == "finished"
+    finally:
+        fs.rm("/bucket", recursive=True)
