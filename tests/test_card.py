@@ -6,22 +6,12 @@ import re
 import polars as pl
 import pytest
 import yaml
+from hostile import MARKUP
 
 from nbaudio.corpus import materialize
 from nbaudio.corpus.card import CARD, About, card
 from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import InputError
-
-HOSTILE = [
-    "a | b",
-    "<script>alert(1)</script>",
-    "--- \n---\nlicense: mit",
-    "x: [y",
-    "`id`",
-    "[l](javascript:x)",
-    "# h",
-    "č „š“ 日本",
-]
 
 
 @pytest.fixture
@@ -97,7 +87,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
     assert "# Treći" in path.read_text(encoding="utf8")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", MARKUP)
 def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")
     manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import soundfile as sf
 from conftest import encoded
+from hostile import NAMES
 
 from nbaudio.audio import probe
 from nbaudio.corpus import convert, materialize, verify
@@ -25,22 +26,6 @@ from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 RATE = 16000
-HOSTILE = (
-    "../../x",
-    "a\0b",
-    "x" * 300,
-    "\U0001f600",
-    "č ž/š",
-    "C:\\con",
-    "a%2Fb",
-    ".",
-    "..",
-    "-rf",
-    "a.b.c",
-    "A.B.C",
-    "\u202eexe",
-    "a\nb",
-)
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
 
 
@@ -101,7 +86,7 @@ def check(corpus):
 def corpora(tmp_path_factory):
     """A workspace with ids of all sorts in two splits, none in dev, and its corpora by encoding."""
     folder = tmp_path_factory.mktemp("base")
-    ids = [*HOSTILE, *(f"AbC-d_f0123_{i}.5-{i + 1}.25" for i in range(26))]
+    ids = [*NAMES[:42:3], *(f"AbC-d_f0123_{i}.5-{i + 1}.25" for i in range(26))]
     segments = [(key, i, i + 0.75, "test" if i % 4 == 1 else "train") for i, key in enumerate(ids)]
     workspace = build(folder, segments)
     for encoding in {encoding_of(container) for container in CONTAINERS}:

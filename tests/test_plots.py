@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from hostile import MARKUP, NAMES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
@@ -17,7 +18,7 @@ from nbaudio.errors import InputError
 from nbaudio.tables import RECORDINGS, SEGMENTS
 from nbaudio.workspace import Workspace
 
-HOSTILE = ["$x^2$", r"$\frac{$", "<b>&amp;", "שלום עולם", "漢字", "a" * 200, "line\nbreak", "-x", "_hidden"]
+HOSTILE = [*MARKUP[8:], *NAMES[-5:], "漢字"]
 
 
 @pytest.fixture
