@@ -149,8 +149,8 @@ def cells(notebook, kind):
     return [cell for cell in json.loads(notebook.read_text(encoding="utf8"))["cells"] if cell["cell_type"] == kind]
 
 
-def test_there_are_seven_in_order():
-    names = "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits 07_materialize"
+def test_there_are_eight_in_order():
+    names = "01_ingest 02_transcripts 03_listen 04_threshold 05_review_sheet 06_splits 07_materialize 08_read_back"
     assert [notebook.stem for notebook in NOTEBOOKS] == names.split()
 
 
@@ -253,7 +253,7 @@ def test_run_of_some_notebooks(tmp_path, no_such_kernel, capsys):
     assert [line for line in report.problems if line.startswith("ingest: ") and "line 53" in line]
     assert os.environ["JUPYTER_PATH"] == no_such_kernel
     steps = capsys.readouterr().err.splitlines()
-    assert [line.rsplit(" … ", 1)[0] for line in steps] == ["1/7 01_ingest", "2/7 02_transcripts"]
+    assert [line.rsplit(" … ", 1)[0] for line in steps] == ["1/8 01_ingest", "2/8 02_transcripts"]
 
     assert sorted(path.name for path in out.glob("*/*") if path.is_file() and path.parent.name != "workspace") == [
         *("01_ingest.html", "01_ingest.ipynb", "02_transcripts.html", "02_transcripts.ipynb")

@@ -31,14 +31,14 @@ def test_every_trouble_is_caught(demonstrated):
     assert report.facts["made"]["kept"] + report.facts["made"]["rejected"] == 121
     assert verify(out / "corpus", show_progress=False).problems == []
     pages = sorted((out / "html").glob("*.html"))
-    assert len(pages) == 7
-    assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07"))
+    assert len(pages) == 8
+    assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07", "08"))
 
 
 def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
     out, _ = demonstrated
     before = contents(out / "corpus")
-    report = run(MANIFEST, out=out, only="1-7")
+    report = run(MANIFEST, out=out, only="1-8")
     assert report.facts["materialize"]["clips cut now"] == 0
     assert contents(out / "corpus") == before
 
