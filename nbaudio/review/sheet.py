@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import east_asian_width
 
 import polars as pl
 
@@ -191,9 +192,13 @@ def _height(**texts: str | None) -> float:
     """Points that a row needs for these columns' texts: not every program finds out by itself."""
     lines = 1
     for column, text in texts.items():
-        # Widths count digits; letters are narrower on average, which makes up for words that wrap whole.
-        lines = max(lines, sum(max(1, math.ceil(len(line) / COLUMNS[column])) for line in (text or "").split("\n")))
+        lines = max(lines, sum(max(1, math.ceil(_digits(line) / COLUMNS[column])) for line in (text or "").split("\n")))
     return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
+
+
+def _digits(line: str) -> float:
+    """The width of a line in digits, as columns count it: letters take less on average, those of East Asia two."""
+    return sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line)
 
 
 class _Cells:
