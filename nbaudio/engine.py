@@ -282,7 +282,8 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
     else:
         results = parallel(joblib.delayed(function)(task) for task in tasks)
         try:
-            yield from results
+            for result in results:  # noqa: UP028 - `yield from` would close it outside the filter
+                yield result
         finally:
             with warnings.catch_warnings():
                 # Whoever leaves early, by an error or on purpose, knows that tasks are left.
