@@ -260,6 +260,15 @@ def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
     assert not (tmp_path / "t.xlsx").exists()
 
 
+def test_what_has_been_put_into_train_before_is_told(workspace, tmp_path):
+    train = pl.lit("train", dtype=SEGMENTS["split"])
+    change(workspace, split=pl.when(pl.col("recording_id") == "a").then(train))
+    report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
+    assert "5 of them are in train, where they must not be: run select again before materialize" in report.warnings
+    change(workspace, split=pl.lit(None, dtype=SEGMENTS["split"]))
+    assert not [line for line in review.export(workspace, out=tmp_path / "s.xlsx", n=10).warnings if "train" in line]
+
+
 def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
     (tmp_path / "audio" / "b.flac").write_bytes(b"no audio")
     recordings = workspace.recordings.with_columns(num_samples=10**9)

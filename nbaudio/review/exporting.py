@@ -312,6 +312,8 @@ def _report(
         names = silent["recording_id"].unique().sort()
         shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")
         warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
+    if in_train := (rows["split"] == "train").sum():
+        warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if rows["clip"].count() == 0 and not failed:
         warnings.append("no audio yet: the sheet has no clips")
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
