@@ -59,7 +59,8 @@ def padding(corpus: Corpus, split: str, *, batch_s: float = 120.0) -> pl.DataFra
         batch_s: seconds of a batch with its padding.
 
     Returns:
-        `batches_of`, `batches`, `clips` (of a batch, the mean), `longest_s` (of a batch with its padding), `padding` (share).
+        `batches_of`, `batches`, `clips` (of a batch, the mean), `most_s` (seconds of the largest, padding included), `padding`
+        (share).
 
     Raises:
         InputError: there is no such split, or `batch_s` makes no sense.
@@ -76,7 +77,7 @@ def padding(corpus: Corpus, split: str, *, batch_s: float = 120.0) -> pl.DataFra
         with_padding = np.array([batch.max() * len(batch) for batch in batches])
         share = 1 - durations.sum() / with_padding.sum()
         rows.append((name, len(batches), clips / len(batches), with_padding.max(), share))
-    return pl.DataFrame(rows, schema=["batches_of", "batches", "clips", "longest_s", "padding"], orient="row")
+    return pl.DataFrame(rows, schema=["batches_of", "batches", "clips", "most_s", "padding"], orient="row")
 
 
 def _tried(way: _Way, stream: Stream, seconds: float) -> dict[str, Any]:
@@ -90,11 +91,11 @@ def _tried(way: _Way, stream: Stream, seconds: float) -> dict[str, Any]:
         with closing(way.read(stream.of(stream.share))) as steps:
             for ids, samples in steps:
                 if not clips:
-                    row |= {"gives": _described(samples), "first_ms": 1000 * (perf_counter() - start)}
+                    row |= {"gives": _described(samples), "first_ms": round(1000 * (perf_counter() - start))}
                 clips += len(ids)
                 if perf_counter() > ends:
                     break
-    return row | {"clips_per_s": clips / (perf_counter() - start)}
+    return row | {"clips_per_s": round(clips / (perf_counter() - start))}
 
 
 def _described(samples: Any) -> str:
@@ -146,7 +147,7 @@ _SCHEMA = {
     "reader": pl.String,
     "version": pl.String,
     "gives": pl.String,
-    "clips_per_s": pl.Float64,
-    "first_ms": pl.Float64,
+    "clips_per_s": pl.Int64,
+    "first_ms": pl.Int64,
     "note": pl.String,
 }

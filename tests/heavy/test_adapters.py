@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from web import serving
 
 from nbaudio import open_corpus
-from nbaudio.adapters import huggingface, tensorflow
+from nbaudio.adapters import huggingface, overview, tensorflow
 from nbaudio.adapters.lhotse import cuts
 from nbaudio.adapters.torch import ClipDataset, collate, states_of, stream_dataset
 from nbaudio.corpus import materialize
@@ -373,3 +374,27 @@ def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers:
     sampler = DynamicCutSampler(cuts(corpus.stream("train", give="encoded", consecutive=2)), max_duration=5.0, shuffle=False)
     loader = DataLoader(IterableDatasetWrapper(Keys(), sampler), batch_size=None, num_workers=workers)
     assert once(loader, corpus)
+
+
+# all of them
+
+
+def test_overview_tries_all_that_is_installed(corpus: Corpus) -> None:
+    found = overview.readers(corpus, "train", batch_s=5.0, seconds=0.2)
+    assert found["note"].null_count() == len(found) == 8
+    assert found["clips_per_s"].min() > 0
+    assert found["gives"].str.extract(r"^(\w+\.\w+ \w+) ").to_list() == [
+        *("numpy.ndarray int16", "numpy.ndarray int16", "numpy.ndarray float32", "torch.Tensor float32", "torch.Tensor float32"),
+        *("tensorflow.EagerTensor float32", "numpy.ndarray float32", "numpy.ndarray float32"),
+    ]
+
+
+def test_examples_of_the_readme_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(str(corpus.folder)).parent)
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf8")
+    section = readme.split("\n## Reading back\n")[1].split("\n## ")[0]
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(block.replace('"CORPUS"', '"c"'), names)  # noqa: S102 -- our own
+    assert names["clip"].segment_id in set(corpus.segments["segment_id"])
+    assert names["batch"]["samples"].shape[1] % 16000 == 0
