@@ -3,10 +3,15 @@
 Wherever something comes of one of them that must not, a file or a word appears that is called after `PWNED`.
 """
 
+import gzip
 import io
 import tarfile
 import zipfile
 from pathlib import Path
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 PWNED = "PWNED"
 
@@ -108,3 +113,153 @@ def tar_of(path: Path, members: dict[str, bytes], *, links: str = "PWNED") -> Pa
             entry.type, entry.linkname = kind, links if "link" in name else ""
             archive.addfile(entry)
     return path
+
+
+# Bombs: small files that grow to `size` bytes and more when they are read, each a source of the format before its name.
+
+_PIECE = 1 << 20
+
+
+def _pieces(size: int, piece: bytes):
+    return (piece for _ in range(size // len(piece)))
+
+
+def _holes(path: Path, size: int, head: bytes = b"") -> Path:
+    path.write_bytes(head)
+    with path.open("r+b") as file:
+        file.truncate(size)
+    return path
+
+
+def parlaspeech_one_line(folder: Path, size: int) -> Path:
+    return _holes(folder / "asr.json", size)
+
+
+def table_one_line(folder: Path, size: int) -> Path:
+    return _holes(folder / "a.csv", size, b"name,text\n")
+
+
+def kaldi_one_line(folder: Path, size: int) -> Path:
+    return _holes(folder / "wav.scp", size, b"a ").parent
+
+
+def subtitles_one_file(folder: Path, size: int) -> Path:
+    return _holes(folder / "a.srt", size).parent
+
+
+def textgrid_one_file(folder: Path, size: int) -> Path:
+    return _holes(folder / "a.TextGrid", size).parent
+
+
+def lhotse_gzip(folder: Path, size: int) -> Path:
+    with gzip.open(folder / "cuts.jsonl.gz", "wb") as file:
+        file.writelines(_pieces(size, b" " * 1023 + b"\n"))
+    return folder
+
+
+def lhotse_gzip_one_line(folder: Path, size: int) -> Path:
+    with gzip.open(folder / "cuts.jsonl.gz", "wb") as file:
+        file.writelines(_pieces(size, bytes(_PIECE)))
+    return folder
+
+
+def table_repeated(folder: Path, size: int) -> Path:
+    """A text that is there once, in a thousand rows."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)]))
+    pq.write_table(pa.table({"name": ["a.wav"] * 1000, "text": texts}), folder / "a.parquet", compression="zstd")
+    return folder / "a.parquet"
+
+
+def table_repeated_in_a_list(folder: Path, size: int) -> Path:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["a" * (size // 1000)]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1000], pa.int32()), texts)
+    pq.write_table(pa.table({"name": ["a.wav"], "text": ["da"], "words": lists}), folder / "a.parquet", compression="zstd")
+    return folder / "a.parquet"
+
+
+def table_zeros(folder: Path, size: int) -> Path:
+    schema = pa.schema({"name": pa.string(), "text": pa.string()})
+    with pq.ParquetWriter(folder / "a.parquet", schema, compression="zstd", use_dictionary=False) as file:
+        for piece in _pieces(size, bytes(_PIECE)):
+            file.write_table(pa.table({"name": ["a.wav"], "text": [piece.decode()]}))
+    return folder / "a.parquet"
+
+
+def _dataset(rows: int, data: bytes) -> pa.Table:
+    audio = pa.array([{"bytes": data, "path": "a.wav"}], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
+    return pa.table({"audio": pa.chunked_array([audio] * rows), "text": ["da"] * rows})
+
+
+def hf_repeated(folder: Path, size: int) -> Path:
+    rows = 100
+    pq.write_table(_dataset(rows, bytes(size // rows)), folder / "a.parquet", compression="zstd", dictionary_pagesize_limit=size)
+    return folder
+
+
+def hf_arrow(folder: Path, size: int) -> Path:
+    table = _dataset(1, bytes(_PIECE))
+    with pa.ipc.new_stream(folder / "a.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        for _ in range(size // _PIECE):
+            stream.write_table(table)
+    return folder
+
+
+def table_span(folder: Path, size: int) -> Path:
+    """A cell in the last corner of a sheet, and nothing between."""
+    del size
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "name", "text"
+    book.save(folder / "a.xlsx")
+    return folder / "a.xlsx"
+
+
+def table_workbook(folder: Path, size: int) -> Path:
+    table_span(folder, size)
+    with (
+        zipfile.ZipFile(folder / "a.xlsx", "a", zipfile.ZIP_DEFLATED) as book,
+        book.open("xl/worksheets/sheet2.xml", "w") as file,
+    ):
+        file.writelines(_pieces(size, b" " * _PIECE))
+    return folder / "a.xlsx"
+
+
+def nemo_zip(folder: Path, size: int) -> str:
+    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("train.json", "w") as file:
+        file.writelines(_pieces(size, b" " * _PIECE))
+    return f"zip://::{folder / 'a.zip'}"
+
+
+def librispeech_tar(folder: Path, size: int, *, name: str = "dev/1/2/1-2-0000.flac", kind: bytes = tarfile.REGTYPE) -> Path:
+    with gzip.open(folder / "a.tar.gz", "wb", 1) as file:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.type = size // _PIECE * _PIECE, kind
+        file.write(entry.tobuf())
+        file.writelines(_pieces(size, bytes(_PIECE)))
+    return folder / "a.tar.gz"
+
+
+def librispeech_tar_header(folder: Path, size: int) -> Path:
+    """Not a file is this large, but what is said of one."""
+    return librispeech_tar(folder, size, kind=tarfile.XHDTYPE)
+
+
+def folder_tar_holes(folder: Path, size: int) -> str:
+    """A recording that is nothing but a hole."""
+    entry = tarfile.TarInfo("a.wav")
+    entry.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    header[386:410] = b"%011o\0" % size + b"%011o\0" % 0
+    header[483:495] = b"%011o\0" % size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (folder / "a.tar").write_bytes(bytes(header) + bytes(2 * tarfile.BLOCKSIZE))
+    return f"tar://::{folder / 'a.tar'}"
+
+
+BOMBS = [
+    *(parlaspeech_one_line, table_one_line, kaldi_one_line, subtitles_one_file, textgrid_one_file),
+    *(lhotse_gzip, lhotse_gzip_one_line, table_repeated, table_repeated_in_a_list, table_zeros, hf_repeated, hf_arrow),
+    *(table_span, table_workbook, nemo_zip, librispeech_tar, librispeech_tar_header, folder_tar_holes),
+]
+#: What is said of one of them.
+REFUSED = "a bomb|longer than|larger than|with compression|nothing to take|there is no such file"

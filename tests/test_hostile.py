@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hostile import MANIFESTS, NAMES, PWNED, TEXTS, zip_of
+from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, zip_of
 from layout_kinds import lines, tone
 
 import nbaudio
-from nbaudio import review, widgets
+from nbaudio import limits, review, widgets
 from nbaudio.audio import clip_of, open_recording
 from nbaudio.corpus.card import About, card
 from nbaudio.corpus.containers import CONTAINERS
@@ -35,6 +35,7 @@ from nbaudio.files import read_json, sha256_file, write_json
 from nbaudio.folders import LocalFolder
 from nbaudio.ingest import READERS
 from nbaudio.report import Report
+from nbaudio.review.returned import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
 from nbaudio.workspace import Workspace
 
@@ -605,6 +606,23 @@ def test_no_module_unpickles_runs_or_evaluates():
 
 
 # bombs: small ones, where limits are small; the large ones are in heavy/test_hostile.py
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
+def test_a_bomb_is_one_error(tmp_path, monkeypatch, bomb):
+    for limit in ("MOST_TEXT_BYTES", "FREE_BYTES"):
+        monkeypatch.setattr(limits, limit, 1 << 20)
+    monkeypatch.setattr(limits, "MOST_TIMES", 2)
+    (tmp_path / "source").mkdir()
+    source = bomb(tmp_path / "source", 8 << 20)
+    with pytest.raises(InputError, match=REFUSED) as raised:
+        nbaudio.ingest(bomb.__name__.partition("_")[0], source, out=tmp_path / "W")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
+    with pytest.raises(InputError, match="a bomb"):
+        read_sheet(table_span(tmp_path, 0))
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):

@@ -162,7 +162,8 @@ def _text(raw: bytes) -> str | None:
 
 def _parquet(source: Path) -> pl.DataFrame:
     """By pyarrow and checked, since polars panics at some broken files and at text that is no UTF-8."""
-    found = pa.Table.from_batches(batches(source, None, rows=_BATCH), schema=schema_of(source))
+    rows = list(batches(source, None, rows=_BATCH))
+    found = pa.Table.from_batches(rows, schema=None if rows else schema_of(source))
     found.validate(full=True)
     return pl.DataFrame(found)
 

@@ -84,27 +84,40 @@ def holds_any(path: Path, leaf: str) -> bool:
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
     size, total = path.stat().st_size, 0
     with pq.ParquetFile(path) as file:
-        leaves = [file.schema.column(number) for number in range(len(file.schema))]
-        wanted = [
-            leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{column}.") for column in columns)
-        ]
-        texts = [leaf.path for leaf in wanted if leaf.physical_type == "BYTE_ARRAY"]
-        fixed = sum(leaf.length for leaf in wanted if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        check_growth(path, size, sum(group.total_byte_size for group in groups))
-        with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
-            for number, group in enumerate(groups):
-                # The first row brings all values that others refer to.
-                first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None)
-                longest = fixed + sum(map(_longest, first.columns if first and texts else ()))
-                lists = any(leaf.max_repetition_level for leaf in wanted)
-                values = max((group.column(place).num_values for place in range(group.num_columns)), default=0) if lists else 0
-                check_growth(path, size, values * longest)
-                at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
-                for batch in file.iter_batches(batch_size=at_once, row_groups=[number], columns=columns and list(columns)):
-                    total += batch.nbytes
-                    check_growth(path, size, total)
-                    yield batch
+        groups = range(file.num_row_groups)
+        check_growth(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
+        for group, longest in zip(groups, _longest_values(path, file, columns), strict=True):
+            at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
+            found = file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns))
+            for batch in map(_plain, found):
+                total += batch.nbytes
+                check_growth(path, size, total)
+                yield batch
+
+
+def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[int]:
+    """Bytes that the texts of a row may have, for each row group; lists of them are checked as if all were that long."""
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    wanted = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
+    texts = [leaf.path for leaf in wanted if leaf.physical_type == "BYTE_ARRAY"]
+    fixed = sum(leaf.length for leaf in wanted if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
+    has_lists = any(leaf.max_repetition_level for leaf in wanted)
+    with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
+        for number in range(file.num_row_groups):
+            # The first row brings all values that others refer to.
+            first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None) if texts else None
+            longest = fixed + sum(map(_longest, first.columns if first else ()))
+            if has_lists:
+                group = file.metadata.row_group(number)
+                values = max(group.column(place).num_values for place in range(group.num_columns))
+                check_growth(path, path.stat().st_size, values * longest)
+            yield longest
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts in place of numbers of texts."""
+    columns = [column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _longest(array: pa.Array) -> int:

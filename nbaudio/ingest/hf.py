@@ -186,7 +186,7 @@ def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
     for part in parts:
         values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
         # What is behind a damage cannot be read here either, and was told.
-        with suppress(pa.ArrowException, OSError, InputError):
+        with suppress(pa.ArrowException, OSError):
             for row, value in enumerate(values):
                 audio = value.as_py() or {}
                 if audio.get("bytes") is not None:
