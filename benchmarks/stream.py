@@ -6,8 +6,8 @@ Each reader gives every clip of a split once, shuffled, as float32, in a process
 its libraries are imported, so with what it takes to open. Memory is the most that the process and its children held at once.
 `40ms` goes through benchmarks/delayed.py, `200Mbit` through the same line with that limit. Floors: clips that are in memory
 decoded by soundfile in as many processes; over HTTP ranges of 16 clips by 4 kept connections, decoded as they come; of clips by
-key, 16 and 64 requests at once. What is not installed is left out; who has no HTTP of its own is not asked for it. Exit code 1 where a
-required ratio is not reached.
+key, 16 and 64 requests at once. What is not installed is left out; who has no HTTP of its own is not asked for it. Exit code 1
+where a required ratio is not reached.
 """
 
 import argparse
