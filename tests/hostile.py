@@ -78,7 +78,7 @@ MANIFESTS = {
     "a billion laughs": f"a0: &a0 [ha, ha]\n{_LAUGHS}source: *a11\n",
     "a circle": "source: &a [*a]\n",
     "a merge": "x: &a {source: b}\n<<: *a\n",
-    "depth": f"source: {'[' * 2_000}\n",
+    "depth": f"source: {'[' * 1_200}\n",
     "a long number": f"min_similarity: 0x{'f' * 10_000}\n",
     "a date that is none": "source: 2026-99-99\n",
     "NUL": "source: a\0b\n",
@@ -217,14 +217,17 @@ def table_workbook(folder: Path, size: int) -> Path:
     table_span(folder, size)
     with (
         zipfile.ZipFile(folder / "a.xlsx", "a", zipfile.ZIP_DEFLATED) as book,
-        book.open("xl/worksheets/sheet2.xml", "w") as file,
+        book.open("xl/worksheets/sheet2.xml", "w", force_zip64=True) as file,
     ):
         file.writelines(_pieces(size, b" " * _PIECE))
     return folder / "a.xlsx"
 
 
 def nemo_zip(folder: Path, size: int) -> str:
-    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("train.json", "w") as file:
+    with (
+        zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("train.json", "w", force_zip64=True) as file,
+    ):
         file.writelines(_pieces(size, b" " * _PIECE))
     return f"zip://::{folder / 'a.zip'}"
 

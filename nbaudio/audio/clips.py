@@ -20,7 +20,7 @@ from nbaudio.times import rescale
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
 # recording's conversion to the last bit of rounding.
 CONTEXT_S = 0.03
-#: Of all channels, in one clip: 90 minutes of 48 kHz, half a gigabyte. A FLAC of silence says as much in 60 kB.
+#: Of all channels, in one clip: 90 minutes of 48 kHz, half a gigabyte. A FLAC of silence says as much in one megabyte.
 MOST_SAMPLES = 1 << 28
 
 

@@ -101,17 +101,16 @@ def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | N
     wanted = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
     texts = [leaf.path for leaf in wanted if leaf.physical_type == "BYTE_ARRAY"]
     fixed = sum(leaf.length for leaf in wanted if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
-    has_lists = any(leaf.max_repetition_level for leaf in wanted)
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
         for number in range(file.num_row_groups):
             # The first row brings all values that others refer to.
             first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None) if texts else None
-            longest = fixed + sum(map(_longest, first.columns if first else ()))
-            if has_lists:
-                group = file.metadata.row_group(number)
-                values = max(group.column(place).num_values for place in range(group.num_columns))
-                check_growth(path, path.stat().st_size, values * longest)
-            yield longest
+            held = first.columns if first else []
+            in_lists = sum(_longest(column) for column in held if hasattr(column, "values"))
+            group = file.metadata.row_group(number)
+            values = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
+            check_growth(path, path.stat().st_size, values * in_lists)
+            yield fixed + sum(map(_longest, held))
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

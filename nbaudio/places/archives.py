@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ _ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 _PACKED: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
 _HEAD_BYTES = 6
+_PIECE_BYTES = 1 << 20
 #: Bytes; a file that is longer comes without them.
 LONGEST = 256 << 20
 
@@ -41,7 +43,7 @@ class Member(NamedTuple):
     def read(self) -> bytes:
         """All its bytes."""
         file = self.archive.extractfile(self.entry)
-        return file.read() if file else b""
+        return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
 
 
 def is_stream(place: Remote) -> bool:
@@ -60,7 +62,7 @@ def members(archive: Path) -> Iterator[Member]:
     Raises:
         tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError: the archive is damaged, none, or a bomb.
     """
-    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r|") as opened:
+    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as opened:
         while (entry := opened.next()) is not None:
             # The archive would remember every member.
             opened.members = []  # type: ignore[attr-defined]
@@ -69,27 +71,39 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The bytes of an archive, unpacked as its first bytes tell; grown beyond measure, they end in an error."""
+    """The bytes of an archive, unpacked as its first bytes tell; what grows beyond measure ends in an error."""
 
     def __init__(self, archive: Path) -> None:
-        self._archive, self._size, self._total = archive, archive.stat().st_size, 0
+        self._archive, self._size = archive, archive.stat().st_size
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _PACKED.items() if head.startswith(start)), open)
         self._file = opener(archive, "rb")
 
     def read(self, size: int = -1, /) -> bytes:
+        if size > _PIECE_BYTES:  # asked for by the header of a header; files are read in pieces
+            raise tarfile.ReadError(f"{self._archive}: a header of {size:,} bytes, a bomb")
         data: bytes = self._file.read(size)
-        self._total += len(data)
-        try:
-            limits.check_growth(self._archive, self._size, self._total)
-        except InputError as error:
-            raise tarfile.ReadError(str(error)) from error
+        self._check()
         return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        position: int = self._file.seek(offset, whence)
+        self._check()
+        return position
+
+    def tell(self) -> int:
+        return int(self._file.tell())
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+    def _check(self) -> None:
+        try:
+            limits.check_growth(self._archive, self._size, self.tell())
+        except InputError as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
