@@ -1,0 +1,90 @@
+"""Bombs of full size: one error each, and no more memory than their limits say; a process of its own for each."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import soundfile as sf
+from hostile import BOMBS, REFUSED, table_span
+
+# What they would grow to, and what may be taken for them, with Python and all libraries in it.
+SIZE = 2 << 30
+MOST_MB = 800
+
+INGEST = """
+import json, resource, sys
+import nbaudio
+from nbaudio.errors import InputError
+
+format, source, out, options = sys.argv[1:]
+try:
+    error = None
+    problems = nbaudio.ingest(format, source, out=out, jobs=2, options=json.loads(options)).problems
+except InputError as raised:
+    error, problems = str(raised), []
+print(json.dumps({"error": error, "problems": problems, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+"""
+
+CUT = """
+import json, resource, sys
+import nbaudio
+
+nbaudio.select(sys.argv[1], dev=0, test=0)
+report = nbaudio.materialize(sys.argv[1], out=sys.argv[2], jobs=1, engine="threading", show_progress=False)
+print(json.dumps({"problems": report.problems, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+"""
+
+
+def run(code, *arguments):
+    """What a program tells in its last line."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
+def test_a_bomb_is_one_error_and_takes_little_memory(tmp_path, bomb):
+    (tmp_path / "source").mkdir()
+    source = bomb(tmp_path / "source", SIZE)
+    found = run(INGEST, bomb.__name__.partition("_")[0], source, tmp_path / "W", "{}")
+    assert found["error"]
+    assert any(word in found["error"] for word in REFUSED.split("|")), found
+    assert "\n" not in found["error"]
+    assert found["MB"] < MOST_MB
+
+
+def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
+    code = f"""
+import json, resource, sys
+from pathlib import Path
+from nbaudio.errors import InputError
+from nbaudio.review.returned import read_sheet
+try:
+    read_sheet(Path({str(table_span(tmp_path, 0))!r}))
+except InputError as raised:
+    print(json.dumps({{"error": str(raised), "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}}))
+"""
+    found = run(code)
+    assert "a bomb" in found["error"]
+    assert found["MB"] < MOST_MB
+
+
+def test_days_of_silence_in_a_small_file_are_looked_at_and_not_cut_whole(tmp_path):
+    """More samples than 31 bits tell, in some megabytes; the other clip is cut nevertheless."""
+    silence = np.zeros(1 << 24, dtype=np.int16)
+    (tmp_path / "audio").mkdir()
+    with sf.SoundFile(tmp_path / "audio/a.flac", "w", 8000, 1, "PCM_16") as file:
+        for _ in range(130):
+            file.write(silence)
+    sf.write(tmp_path / "audio/b.flac", silence[:8000], 8000)
+    assert (tmp_path / "audio/a.flac").stat().st_size < 10 << 20
+    found = run(INGEST, "folder", tmp_path / "audio", tmp_path / "W", "{}")
+    assert (found["error"], found["problems"]) == (None, [])
+    assert found["MB"] < MOST_MB
+    found = run(CUT, tmp_path / "W", tmp_path / "C")
+    assert [problem.partition(":")[0] for problem in found["problems"]] == ["a"]
+    assert "too many for one clip" in found["problems"][0]
+    assert found["MB"] < MOST_MB
