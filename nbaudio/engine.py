@@ -1,7 +1,8 @@
 """Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
 An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs
-tasks on them, and lets them go. Dask, Ray and those of one machine are joblib backends. Workers need the driver's nbaudio.
+tasks on them, and lets them go. Dask, Ray and the processes of one machine are joblib backends. Workers need the driver's
+nbaudio.
 
 Workers may be killed: tasks are such that they can be run again, and those that were underway are. Workers of this machine end
 with a driver that is killed.
@@ -17,6 +18,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -81,8 +83,7 @@ def _loky(site: Site) -> Iterator[RunTasks]:
 
 @contextmanager
 def _threading(site: Site) -> Iterator[RunTasks]:
-    with joblib.parallel_config(backend="threading", n_jobs=site.local_jobs):
-        yield _run_joblib
+    yield partial(_run_threads, site.local_jobs)
 
 
 @contextmanager
@@ -289,6 +290,21 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
                 # Whoever leaves early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
                 results.close()
+
+
+def _run_threads(jobs: int, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """Run tasks in threads, of which none is left at work behind the last result or an error, as joblib's would be."""
+    running: set[Future[Result]] = set()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for task in tasks:
+                running.add(pool.submit(function, task))
+                if len(running) == 2 * jobs:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (each.result() for each in done)
+            yield from (each.result() for each in as_completed(running))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

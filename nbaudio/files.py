@@ -28,7 +28,9 @@ def full_disk(error: BaseException) -> str | None:
         >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(5, "Input/output error"))
         ('No space left on device', None)
     """
-    # Libraries written in Rust raise errors of their own, with the number in words.
+    # Polars raises errors of its own, with the number in words, or without where the end of a Parquet file is not written.
+    if "thrift: transport error" in str(error):
+        return "cannot be written to its end"
     said = re.search(r"\(os error (\d+)\)", str(error))
     number = int(said[1]) if said else getattr(error, "errno", None)
     return os.strerror(number) if number in _FULL else None

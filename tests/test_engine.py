@@ -1,6 +1,7 @@
 """Engines without their packages: what is refused, and how."""
 
 import sys
+import time
 
 import joblib
 import pytest
@@ -55,3 +56,18 @@ def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
         next(results)
         assert 2 <= len(taken) <= 100
         assert len(list(results)) == 999
+
+
+def test_no_thread_is_left_at_work_behind_an_error():
+    at_work = []
+
+    def work(what):
+        if what == "bad":
+            raise InputError("bad")
+        at_work.append(what)
+        time.sleep(0.05)
+        at_work.remove(what)
+
+    with pytest.raises(InputError, match="bad"):
+        list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", site=Site(2)))
+    assert at_work == []

@@ -3,11 +3,18 @@
 NBAUDIO_KILLS says how many processes are killed (`make soak`), NBAUDIO_SEED when.
 """
 
+import json
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import psutil
 import pytest
-from faults import die_once, die_unless, soak
+from faults import SIZE, contents, die_once, die_unless, soak, started, workers_of
 
+from nbaudio import materialize, status, verify
 from nbaudio.engine import Site, run_tasks
 from nbaudio.errors import WorkerLostError
 
@@ -42,3 +49,44 @@ def test_tasks_of_a_worker_that_is_killed_are_done_by_others(tmp_path):
 def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
     with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"):
         list(run_tasks(die_unless, ["good", "bad", "good"], site=Site(2)))
+
+
+def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
+    disk, quiet = tmp_path / "disk", tmp_path / "quiet"
+    disk.mkdir()
+    # Whoever may not mount anything, in a namespace of their own, limits the length of files instead.
+    mounted = (
+        subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", disk], capture_output=True, check=False).returncode == 0
+    )
+    script = [sys.executable, Path(__file__).with_name("full_disk.py"), workspace, disk, "mounted" if mounted else "limited"]
+    # What is in memory goes with the namespace: it is copied out.
+    steps = 'mount -t tmpfs -o size=8k none "$0" && "$@" && mkdir "$OUT" && cp -r "$0/corpus/." "$OUT"'
+    command = ["unshare", "-rm", "sh", "-c", steps, disk, *script] if mounted else script
+    out = tmp_path / "out" if mounted else disk / "corpus"
+    run = subprocess.run(list(map(str, command)), env=os.environ | {"OUT": str(out)}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    full = json.loads(run.stdout)
+    assert full["cut"] > 0
+    assert full["pack"] > 0
+    assert not mounted or full["publish"] > 0
+    materialize(workspace, out=quiet, jobs=2, engine="threading", shard_size=SIZE, show_progress=False)
+    assert contents(out) == contents(quiet)
+    assert verify(out, jobs=1, show_progress=False).problems == []
+
+
+def test_workers_end_with_a_driver_that_is_killed(workspace, tmp_path):
+    run = started(workspace, tmp_path / "c")
+    wait_for(lambda: len(workers_of(run, "loky")) == 2)
+    workers = workers_of(run, "loky")
+    run.kill()
+    run.wait()
+    assert status(tmp_path / "c").facts["state"] == "killed"
+    wait_for(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
+    run.stderr.close()
+
+
+def wait_for(condition, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -1,0 +1,57 @@
+"""Make a corpus on a disk that is full, again and again with more room: ``python full_disk.py WORKSPACE DISK MODE``.
+
+MODE ``mounted``: DISK is a file system in memory that this process may enlarge. ``limited``: files can be no longer than so much.
+Prints as JSON how often it was full in each stage, and in how many steps the corpus was made.
+"""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from nbaudio import materialize, plan, status
+from nbaudio.errors import DiskFullError, NbaudioError
+
+# Bytes more each time: while clips are cut and packed, and where little is missing.
+STEP, SMALL_STEP = 400_000, 50_000
+
+
+def give(disk: Path, room: int, mode: str) -> None:
+    if mode == "mounted":
+        subprocess.run(["mount", "-o", f"remount,size={room}", str(disk)], check=True)
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+
+def main(workspace: str, disk: str, mode: str) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    plan._TASK_SECONDS = 8.0
+    corpus, packs = Path(disk) / "corpus", Path(disk) / "packs"
+    room, full, last = 8_000, Counter(), ""
+    while True:
+        give(Path(disk), room, mode)
+        try:
+            materialize(workspace, out=corpus, packs=packs, jobs=2, engine="threading", shard_size="60kB", show_progress=False)
+            break
+        except DiskFullError as error:
+            said = str(error)
+        assert "make room and run the same again" in said
+        assert "\n" not in said
+        left = [path for path in Path(disk).rglob("*") if path.name.endswith(".partial")]
+        assert not left, left
+        try:
+            told = status(corpus).facts
+        except NbaudioError:  # not even that it was begun could be noted
+            told = {}
+        last = told.get("stage") or "begins"
+        full[last] += 1
+        near = last == "publish" or (last == "pack" and told["done"] > 0.97 * told["total"])
+        room += SMALL_STEP if near or mode == "limited" else STEP
+    print(json.dumps(full))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
