@@ -1,5 +1,6 @@
 # make demo    the bundled corpus from ingest to verify, results in demo-output/
 # make test    all tests;  make check: linters and types, then all tests
+# make soak    500 processes killed at random while a corpus is made (KILLS=100 SEED=3 make soak); an hour
 # make lab     JupyterLab on the notebooks
 # Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.
 
@@ -7,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check lint lab wheel lock ci clean
+.PHONY: demo test soak check lint lab wheel lock ci clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -15,6 +16,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest -n 2
+
+soak: $(READY)
+	NBAUDIO_KILLS=$(or $(KILLS),500) NBAUDIO_SEED=$(or $(SEED),7) $(BIN)/pytest tests/heavy/test_faults.py -k killed_anywhere -s
 
 check: lint test
 

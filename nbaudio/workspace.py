@@ -8,6 +8,7 @@ W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
 W/fetched/             recordings that lie elsewhere, as far as the bound of this cache lets them stay
 W/source/              transcripts that lie elsewhere
+W/logs/<corpus>.jsonl  what the run did that finished a corpus
 W/publishing/          what is on its way to a corpus that lies elsewhere, and what came there
 """
 
