@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -94,7 +95,7 @@ def export(
         1
     """
     workspace, out = Workspace.open(workspace), Path(out)
-    asked = {
+    asked: dict[str, Any] = {
         "strategy": strategy,
         "n": n,
         "seed": seed,
@@ -112,28 +113,7 @@ def export(
     if pool.is_empty():
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
     record = ReviewRecord.find(workspace, out.stem)
-    if record is None:
-        before = rounds(workspace)
-        drawn = draw(pool, strategy=strategy, n=n, seed=seed, threshold=threshold, rounds=before)
-        if drawn.is_empty():
-            raise InputError(f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers")
-        record = ReviewRecord(
-            name=out.stem,
-            strategy=strategy,
-            n=n,
-            seed=seed,
-            corpus=fingerprint(segments),
-            segment_ids=drawn["segment_id"].to_list(),
-            probabilities=drawn["probability"].to_list(),
-            contents=content_hashes(drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")),
-            verdicts=list(verdicts),
-            reviewers=list(reviewers),
-            overlap=overlap,
-            strata=drawn["stratum"].to_list(),
-            threshold=threshold,
-            after=[one.name for one in before],
-            missing=silent["recording_id"].unique().sort().to_list(),
-        )
+    record = record or _new_record(out.stem, asked, workspace, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
     sheets = _handouts(record, out)
     most = max(len(sheet.segment_ids) for sheet in sheets)
@@ -187,6 +167,32 @@ def _check(
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
         look_up(dict.fromkeys(known), name, what)
+
+
+def _new_record(
+    name: str, asked: Mapping[str, Any], workspace: Workspace, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+) -> ReviewRecord:
+    """A draw from the pool that leaves out what earlier ones have given away.
+
+    Raises:
+        InputError: nothing is left.
+    """
+    before = rounds(workspace)
+    options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
+    drawn = draw(pool, **options, rounds=before)
+    if drawn.is_empty():
+        raise InputError(f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers")
+    return ReviewRecord(
+        name=name,
+        **asked,
+        corpus=fingerprint(segments),
+        segment_ids=drawn["segment_id"].to_list(),
+        probabilities=drawn["probability"].to_list(),
+        contents=content_hashes(drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")),
+        strata=drawn["stratum"].to_list(),
+        after=[one.name for one in before],
+        missing=silent["recording_id"].unique().sort().to_list(),
+    )
 
 
 def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
