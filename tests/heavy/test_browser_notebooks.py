@@ -60,7 +60,7 @@ def test_every_notebook_runs_in_order_and_nothing_else_is_contacted(lab):
 def test_a_page_that_was_run_unattended_plays_offline(tmp_path):
     nbaudio.run(bundled("data_manifests/demo.yaml"), out=tmp_path / "out")
     pages = sorted((tmp_path / "out/html").glob("*.html"))
-    assert len(pages) == 7
+    assert len(pages) == 8
     with chromium() as (page, tried):
         page.unroute_all()
         page.context.set_offline(True)
