@@ -197,7 +197,7 @@ def review_export(
 @review_app.command("import", epilog="Example: nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx")
 def review_import(
     workspace: Workspace,
-    sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv or .tsv")],
+    sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
     reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
     as_json: AsJson = False,
 ) -> None:
