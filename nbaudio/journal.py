@@ -67,7 +67,7 @@ class Journal:
         self._done = min(self._total, self._done + amount)
         now = time.monotonic()
         enough = self._done - self._told >= _STEP * self._total and now - self._last >= _PAUSE_S
-        if enough or self._done >= self._total:
+        if self._done > self._told and (enough or self._done >= self._total):
             self._told, self._last = self._done, now
             self.tell("progress", done=self._done, seconds=round(now - self._began, 3), failures=self._failures)
 

@@ -50,6 +50,7 @@ def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..
         ("select", "W", "--dev", "2", "--test", "2", "--group-by", "", "--max-duration", "20"),
         ("export", "nemo", "W", "--out", "M", "--paths", "relative"),
         ("materialize", "W", "--out", "C", "--jobs", "2", "--shard-size", "100kB"),
+        ("status", "C"),
         ("verify", "C"),
         ("stats", "W"),
         ("stats", "C"),
@@ -76,6 +77,7 @@ def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..
     [
         (("score", "nowhere"), "nowhere: not a workspace"),
         (("verify", "nowhere"), "nowhere: no corpus.json"),
+        (("status", "nowhere"), "nowhere: no corpus.json"),
         (("stats", "nowhere"), "neither a workspace"),
         (("ingest", "kaldii", "x", "--out", "W"), "parlaspeech"),
         (("ingest", "parlaspeech", "absent.json", "--out", "W"), "absent.json"),
@@ -122,6 +124,7 @@ def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[...
         "evidence",
         "select",
         "materialize",
+        "status",
         "verify",
         "stats",
     ],

@@ -17,13 +17,13 @@ from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
 from nbaudio.claims import claim
 from nbaudio.corpus.advice import advice
+from nbaudio.corpus.asking import what_next
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut, index_of, remove_pack
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
-from nbaudio.corpus.status import what_next
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
