@@ -538,7 +538,7 @@ def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, 
         (corpus / name).write_bytes((full.path.parent / "C" / name).read_bytes())
     manifest = read_json(full.path.parent / "C/corpus.json")
     manifest["tables"] = {name: sha256_file(corpus / name) for name in ("segments.parquet", "rejected.parquet", "vocab.json")}
-    manifest["shards"] = [each | {"name": shard, "split": split} for each in manifest["shards"]]
+    manifest["shards"] = [each | {"name": shard} for each in manifest["shards"]]
     write_json(corpus / "corpus.json", manifest)
     with kept_inside(tmp_path, corpus, tmp_path / "out"):
         with pytest.raises(NbaudioError):
@@ -546,6 +546,19 @@ def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, 
         with pytest.raises(NbaudioError):
             nbaudio.open_corpus(corpus).read(clips["segment_id"][0])
         assert nbaudio.verify(corpus, jobs=1, engine="threading", show_progress=False).problems
+
+
+@pytest.mark.parametrize("key", ["parameters", "shards", "splits", "tables", "identity", "selection", "leakage", "rejected"])
+@pytest.mark.parametrize("value", [None, 1, "x", [1]])
+def test_a_corpus_whose_manifest_is_none_is_one_error(full, tmp_path, key, value):
+    corpus = tmp_path / "C"
+    corpus.mkdir()
+    for name in ("segments.parquet", "rejected.parquet", "vocab.json"):
+        (corpus / name).symlink_to(full.path.parent / "C" / name)
+    write_json(corpus / "corpus.json", read_json(full.path.parent / "C/corpus.json") | {key: value})
+    for use in (nbaudio.verify, nbaudio.open_corpus, lambda where: nbaudio.convert(where, container="zip", out=tmp_path / "out")):
+        with pytest.raises(InputError, match=r"corpus\.json: "):
+            use(corpus)
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a\0", ""])

@@ -12,6 +12,7 @@ from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
+from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.publishing import Beside, listed, publish_shards
 from nbaudio.corpus.shards import restore_records, write_shards
 from nbaudio.engine import Site, check_engine, workers
@@ -69,7 +70,7 @@ def convert(
     check_engine(engine, site)
     source, target = _local(corpus), _local(out)
     layout = replace(Layout.at(target.root, target.root), log_kept=None)
-    manifest = read_object(source, MANIFEST)
+    manifest = read_manifest(source)
     damaged = [name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name])]
     if damaged:
         raise InputError(f"{source}/{damaged[0]}: not what was written; 'nbaudio verify {source}' shows all that is damaged")

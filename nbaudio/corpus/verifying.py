@@ -12,10 +12,11 @@ import polars as pl
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.entries import checked
 from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
+from nbaudio.corpus.manifest import read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file, sha256_listed
-from nbaudio.folders import Folder, folder_at, read_object
+from nbaudio.folders import Folder, folder_at
 from nbaudio.leakage import grouping, proof
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
@@ -73,7 +74,7 @@ def verify(
 
 
 def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site: Site, show_progress: bool) -> Report:
-    manifest = read_object(folder, MANIFEST)
+    manifest = read_manifest(folder)
     try:
         shards = manifest["shards"]
         encoding = manifest["parameters"]["encoding"]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
 from nbaudio.cache import LIMIT, Cache
-from nbaudio.corpus.layout import MANIFEST
+from nbaudio.corpus.manifest import read_manifest
 from nbaudio.errors import InputError, look_up
-from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
+from nbaudio.folders import Folder, LocalFolder, folder_at
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
@@ -240,11 +240,9 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     """
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
-        asked = pool.submit(read_object, folder, MANIFEST)
+        asked = pool.submit(read_manifest, folder)
         table = _table(folder)
         manifest = asked.result()
-    if not {"shards", "parameters"} <= manifest.keys():
-        raise InputError(f"{where}/{MANIFEST}: lists no shards; is {where} a corpus?")
     kept = None if cache is None else Cache(Path(cache), cache_limit)
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
 
