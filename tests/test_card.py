@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 import yaml
 from hostile import MARKUP
+from test_containers import encoding_of
 
 from nbaudio.corpus import materialize
 from nbaudio.corpus.card import CARD, About, card
@@ -32,7 +33,8 @@ def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, contai
     import datasets
 
     folder = tmp_path / "c"
-    make(workspace, folder, container=container, shard_size="100kB", title="Naslov", language="hr, en", licence="cc-by-4.0")
+    about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}
+    make(workspace, folder, container=container, shard_size="100kB", encoding=encoding_of(container), **about)
     counts = dict(pl.read_parquet(folder / "segments.parquet")["split"].value_counts().iter_rows())
     builder = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache"))
     files = {split: {path.rpartition("/")[2] for path in paths} for split, paths in builder.config.data_files.items()}

@@ -312,7 +312,7 @@ def test_corpus_out_of_an_archive_is_that_of_its_folder(tmp_path, monkeypatch, j
     assert first.facts == folder_first.facts
     assert report.facts["kept"] == folder_report.facts["kept"] == 3
     held = {path.suffix for out in ("archive", "folder") for path in (tmp_path / out / "W").rglob("*") if path.is_file()}
-    assert held == {".json", ".parquet", ".pack"}
+    assert held == {".json", ".jsonl", ".parquet", ".pack"}
 
 
 def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, monkeypatch):
