@@ -1,6 +1,6 @@
 """The errors that nbaudio raises: each names the file or item, what is wrong with it, and what is allowed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,7 +27,15 @@ class DiskFullError(NbaudioError):
 
 
 class WorkerLostError(NbaudioError):
-    """Processes that do the work end before they have done it; what is done is kept and the same call resumes."""
+    """Processes that do the work end before they have done it; what is done is kept and the same call resumes.
+
+    Attributes:
+        tasks: over which they were lost, and others that were underway then.
+    """
+
+    def __init__(self, message: str, tasks: Iterable[object] = ()) -> None:
+        super().__init__(message)
+        self.tasks = tuple(tasks)
 
 
 class MissingExtraError(NbaudioError):

@@ -16,10 +16,10 @@ import pytest
 from faults import contents
 from web import serving
 
-from nbaudio import Workspace, convert, journal, materialize, plan, status, verify
+from nbaudio import Workspace, convert, engine, journal, materialize, plan, status, verify
 from nbaudio.audio import recordings
 from nbaudio.corpus import packs
-from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.files import whole_file
 from nbaudio.places import filesystems, patience, remote
 from nbaudio.progress import note, progress, watching
@@ -169,6 +169,26 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
         assert made(there, tmp_path / "c").facts["clips cut now"] == 3 * 8
     tars = [{name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")} for each in ("c", "quiet")]
     assert tars[0] == tars[1]
+
+
+def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
+    run_joblib, lost = engine._run_joblib, []
+
+    def dying(function, tasks, **options):
+        for task in tasks:
+            if any(source.path.name == NAMES[2] for source in getattr(task, "sources", ())):
+                lost.append(task)
+                raise WorkerLostError("lost 3 times", [task])
+            yield from run_joblib(function, [task], **options)
+
+    monkeypatch.setattr(engine, "_run_joblib", dying)
+    made(workspace, tmp_path / "c")
+    [[detail]] = rejected(tmp_path / "c").values()
+    assert detail.startswith("r2.flac: whoever decodes it is killed")
+    assert [len(task.sources) > 1 for task in lost] == [True, False]
+    assert pl.read_parquet(tmp_path / "c/segments.parquet").height == 4 * 8
+    assert whole(tmp_path / "c")
 
 
 # disks

@@ -21,7 +21,7 @@ from nbaudio.corpus.asking import what_next
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
-from nbaudio.corpus.packs import Failure, cut, index_of, remove_pack
+from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
 from nbaudio.corpus.publishing import publish
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
@@ -328,7 +328,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
         else:
             tasks = cut_tasks(missing, root, run.packs, run.format)
         with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
-            for result in run_tasks(cut, tasks):
+            for result in cut_all(run_tasks, tasks):
                 failures |= {failure.clip_key: failure for failure in result.failures}
                 for failure in result.failures:
                     note(failure.detail)

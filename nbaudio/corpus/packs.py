@@ -8,23 +8,24 @@ checked when it is read, every clip when it is copied.
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import polars as pl
 
 from nbaudio.addresses import is_address
 from nbaudio.audio import clip_of, encode_clip, open_recording
 from nbaudio.corpus.entries import checked
-from nbaudio.errors import AudioError, NbaudioError
+from nbaudio.engine import RunTasks
+from nbaudio.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.files import sha256_file, whole_file
 from nbaudio.places import CHANGED, AbsentError, Remote, remote, writing
-from nbaudio.plan import CutTask, Source
+from nbaudio.plan import CutTask, Source, cut_task
 
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
@@ -64,6 +65,30 @@ class CutResult:
 
     seconds: float
     failures: tuple[Failure, ...]
+
+
+def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult]:
+    """Cut tasks; a recording that kills whoever decodes it fails, as any other that is bad."""
+    waiting = iter(tasks)
+    while True:
+        try:
+            yield from run_tasks(cut, waiting)
+        except WorkerLostError as error:
+            for task in cast(tuple[CutTask, ...], error.tasks):
+                for source in task.sources:
+                    yield _cut_alone(run_tasks, source, task)
+        else:
+            return
+
+
+def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
+    seconds = task.seconds / len(task.sources)
+    try:
+        [result] = run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
+    except WorkerLostError:
+        detail = f"{source.path.name}: whoever decodes it is killed: it crashes the decoder, or wants more memory than there is"
+        return CutResult(seconds, tuple(Failure(key, detail) for key, *_ in source.windows))
+    return result
 
 
 def cut(task: CutTask) -> CutResult:

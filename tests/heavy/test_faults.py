@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import psutil
 import pytest
-from faults import SIZE, contents, die_once, die_unless, soak, started, workers_of
+from faults import SIZE, contents, cut_or_die, die_once, die_unless, soak, started, workers_of
 
 from nbaudio import materialize, status, verify
+from nbaudio.corpus import packs
 from nbaudio.engine import Site, run_tasks
 from nbaudio.errors import WorkerLostError
 
@@ -90,3 +92,12 @@ def wait_for(condition, seconds=10.0):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(packs, "cut", cut_or_die)
+    report = materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
+    assert report.problems
+    assert all("r2.flac: whoever decodes it is killed" in line for line in report.problems[:-1])
+    assert set(pl.read_parquet(tmp_path / "c/segments.parquet")["recording_id"]) == {"r0", "r1", "r3", "r4"}
+    assert verify(tmp_path / "c", jobs=1, show_progress=False).problems == []
