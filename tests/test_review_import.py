@@ -8,7 +8,7 @@ import openpyxl
 import polars as pl
 import pytest
 from hostile import CELLS
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from sheets import any_text, columns_of, fill_in, make_workspace, set_time, typed_text
@@ -166,6 +166,7 @@ def test_whatever_is_done_to_a_sheet_verdicts_stay_with_their_segments(workspace
     assert dict(review.verdicts(workspace).select("segment_id", "comment").iter_rows())["s1"] == "psst"
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(any_text, any_text), min_size=1, max_size=4), st.lists(typed_text(), min_size=4, max_size=4))
 @example([(text, "da") for text in CELLS], CELLS[:13] + CELLS[-6:])
 @example([("č" * 40_000, "😀" * 20_000)], ["č" * 32_766] * 4)  # and a ! behind
