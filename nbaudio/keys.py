@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+#: What Windows takes for devices, whatever follows the first dot.
+DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
@@ -40,7 +42,7 @@ def clip_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 
     def name(segment_id: str) -> str:
-        if _SAFE_NAME.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
+        if _SAFE_NAME.fullmatch(segment_id) and not DEVICES.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
             return f"{segment_id}.{ending}"
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
         return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"

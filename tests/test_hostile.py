@@ -34,6 +34,7 @@ from nbaudio.exports import WRITERS, export
 from nbaudio.files import read_json, sha256_file, write_json
 from nbaudio.folders import LocalFolder
 from nbaudio.ingest import READERS
+from nbaudio.keys import DEVICES
 from nbaudio.report import Report
 from nbaudio.review.returned import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
@@ -418,6 +419,7 @@ def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
     for path in tmp_path.rglob("*"):
         assert path.name.isascii()
         assert len(path.name) < 200
+        assert not [name for name in (path.name, *members(path)) if DEVICES.fullmatch(name.rpartition("/")[2])]
         assert not [
             name
             for name in members(path)

@@ -14,6 +14,7 @@ import polars as pl
 
 from nbaudio.corpus.entries import Place, Shard, as_json
 from nbaudio.corpus.tars import write_tar
+from nbaudio.corpus.webdataset import escape_device
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
@@ -37,7 +38,7 @@ def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _cut_id(row: dict[str, Any]) -> str:
-    return quote(row["segment_id"], safe="")
+    return escape_device(quote(row["segment_id"], safe=""))
 
 
 def _cut(row: dict[str, Any]) -> dict[str, Any]:

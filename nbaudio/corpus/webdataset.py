@@ -12,16 +12,22 @@ import polars as pl
 
 from nbaudio.corpus.entries import Place, as_json
 from nbaudio.corpus.tars import write_tar
+from nbaudio.keys import DEVICES
 
 
 def escape_key(segment_id: str) -> str:
     """A key without dots, slashes, blanks or anything but ASCII letters, digits, ``-`` and ``_``; `unescape_key` undoes it.
 
     Examples:
-        >>> escape_key("HlauTe_NK6U_3207.7-3227.54")
-        'HlauTe_NK6U_3207%2E7-3227%2E54'
+        >>> escape_key("HlauTe_NK6U_3207.7-3227.54"), escape_key("CON")
+        ('HlauTe_NK6U_3207%2E7-3227%2E54', '%43ON')
     """
-    return quote(segment_id, safe="").replace(".", "%2E").replace("~", "%7E")
+    return escape_device(quote(segment_id, safe="").replace(".", "%2E").replace("~", "%7E"))
+
+
+def escape_device(name: str) -> str:
+    """A name that Windows would take for a device with its first letter escaped; others as they are."""
+    return f"%{ord(name[0]):02X}{name[1:]}" if DEVICES.fullmatch(name) else name
 
 
 def unescape_key(key: str) -> str:

@@ -20,14 +20,13 @@ import yaml
 from nbaudio import limits
 from nbaudio.downloads.ledger import LEDGER
 from nbaudio.errors import InputError
+from nbaudio.keys import DEVICES
 from nbaudio.resources import bundled
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
-# What other systems take for devices, whatever follows the first dot.
-_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 # File systems take 255 bytes; `.name.partial` must fit as well.
 _MOST_NAME_BYTES = 240
 
@@ -117,7 +116,7 @@ def check_name(name: str) -> str:
         raise refuse("control characters and broken Unicode are not allowed")
     if name.startswith(".") or name.endswith((".", " ")):
         raise refuse("it must not begin with a dot, nor end in a dot or blank")
-    if _DEVICES.fullmatch(name) or name.casefold() == LEDGER:
+    if DEVICES.fullmatch(name) or name.casefold() == LEDGER:
         raise refuse("it is reserved")
     if len(name.encode()) > _MOST_NAME_BYTES:
         raise refuse(f"it has {len(name.encode())} bytes, at most {_MOST_NAME_BYTES} are allowed")
