@@ -1,9 +1,11 @@
 """Every way of reading a corpus that is installed here: what it gives, how fast, and how much of its batches is padding."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from importlib import import_module
 from itertools import cycle
+from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from nbaudio.adapters import arrays, huggingface, lhotse, tensorflow, torch
 from nbaudio.errors import InputError
 from nbaudio.reading import Corpus, Stream
 
+_STDERR = 2
 # Ids of the clips of each step, and its samples as the framework has them.
 _Steps = Generator[tuple[Sequence[Any], Any], None, None]
 
@@ -47,7 +50,9 @@ def readers(corpus: Corpus, split: str, *, batch_s: float = 120.0, seed: int = 0
     if not seconds > 0:
         raise InputError(f"seconds must be more than 0, not {seconds}")
     streams = {batches: corpus.stream(split, seed=seed, batch_s=batch_s if batches else None) for batches in (True, False)}
-    return pl.DataFrame([_tried(way, streams[way.batches], seconds) for way in _WAYS], schema=_SCHEMA)
+    with _quiet():
+        tried = [_tried(way, streams[way.batches], seconds) for way in _WAYS]
+    return pl.DataFrame(tried, schema=_SCHEMA)
 
 
 def padding(corpus: Corpus, split: str, *, batch_s: float = 120.0) -> pl.DataFrame:
@@ -78,6 +83,19 @@ def padding(corpus: Corpus, split: str, *, batch_s: float = 120.0) -> pl.DataFra
         share = 1 - durations.sum() / with_padding.sum()
         rows.append((name, len(batches), clips / len(batches), with_padding.max(), share))
     return pl.DataFrame(rows, schema=["batches_of", "batches", "clips", "most_s", "padding"], orient="row")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is shown of what libraries write past Python, such as TensorFlow's thoughts on the processor."""
+    shown = os.dup(_STDERR)
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), _STDERR)
+        yield
+    finally:
+        os.dup2(shown, _STDERR)
+        os.close(shown)
 
 
 def _tried(way: _Way, stream: Stream, seconds: float) -> dict[str, Any]:
