@@ -39,7 +39,7 @@ def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
     """All bytes of a file.
 
     Raises:
-        InputError: there are more than `most`.
+        InputError: there are more than `most`, or it is a pipe, for which one would wait.
         OSError: it cannot be read.
 
     Examples:
@@ -50,6 +50,8 @@ def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
         >>> whole(path)
         b'dobar dan'
     """
+    if path.is_fifo():
+        raise InputError(f"{path}: no file but a pipe")
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import sys
 import tarfile
@@ -23,6 +24,7 @@ import pytest
 import yaml
 from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, zip_of
 from layout_kinds import lines, tone
+from papermill.translators import PythonTranslator
 
 import nbaudio
 from nbaudio import limits, review, widgets
@@ -308,6 +310,22 @@ def test_links_out_of_a_source_are_not_followed(place, format):
         nbaudio.ingest(format, source, audio=place / "audio", out=place / "W")
 
 
+PIPES = {"nemo": "dev.json", "hf": "b.parquet", "librispeech": "dev/1/3/1-3.trans.txt", "subtitles": "b.srt"}
+
+
+@pytest.mark.parametrize(("format", "name"), PIPES.items())
+def test_nobody_waits_for_a_pipe(place, format, name):
+    SOURCES[format](place / "source", [("a.wav", "da")])
+    pipe = place / "source" / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    try:
+        told = nbaudio.ingest(format, place / "source", audio=place / "audio", out=place / "W").problems
+    except InputError as error:
+        told = [str(error)]
+    assert format == "subtitles" or [line for line in told if "no file but a pipe" in line]  # it takes files alone
+
+
 def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place):
     source = SOURCES["commonvoice"](place / "source", [("a.wav", "da")])
     (source / "clips").symlink_to(place / "audio")
@@ -591,6 +609,13 @@ def test_a_manifest_is_plain_values(tmp_path, kind):
     if kind not in ("NUL", "bytes that are no UTF-8", "a merge", "a billion laughs"):
         with pytest.raises(InputError):
             parse_settings([f"{name}={value}"])
+
+
+def test_values_of_a_manifest_are_values_in_notebooks():
+    for text in TEXTS:
+        source = PythonTranslator.codify({"title": text, "normalise": [text]})
+        titles, steps = ast.parse(source).body
+        assert (ast.literal_eval(titles.value), ast.literal_eval(steps.value)) == (text, [text])
 
 
 def test_reports_steer_no_terminal():

@@ -179,6 +179,9 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
                 if path.is_symlink() and leads_out(path, home_of(root)):
                     yield Problem(relative, None, "a link that leads out of the folder")
                     continue
+                if not path.is_file():
+                    yield Problem(relative, None, "no file but a pipe, socket, device or folder")
+                    continue
                 yield relative, path.read_bytes() if path.stat().st_size <= limits.MOST_TEXT_BYTES else None
             except OSError as error:
                 yield Problem(relative, None, error.strerror or str(error))

@@ -127,13 +127,15 @@ def gather(
 
 
 def check_link(path: Path, folder: Path) -> None:
-    """Let a file of a source pass, unless it is a link that leads out of its folder: that one belongs to somebody else.
+    """Let a file or folder of a source pass, unless it is a link out of its folder, to what belongs to somebody else, or a pipe.
 
     Raises:
-        InputError: it does.
+        InputError: it is.
     """
     if leads_out(path, home_of(folder)):
         raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path}: no file but a pipe, socket or device")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
