@@ -220,7 +220,7 @@ def test_kaldi_keys_are_words_that_sort_by_speaker_and_never_meet(tmp_path_facto
     out = tmp_path_factory.mktemp("kaldi")
     speakers, keys = zip(*pairs, strict=True)
     segments = pl.DataFrame({"segment_id": keys, "speaker_id": pl.Series(speakers, dtype=pl.String)}).with_columns(
-        recording_id=pl.lit("r 1"), start_sample=0, end_sample=8, text=pl.lit("a\nb"), asr_text=None, similarity=None
+        recording_id=pl.lit("r 1"), start_sample=0, end_sample=8, text=pl.lit("a b"), asr_text=None, similarity=None
     )
     facts = {"recording_id": ["r 1"], "file": ["a.wav"], "sampling_rate": [8], "num_channels": [1], "num_samples": [8]}
     files, notes = KALDI.write(segments, pl.DataFrame(facts), out, None)
