@@ -27,8 +27,8 @@ from nbaudio.errors import ExistsError
 from nbaudio.files import whole_file
 from nbaudio.progress import watching
 
-# Bytes of earlier runs that are kept in a log.
-_EARLIER = 1 << 20
+# Bytes of earlier runs that are kept in a log, and that are read of one, which may have come with a stranger's corpus.
+_EARLIER, _MOST_READ = 1 << 20, 8 << 20
 _MOST_FAILURES = 1000
 # A line of progress is written after so much of the stage, and so many seconds.
 _STEP, _PAUSE_S = 0.001, 1.0
@@ -162,11 +162,12 @@ def alive(path: Path) -> bool:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log, what is broken left out; none where there is no log."""
+    """The last lines of a log, what is broken left out; none where there is no log."""
     lines = []
-    with suppress(FileNotFoundError):
-        for line in path.read_bytes().splitlines():
-            with suppress(ValueError):
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_READ))
+        for line in file.read().splitlines():
+            with suppress(ValueError, RecursionError):
                 found = json.loads(line)
                 lines += [found] if isinstance(found, dict) else []
     return lines

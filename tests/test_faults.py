@@ -395,6 +395,25 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     assert report.facts["next"] == "run the same command again: what is done is kept"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[" * 100_000, '{"event": "failure"}'],
+        ['{"event": "stage", "stage": 1, "total": "x", "unit": []}'] * 2 + ['{"event": "progress", "done": "y", "seconds": 1}'],
+        [
+            '{"event": "began"}',
+            '{"event": "stage", "stage": 1, "total": 1e300, "unit": 1}',
+            '{"event": "progress", "done": 1e-9, "seconds": 1}',
+        ],
+    ],
+)
+def test_a_log_that_is_none_is_told_in_one_line(tmp_path, lines):
+    (tmp_path / ".work").mkdir()
+    (tmp_path / ".work/log.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="not the log of a run"):
+        status(tmp_path)
+
+
 def test_status_of_places(workspace, tmp_path):
     with pytest.raises(InputError, match="not a corpus"):
         status(tmp_path)

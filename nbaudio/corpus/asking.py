@@ -41,7 +41,10 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     if whole and not claimed and not (log and journal.alive(log)):
         return _finished(folder)
     if log and lines:
-        return _unfinished(folder, log, lines)
+        try:
+            return _unfinished(folder, log, lines)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise InputError(f"{log}: not the log of a run ({type(error).__name__}: {error})") from error
     hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
     facts = {"corpus": str(folder), "state": "not finished", "shards there": len(shard_names(folder)), **hint, "next": _AGAIN}
     return Report("status", facts, problems=["it is not finished"])
