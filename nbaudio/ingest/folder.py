@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbaudio.errors import InputError
 from nbaudio.ingest.recordings import list_audio, list_elsewhere
-from nbaudio.ingest.transcripts import Transcripts, Windows, gather
+from nbaudio.ingest.transcripts import Problem, Transcripts, Windows, gather
 from nbaudio.places import Remote
 
 # Six places and seven digits: what segments' times are computed with.
@@ -38,7 +38,9 @@ def read(source: Path | Remote, *, window: str | None = None, partial: str = "ke
         raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
-    paths = list_audio(source)[0] if isinstance(source, Path) else list_elsewhere(source, ())[0]
-    found = gather(source, ({"name": path} for path in paths), wanted="a folder with audio files")
+    paths, refused = list_audio(source) if isinstance(source, Path) else list_elsewhere(source, ())
+    # Where there is something, ingest tells what is not taken.
+    problems = [Problem(name, None, reason) for name, reason in refused]
+    found = gather(source, ({"name": path} for path in paths) if len(paths) else problems, wanted="a folder with audio files")
     root = source if isinstance(source, Path) else str(source)
     return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

@@ -67,6 +67,7 @@ def members(archive: Path) -> Iterator[Member]:
             # The archive would remember every member.
             opened.members = []  # type: ignore[attr-defined]
             if entry.isfile() and not entry.issparse():
+                file.check(entry.offset_data + entry.size)
                 yield Member("/".join(part for part in entry.name.split("/") if part not in ("", ".")), entry, opened)
 
 
@@ -84,12 +85,12 @@ class _Unpacked(io.RawIOBase):
         if size > _PIECE_BYTES:  # asked for by the header of a header; files are read in pieces
             raise tarfile.ReadError(f"{self._archive}: a header of {size:,} bytes, a bomb")
         data: bytes = self._file.read(size)
-        self._check()
+        self.check(self.tell())
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         position: int = self._file.seek(offset, whence)
-        self._check()
+        self.check(self.tell())
         return position
 
     def tell(self) -> int:
@@ -99,9 +100,10 @@ class _Unpacked(io.RawIOBase):
         self._file.close()
         super().close()
 
-    def _check(self) -> None:
+    def check(self, position: int) -> None:
+        """Raise tarfile.ReadError where the archive may not grow up to there."""
         try:
-            limits.check_growth(self._archive, self._size, self.tell())
+            limits.check_growth(self._archive, self._size, position)
         except InputError as error:
             raise tarfile.ReadError(str(error)) from error
 
@@ -113,7 +115,7 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
     try:
         names.extend(place.path for place in in_order(folder))
     except AudioError as error:
-        broken.append((folder.name, str(error)))
+        broken.append((folder.name or folder.root.rpartition("/")[2], str(error)))
     paths, refused = sorted_out(names, wanted)
     return paths, refused + broken
 
