@@ -136,9 +136,10 @@ def test_levels_are_padded_with_silence(make: Make) -> None:
     assert (batch["samples"][shortest, batch["lengths"][shortest] :] == 128).all()
 
 
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_another_epoch_has_another_order_in_workers_that_persist_too(corpus: Corpus, workers: int) -> None:
-    dataset = stream_dataset(corpus.stream("train", consecutive=2))
+def test_another_epoch_has_another_order_in_workers_that_persist_too(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
+    dataset = stream_dataset(corpus.stream("train", **steps))
     loader = DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
     first, again = flat(loader), flat(loader)
     dataset.set_epoch(1)
@@ -317,6 +318,8 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
     same((row | {"samples": audio.data[0].numpy(), "sampling_rate": audio.sample_rate} for row, audio in heard), corpus)
     with pytest.raises(InputError, match="without batch_s"):
         huggingface.dataset(corpus.stream("train", batch_s=5.0))
+    with pytest.raises(InputError, match="shards must be 1 or more"):
+        huggingface.dataset(corpus.stream("train"), shards=0)
 
 
 def test_datasets_parts_go_to_nodes_and_workers_once_each(corpus: Corpus) -> None:
