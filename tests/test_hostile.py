@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, zip_of
+from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, tar_of, zip_of
 from layout_kinds import lines, tone
 from papermill.translators import PythonTranslator
 
@@ -279,6 +279,24 @@ def test_names_in_archives_stay_in_them(place, format):
         "folder",
         "hf",
     )  # names of their own
+
+
+@pytest.mark.parametrize("name", ["s.tar", "s.gz"])
+@pytest.mark.parametrize("elsewhere", [f"../{PWNED}.wav", f"/{PWNED}.wav"])
+def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
+    data = (place / "audio/a.wav").read_bytes()
+    harm = {f"{each}.wav": data for each in NAMES if "\0" not in each}
+    archive = tar_of(place / name, {"a.wav": data} | harm, links=elsewhere).rename(place / name.replace(".gz", ".tar.gz"))
+    with kept_inside(place.parents[2], archive, place / "W", place / "V"):
+        report = nbaudio.ingest("folder", f"tar://::{archive}", out=place / "W", jobs=1)
+        with pytest.raises(InputError, match="nothing to take"):
+            nbaudio.ingest("librispeech", archive, out=place / "V", options={"unpack": "yes"})
+    found = Workspace.open(place / "W").recordings.filter(pl.col("num_samples").is_not_null())["path"].to_list()
+    assert "a.wav" in found
+    assert not [
+        path for path in found if path.startswith(("/", "symlink", "hardlink", "fifo", "device")) or ".." in path.split("/")
+    ]
+    assert [line for line in report.problems if "leads out of the audio folder" in line]
 
 
 # links

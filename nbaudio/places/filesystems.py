@@ -64,9 +64,9 @@ def place_of(address: str) -> Place:
         if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
             raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
         raise
-    if scheme == "tar":  # files with holes have any size
+    if scheme == "tar":  # links and devices are no files, and those with holes have any size
         for member in fs.tar.getmembers():
-            if member.issparse():
+            if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
     place = Place(fs, path, scheme)
     if scheme in ARCHIVES:
