@@ -37,6 +37,17 @@ def full_disk(error: BaseException) -> str | None:
 
 
 @contextmanager
+def telling_full_disks(target: Path) -> Iterator[None]:
+    """Let errors for want of room to write at `target` be `DiskFullError`."""
+    try:
+        yield
+    except Exception as error:
+        if full := full_disk(error):
+            raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
+        raise
+
+
+@contextmanager
 def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """A path beside `target` to write a file or make a folder at; moved onto `target` at the end, removed when anything fails.
 
@@ -48,20 +59,19 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         DiskFullError: there is no space left.
     """
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        if sync:
-            for path in (partial, *partial.rglob("*")):
-                _sync(path)
-        if partial.is_dir():
-            remove(target)
-        partial.replace(target)
-    except BaseException as error:
-        remove(partial)
-        if full := full_disk(error):
-            raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
-        raise
+    with telling_full_disks(target):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            if sync:
+                for path in (partial, *partial.rglob("*")):
+                    _sync(path)
+            if partial.is_dir():
+                remove(target)
+            partial.replace(target)
+        except BaseException:
+            remove(partial)
+            raise
 
 
 def _sync(path: Path) -> None:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nbaudio.addresses import masked
-from nbaudio.errors import ExistsError
-from nbaudio.files import whole_file
+from nbaudio.errors import DiskFullError, ExistsError
+from nbaudio.files import telling_full_disks, whole_file
 from nbaudio.progress import watching
 
 # Bytes of earlier runs that are kept in a log, and that are read of one, which may have come with a stranger's corpus.
@@ -84,13 +84,14 @@ def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
 
     Args:
         path: of the log; its folder is made.
-        of: what the run writes to, for messages.
         step: the command that runs.
         told: its parameters.
+        of: what the run writes to, for messages.
         keep: where the log of a run that ends well goes; None removes it. A folder that only held the log goes too.
 
     Raises:
         ExistsError: another run is at work there.
+        DiskFullError: there is no room even for a log.
     """
     with _alone(path, of) as file:
         log = Journal(file)
@@ -104,7 +105,7 @@ def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
             log.tell("ended", how=how, error=masked(f"{type(error).__name__}: {error}"))
             raise
         log.tell("ended", how="done", error=None)
-        with suppress(OSError):  # the run has done what it was to do
+        with suppress(OSError, DiskFullError):  # the run has done what it was to do
             if keep is not None:
                 with whole_file(keep, sync=False) as partial:
                     shutil.copyfile(path, partial)
@@ -118,8 +119,10 @@ def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
 def _alone(path: Path, of: object) -> Iterator[BinaryIO]:
     """The log, open at its end, with no more in it of earlier runs than is wanted."""
     for _ in range(_TRIES):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file:
+        with telling_full_disks(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = path.open("a+b", buffering=0)
+        with opened as file:
             if _locked(file, fcntl.LOCK_EX) and os.fstat(file.fileno()).st_nlink:
                 _shorten(file)
                 yield file

@@ -211,6 +211,15 @@ def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(DiskFullError, match="run the same again"), journal.journal(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+        pass
+
+
 def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     made(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)

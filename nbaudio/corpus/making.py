@@ -27,7 +27,7 @@ from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
-from nbaudio.files import remove_partials, whole_file
+from nbaudio.files import remove_partials, telling_full_disks, whole_file
 from nbaudio.folders import read_object
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
@@ -187,7 +187,8 @@ def _sharing(packs: Path | Remote) -> Iterator[None]:
         writing.tidy(packs)
         yield
         return
-    packs.mkdir(parents=True, exist_ok=True)
+    with telling_full_disks(packs):
+        packs.mkdir(parents=True, exist_ok=True)
     folder = os.open(packs, os.O_RDONLY)
     try:
         _tidy_alone(folder, packs)
