@@ -138,17 +138,21 @@ def _is_sheet(member: zipfile.ZipInfo) -> bool:
 
 def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
     """How many cells a sheet or table spans, and how many it holds."""
-    rows = columns = found = 0
+    rows = columns = last = found = 0
     with book.open(member) as file:
         rest = b""
         while data := file.read(_READ_BYTES):
             data = rest + data
             end = 0
             for cell in _REFERENCE.finditer(data):
-                rows, columns, end = max(rows, int(cell[2])), max(columns, _number(cell[1])), cell.end()
+                end = cell.end()
+                if not cell[1]:  # a row: programs may note the last one that there could be
+                    last = max(last, int(cell[2]))
+                    continue
+                rows, columns = max(rows, int(cell[2])), max(columns, _number(cell[1]))
                 found += 1
             rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]
-    return rows * max(columns, 1), found
+    return max(rows * columns, last), found
 
 
 def _number(column: bytes) -> int:

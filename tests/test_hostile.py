@@ -683,6 +683,29 @@ def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
         read_sheet(table_span(tmp_path, 0))
 
 
+@pytest.mark.parametrize(
+    ("rows", "bomb"),
+    [
+        ('<row r="1048576" customFormat="false"></row>', False),  # as LibreOffice ends a sheet
+        ('<row r="9"><c r="L9"/></row>', False),
+        ('<row r="999999999"></row>', True),
+        ('<row r="1048576"><c r="XFD1048576"/></row>', True),
+        ('</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>', True),
+    ],
+)
+def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
+    book = openpyxl.Workbook()
+    book.active.append(["name", "text"])
+    book.save(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as old:
+        members = {name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode()) for name in old.namelist()}
+    if bomb:
+        with pytest.raises(InputError, match="a bomb"):
+            limits.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+    else:
+        limits.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+
+
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
     monkeypatch.setattr("nbaudio.audio.clips.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
