@@ -11,7 +11,7 @@ from hostile import BOMBS, REFUSED, table_span
 
 # What they would grow to, and what may be taken for them, with Python and all libraries in it.
 SIZE = 1 << 30
-MOST_MB = 800
+MOST_MB = 600
 
 INGEST = """
 import json, resource, sys
