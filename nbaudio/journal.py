@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nbaudio.addresses import masked
 from nbaudio.errors import DiskFullError, ExistsError
 from nbaudio.files import telling_full_disks, whole_file
+from nbaudio.places.addresses import masked
 from nbaudio.progress import watching
 
 # Bytes of earlier runs that are kept in a log, and that are read of one, which may have come with a stranger's corpus.

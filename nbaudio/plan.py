@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.folders import Folder
 from nbaudio.keys import hash_column
 from nbaudio.places import Remote
+from nbaudio.places.folders import Folder
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
 _CLIP_VERSION = 3

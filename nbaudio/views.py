@@ -10,8 +10,8 @@ import polars as pl
 
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.errors import InputError
-from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.keys import hash_column
+from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, with_durations
 from nbaudio.text import vocabulary
 from nbaudio.workspace import Workspace

@@ -18,11 +18,11 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
-from nbaudio.cache import LIMIT, Cache
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.places import Remote, remote
+from nbaudio.places.addresses import is_address
+from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform
 
 

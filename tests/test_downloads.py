@@ -27,7 +27,7 @@ from nbaudio.downloads import read_list, running
 from nbaudio.downloads.lists import Wanted
 from nbaudio.downloads.turns import Task, Turns
 from nbaudio.errors import DiskFullError, ExistsError, InputError
-from nbaudio.servers import retry_after
+from nbaudio.places.servers import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 

@@ -34,9 +34,9 @@ from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.exports import WRITERS, export
 from nbaudio.files import read_json, sha256_file, write_json
-from nbaudio.folders import LocalFolder
 from nbaudio.ingest import READERS
 from nbaudio.keys import DEVICES
+from nbaudio.places.folders import LocalFolder
 from nbaudio.report import Report
 from nbaudio.review.returned import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings

@@ -19,12 +19,12 @@ import soundfile as sf
 from web import serving
 
 from nbaudio import ingest, materialize, review, select
-from nbaudio.addresses import check_address
 from nbaudio.audio import open_recording, read_clip
-from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, MissingExtraError
 from nbaudio.places import patience, remote
-from nbaudio.ranges import RangedFile
+from nbaudio.places.addresses import check_address
+from nbaudio.places.cache import Cache
+from nbaudio.places.ranges import RangedFile
 from nbaudio.widgets import Player
 from nbaudio.workspace import Workspace
 

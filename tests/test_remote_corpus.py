@@ -13,9 +13,9 @@ from conftest import encoded
 from stores import Bucket
 from web import serving
 
-from nbaudio import folders, materialize, stats, verify
+from nbaudio import materialize, stats, verify
 from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
-from nbaudio.places import patience
+from nbaudio.places import folders, patience
 from nbaudio.reading import open_corpus
 from nbaudio.widgets import corpus_player
 

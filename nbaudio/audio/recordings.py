@@ -19,7 +19,7 @@ from nbaudio.audio.mp3 import length_is_known
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
 from nbaudio.places import Remote
-from nbaudio.ranges import RangedFile
+from nbaudio.places.ranges import RangedFile
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 

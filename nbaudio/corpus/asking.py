@@ -9,7 +9,7 @@ from nbaudio import journal
 from nbaudio.corpus.layout import CLAIM, MANIFEST, Layout, shard_names
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.errors import InputError
-from nbaudio.folders import Folder, LocalFolder, folder_at, read_object
+from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.report import Report, first_lines
 
 _AGAIN = "run the same command again: what is done is kept"

@@ -17,8 +17,8 @@ import yaml
 from nbaudio.claims import labelled
 from nbaudio.corpus.containers import Container, container_named
 from nbaudio.errors import InputError
-from nbaudio.folders import Folder, read_object
 from nbaudio.leakage import MEANING
+from nbaudio.places.folders import Folder, read_object
 from nbaudio.report import show
 from nbaudio.tables import SPLITS
 from nbaudio.text.characters import DELIMITER, SPECIALS

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import inside
 from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers import container_named
@@ -17,7 +16,8 @@ from nbaudio.corpus.publishing import Beside, listed, publish_shards
 from nbaudio.corpus.shards import restore_records, write_shards
 from nbaudio.engine import Site, check_engine, workers
 from nbaudio.errors import AudioError, InputError
-from nbaudio.folders import LocalFolder, folder_at, read_object
+from nbaudio.places.addresses import inside
+from nbaudio.places.folders import LocalFolder, folder_at, read_object
 from nbaudio.plan import ClipFormat, Sharding, in_windows
 from nbaudio.report import Report
 from nbaudio.sizes import parse_size

@@ -17,8 +17,8 @@ import polars as pl
 
 from nbaudio.errors import ExistsError
 from nbaudio.files import remove, remove_partials
-from nbaudio.folders import Folder, LocalFolder, folder_at, read_object, write_object
 from nbaudio.journal import journal
+from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object, write_object
 
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")

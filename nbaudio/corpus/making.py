@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
 from nbaudio.claims import claim
@@ -28,8 +27,9 @@ from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.files import remove_partials, telling_full_disks, whole_file
-from nbaudio.folders import read_object
 from nbaudio.places import Remote, is_stream, remote, writing
+from nbaudio.places.addresses import is_address
+from nbaudio.places.folders import read_object
 from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines

@@ -6,7 +6,7 @@ import msgspec
 
 from nbaudio.corpus.layout import MANIFEST, TABLES
 from nbaudio.errors import InputError
-from nbaudio.folders import Folder, read_object
+from nbaudio.places.folders import Folder, read_object
 
 
 class _Parameters(msgspec.Struct):

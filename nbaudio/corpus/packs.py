@@ -18,13 +18,13 @@ from typing import BinaryIO, cast
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.audio import clip_of, encode_clip, open_recording
 from nbaudio.corpus.entries import checked
 from nbaudio.engine import RunTasks
 from nbaudio.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.files import sha256_file, whole_file
 from nbaudio.places import CHANGED, AbsentError, Remote, remote, writing
+from nbaudio.places.addresses import is_address
 from nbaudio.plan import CutTask, Source, cut_task
 
 _TRAILER = struct.Struct("<Q32s8s")

@@ -15,8 +15,8 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.corpus.shards import ShardResult, rows_of
 from nbaudio.files import sha256_file, write_json
-from nbaudio.folders import Folder
 from nbaudio.leakage import grouping, proof
+from nbaudio.places.folders import Folder
 from nbaudio.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.text import vocabulary
 from nbaudio.version import __version__

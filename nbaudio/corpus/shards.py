@@ -14,7 +14,7 @@ from nbaudio.corpus.layout import MANIFEST, Layout, clips_in
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks
 from nbaudio.files import sha256_path, size_of, whole_file, write_json
-from nbaudio.folders import read_object
+from nbaudio.places.folders import read_object
 from nbaudio.plan import ClipFormat, PackTask, Sharding, assign_shards, digest
 from nbaudio.progress import progress
 from nbaudio.tables import SEGMENTS, SPLITS, conform

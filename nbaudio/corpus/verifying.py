@@ -16,8 +16,8 @@ from nbaudio.corpus.manifest import read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file, sha256_listed
-from nbaudio.folders import Folder, folder_at
 from nbaudio.leakage import grouping, proof
+from nbaudio.places.folders import Folder, folder_at
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS

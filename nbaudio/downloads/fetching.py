@@ -22,7 +22,7 @@ from nbaudio.downloads.ledger import Ledger, Row
 from nbaudio.downloads.lists import Wanted, check_url, shown
 from nbaudio.downloads.turns import Task
 from nbaudio.errors import InputError
-from nbaudio.servers import retry_after
+from nbaudio.places.servers import retry_after
 from nbaudio.version import __version__
 
 MOST_REDIRECTS = 10

@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.exports import kaldi, lhotse, nemo
 from nbaudio.exports.rows import Writer
 from nbaudio.files import remove_partials, write_json
 from nbaudio.places import Remote
+from nbaudio.places.addresses import is_address
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, with_durations
 from nbaudio.workspace import Workspace

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.addresses import is_address
 from nbaudio.exports.rows import Timed, Writer, present, timed, write_lines
+from nbaudio.places.addresses import is_address
 from nbaudio.times import decimal_seconds
 
 

@@ -17,8 +17,6 @@ from urllib.request import url2pathname
 
 import polars as pl
 
-from nbaudio.addresses import is_address, without_secrets
-from nbaudio.cache import LIMIT, Cache
 from nbaudio.channels import own_channel
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
@@ -42,6 +40,8 @@ from nbaudio.ingest.transcripts import Reader, Transcripts
 from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
+from nbaudio.places.addresses import is_address, without_secrets
+from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import RATE, parse_size
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
@@ -102,8 +102,8 @@ def ingest(
         format: one of `READERS`.
         source: the transcripts: a file or folder, or its address. What of it is needed is fetched into the workspace; recordings
             stay where they are.
-        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.addresses`); it may come
-            later, then samples are null until it does. A format that brings its recordings needs none.
+        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.places.addresses`); it
+            may come later, then samples are null until it does. A format that brings its recordings needs none.
         names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are looked at at once; one a core unless given.

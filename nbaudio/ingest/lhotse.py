@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from nbaudio import limits
-from nbaudio.addresses import is_address
 from nbaudio.errors import InputError
 from nbaudio.ingest.manifests import manifests, own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+from nbaudio.places.addresses import is_address
 from nbaudio.times import add_seconds
 
 _ENDINGS = (".jsonl", ".jsonl.gz")

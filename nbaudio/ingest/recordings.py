@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from nbaudio.addresses import check_address, inside, without_secrets
 from nbaudio.audio import probe
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import home_of, leads_out, sha256_file
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, archives
+from nbaudio.places.addresses import check_address, inside, without_secrets
 from nbaudio.progress import progress
 from nbaudio.threads import in_turn
 

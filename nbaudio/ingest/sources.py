@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 
 import polars as pl
 
-from nbaudio.addresses import is_address
-from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.ingest.transcripts import PROBLEMS, Problem, Reader, Transcripts
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, remote
+from nbaudio.places.addresses import is_address
+from nbaudio.places.cache import Cache
 from nbaudio.threads import in_turn
 
 BY_THEMSELVES = frozenset({"librispeech", "folder"})

@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio import limits
-from nbaudio.addresses import is_address
 from nbaudio.errors import AudioError, InputError
+from nbaudio.places.addresses import is_address
 from nbaudio.places.remote import Content, Remote, remote, sorted_out
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")

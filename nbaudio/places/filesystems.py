@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
-from nbaudio.addresses import ARCHIVES, WEB
 from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.places.addresses import ARCHIVES, WEB
 from nbaudio.places.patience import RefusedError
 from nbaudio.version import __version__
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from nbaudio.errors import AudioError, NbaudioError
 from nbaudio.files import full_disk
 from nbaudio.places.answers import metadata_of, plainly, status_of
-from nbaudio.servers import retry_after
+from nbaudio.places.servers import retry_after
 
 Result = TypeVar("Result")
 

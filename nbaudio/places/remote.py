@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from nbaudio.addresses import ARCHIVES, WEB, check_address, inside
-from nbaudio.cache import Cache
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import sha256_file, whole_file
 from nbaudio.limits import check_growth
+from nbaudio.places.addresses import ARCHIVES, WEB, check_address, inside
+from nbaudio.places.cache import Cache
 from nbaudio.places.filesystems import Place, place_of, web_range
 from nbaudio.places.patience import RefusedError, patiently
-from nbaudio.ranges import RangedFile
+from nbaudio.places.ranges import RangedFile
 
 CHANGED = "the file changed since it was ingested; run ingest again"
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
-from nbaudio.cache import LIMIT, Cache
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.errors import InputError, look_up
-from nbaudio.folders import Folder, LocalFolder, folder_at
+from nbaudio.places.cache import LIMIT, Cache
+from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
@@ -226,7 +226,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
 
     Args:
-        where: the corpus folder, or its address (see `nbaudio.addresses`).
+        where: the corpus folder, or its address (see `nbaudio.places.addresses`).
         cache: a folder of this machine that keeps what is fetched from an address, for further epochs and other processes.
         cache_limit: bytes that it may hold; what was not used for longest goes.
 

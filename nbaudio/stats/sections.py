@@ -14,8 +14,8 @@ import polars as pl
 from nbaudio import plots, views
 from nbaudio.claims import THRESHOLDS, claim, labelled, threshold_of
 from nbaudio.corpus.layout import MANIFEST
-from nbaudio.folders import folder_at, read_object
 from nbaudio.leakage import EXCEPTIONS, MEANING
+from nbaudio.places.folders import folder_at, read_object
 from nbaudio.report import show
 from nbaudio.tables import SPLITS
 from nbaudio.text import vocabulary

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from nbaudio.addresses import inside, is_address
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import read_json, remove_partials, sha256_file, sha256_listed, sha256_path, whole_file, write_json
 from nbaudio.places import AbsentError, Remote, Status, remote, writing
+from nbaudio.places.addresses import inside, is_address
 from nbaudio.threads import in_turn
 
 # Small files on their way at once.
@@ -252,7 +252,7 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | R
     """The folder at a path or address.
 
     Args:
-        where: path, or address (see `nbaudio.addresses`).
+        where: path, or address (see `nbaudio.places.addresses`).
         desk: of a folder that is to be written to, in case that it lies elsewhere; see `RemoteFolder`.
 
     Raises:
