@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from memory import most_mb
 
 from nbaudio.audio import clip_of, open_recording, probe
 from nbaudio.errors import AudioError
@@ -71,9 +72,7 @@ def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
         signal.alarm(SECONDS_A_CASE)
         count[read(path)] += 1
         signal.alarm(0)
-    # Not ru_maxrss, which begins with what the parent held.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(f"done: {count['read']} read, {count['refused']} refused, {int(peak.split()[1]) // 1000} MB", flush=True)
+    print(f"done: {count['read']} read, {count['refused']} refused, {most_mb()} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Bombs of full size: one error each, and no more memory than their limits say; a process of its own for each."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -14,8 +15,9 @@ SIZE = 1 << 30
 MOST_MB = 600
 
 INGEST = """
-import json, resource, sys
+import json, sys
 import nbaudio
+from memory import most_mb
 from nbaudio.errors import InputError
 
 format, source, out, options = sys.argv[1:]
@@ -24,24 +26,25 @@ try:
     problems = nbaudio.ingest(format, source, out=out, jobs=2, options=json.loads(options)).problems
 except InputError as raised:
     error, problems = str(raised), []
-print(json.dumps({"error": error, "problems": problems, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+print(json.dumps({"error": error, "problems": problems, "MB": most_mb()}))
 """
 
 CUT = """
-import json, resource, sys
+import json, sys
 import nbaudio
+from memory import most_mb
 
 nbaudio.select(sys.argv[1], dev=0, test=0, max_duration=1e6)
 report = nbaudio.materialize(sys.argv[1], out=sys.argv[2], jobs=1, engine="threading", show_progress=False)
-print(json.dumps({"problems": report.problems, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+print(json.dumps({"problems": report.problems, "MB": most_mb()}))
 """
 
 
 def run(code, *arguments):
     """What a program tells in its last line."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=True
-    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -58,14 +61,15 @@ def test_a_bomb_is_one_error_and_takes_little_memory(tmp_path, bomb):
 
 def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
     code = f"""
-import json, resource, sys
+import json, sys
+from memory import most_mb
 from pathlib import Path
 from nbaudio.errors import InputError
 from nbaudio.review.returned import read_sheet
 try:
     read_sheet(Path({str(table_span(tmp_path, 0))!r}))
 except InputError as raised:
-    print(json.dumps({{"error": str(raised), "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}}))
+    print(json.dumps({{"error": str(raised), "MB": most_mb()}}))
 """
     found = run(code)
     assert "a bomb" in found["error"]
