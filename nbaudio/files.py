@@ -10,14 +10,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from nbaudio import limits
 from nbaudio.errors import DiskFullError, InputError
 
+_Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -123,6 +126,26 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
+    """What a log holds, in order; half a line at its end, that a killed program left, is none. No log holds nothing.
+
+    Args:
+        target: the log.
+        decode: of msgspec.
+        what: each line is to be, for the error.
+
+    Raises:
+        InputError: a line is something else.
+    """
+    found = []
+    for number, line in enumerate(target.read_bytes().split(b"\n")[:-1] if target.exists() else (), start=1):
+        try:
+            found.append(decode(line))
+        except msgspec.MsgspecError as error:
+            raise InputError(f"{target}: line {number}: not {what} ({error})") from error
+    return found
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.files import append_lines
+from nbaudio.files import append_lines, read_lines
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import WORD_TIMES
 from nbaudio.workspace import Workspace
@@ -79,14 +78,7 @@ def corrections(workspace: Workspace | str | Path) -> pl.DataFrame:
     Raises:
         InputError: a line of the log is none of ours.
     """
-    path = Workspace.open(workspace).path / _LOG
-    data = path.read_bytes() if path.exists() else b""
-    said = []
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-        try:
-            said.append(_decode(line))
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{path}: line {number}: not a correction ({error})") from error
+    said = read_lines(Workspace.open(workspace).path / _LOG, _decode, "a correction")
     log = pl.DataFrame({name: [getattr(one, name) for one in said] for name in _SCHEMA}, schema=_SCHEMA)
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.files import append_lines
+from nbaudio.files import append_lines, read_lines
 from nbaudio.workspace import Workspace
 
 #: What a reviewer can say of a clip, and what is meant by it.
@@ -101,14 +101,7 @@ def verdict_log(workspace: Workspace | str | Path) -> pl.DataFrame:
     Raises:
         InputError: a line of the log is none of ours.
     """
-    path = _path(Workspace.open(workspace))
-    data = path.read_bytes() if path.exists() else b""
-    said = []
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-        try:
-            said.append(_decode(line))
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{path}: line {number}: not a verdict ({error})") from error
+    said = read_lines(_path(Workspace.open(workspace)), _decode, "a verdict")
     return pl.DataFrame({name: [getattr(one, name) for one in said] for name in _SCHEMA}, schema=_SCHEMA)
 
 

@@ -1,0 +1,12 @@
+"""The command line: every command is the Python function of the same name, its report on standard output.
+
+Exit codes: 0 done, 1 done with problems that the report lists, 2 wrong use or unusable input.
+"""
+
+from nbaudio.cli import jobs, sources, reviewing, corpora  # noqa: F401, I001  # in the order of the help
+from nbaudio.cli.app import app
+
+
+def main() -> None:
+    """The `nbaudio` command."""
+    app()

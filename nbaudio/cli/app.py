@@ -1,0 +1,48 @@
+"""What all commands share: the app, options that several have, and how a report is told."""
+
+import json
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from nbaudio.errors import NbaudioError
+from nbaudio.report import Report, harmless
+
+app = typer.Typer(
+    help="Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]
+AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
+Seed = Annotated[int, typer.Option(help="another seed, another choice")]
+Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
+ShardSize = Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")]
+ShardCount = Annotated[int | None, typer.Option(min=1, help="how many shards each split has instead")]
+Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording that lie together")]
+Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
+Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a cluster of that engine that runs already")]
+BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
+
+
+def finish(make: Callable[[], Report], *, as_json: bool) -> None:
+    """Print the report of a step and leave with its exit code."""
+    try:
+        report = make()
+    except NbaudioError as error:
+        line = harmless(" ".join(str(error).split()))
+        typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
+        raise typer.Exit(2) from error
+    typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def parts(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

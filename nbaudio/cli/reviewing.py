@@ -1,0 +1,99 @@
+"""Commands for reviewers' sheets, and for what their verdicts prove."""
+
+from typing import Annotated
+
+import typer
+
+from nbaudio.cli.app import AsJson, Seed, Workspace, app, finish, parts
+
+review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
+app.add_typer(review_app, name="review")
+
+
+@review_app.command(
+    "export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100"
+)
+def review_export(
+    workspace: Workspace,
+    out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
+    n: Annotated[int, typer.Option(min=1, help="how many clips")] = 1000,
+    strategy: Annotated[
+        str, typer.Option(help="how they are drawn: random, stratified, speaker, recording, near or suspicious")
+    ] = "random",
+    threshold: Annotated[float, typer.Option(help="the similarity that stratified and near look at; -1 to 1")] = 0.8,
+    seed: Seed = 42,
+    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="a sheet for each of them")] = "",
+    overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
+    verdicts: Annotated[str | None, typer.Option(help="the words to choose from, by commas; ok is one of them")] = None,
+    clips: Annotated[str, typer.Option(help="wav or mp3")] = "wav",
+    table: Annotated[list[str] | None, typer.Option(help="csv or tsv, to write beside the sheet; repeat for both")] = None,
+    zip_: Annotated[bool, typer.Option("--zip", help="each sheet with its clips in one archive, to send")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw clips for reviewers into spreadsheets; they stay out of training."""
+    from nbaudio import review
+
+    finish(
+        lambda: review.export(
+            workspace,
+            out=out,
+            n=n,
+            strategy=strategy,
+            threshold=threshold,
+            seed=seed,
+            reviewers=parts(reviewers),
+            overlap=overlap,
+            verdicts=tuple(review.VERDICTS) if verdicts is None else parts(verdicts),
+            clips=clips,
+            tables=tuple(table or ()),
+            zip=zip_,
+        ),
+        as_json=as_json,
+    )
+
+
+@review_app.command("import", epilog="Example: nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx")
+def review_import(
+    workspace: Workspace,
+    sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
+    reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take verdicts and corrected texts from sheets that came back; say what cannot be taken, and how far reviewers agree."""
+    from nbaudio import review
+
+    finish(lambda: review.import_(workspace, sheets, reviewer=reviewer), as_json=as_json)
+
+
+@review_app.command("correct-bounds", epilog="Example: nbaudio review correct-bounds W")
+def review_correct_bounds(workspace: Workspace, as_json: AsJson = False) -> None:
+    """Put the bounds that reviewers moved while listening into the segments table."""
+    from nbaudio import review
+
+    finish(lambda: review.correct_bounds(workspace), as_json=as_json)
+
+
+@review_app.command("correct-texts", epilog="Example: nbaudio review correct-texts W")
+def review_correct_texts(workspace: Workspace, as_json: AsJson = False) -> None:
+    """Put the words that reviewers corrected into the segments table; review import does it too."""
+    from nbaudio import review
+
+    finish(lambda: review.correct_texts(workspace), as_json=as_json)
+
+
+@app.command(epilog="Example: nbaudio evidence W --precision 0.98 --confidence 0.95")
+def evidence(
+    workspace: Workspace,
+    precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
+    confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
+    as_json: AsJson = False,
+) -> None:
+    """Say how right the labels are above each threshold, as far as the reviews prove it, and what to review next."""
+    from nbaudio import evidence as step
+
+    finish(
+        lambda: step(workspace, precision=precision, confidence=confidence, min_duration=min_duration, max_duration=max_duration),
+        as_json=as_json,
+    )
