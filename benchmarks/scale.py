@@ -1,10 +1,10 @@
 """What a large corpus costs the machine that plans it: 300,000 tiny recordings, materialized with any engine.
 
-    python benchmarks/scale.py [--recordings 300000] [--seconds 5] [--engine loky] [--jobs 2] [--sizes 75000,150000,300000]
-                               [--folder DIR] [--required-mb 1000]
+    python benchmarks/scale.py [--recordings 300000] [--each 1] [--seconds 5] [--sizes 75000,150000,300000]
+                               [--engine loky] [--jobs 2] [--folder DIR] [--required-mb 1000]
 
-Recordings are `--seconds` of noise each, one segment a recording, all of them names of one file: what is planned, opened, cut,
-packed and published is what as many files would be, only the disk has less to hold. For each size one run in a process of its
+Recordings have `--each` segments of `--seconds` of noise, and are all names of one file: what is planned, opened, cut, packed and
+published is what as many files would be, only the disk has less to hold. For each size one run in a process of its
 own; its peak of resident memory and that of all its processes together are taken from outside, the phases from its progress.
 Required: the driver stays under `--required-mb`; the exit code is 1 where it does not. Numbers go to standard output as Markdown.
 """
@@ -32,6 +32,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--recordings", type=int, default=300_000)
     options.add_argument("--sizes", help="several numbers of recordings, by commas")
+    options.add_argument("--each", type=int, default=1)
     options.add_argument("--seconds", type=float, default=5.0)
     options.add_argument("--engine", default="loky")
     options.add_argument("--jobs", type=int, default=2)
@@ -39,29 +40,28 @@ def main() -> int:
     options.add_argument("--required-mb", type=float, default=1000.0)
     asked = options.parse_args()
     sizes = [int(size) for size in (asked.sizes or str(asked.recordings)).split(",")]
-    print("| recordings | hours | engine | seconds | driver MB | all processes MB | core-seconds an hour of audio |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ("recordings", "segments", "hours", "engine", "seconds", "driver MB", "all processes MB")
+    print("| " + " | ".join([*columns, "core-seconds an hour of audio"]) + " |")
+    print("|---" * (len(columns) + 1) + "|")
     most = 0.0
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-            workspace = make_workspace(Path(folder), size, asked.seconds)
+            workspace = make_workspace(Path(folder), size, asked.each, asked.seconds)
             run = [sys.executable, "-m", "nbaudio", "materialize", str(workspace), "--out", f"{folder}/corpus"]
             taken = measure([*run, "--engine", asked.engine, "--jobs", str(asked.jobs)])
-        hours = size * asked.seconds / 3600
-        row = f"{size:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | {taken['driver']:.0f} | {taken['all']:.0f}"
+        hours = size * asked.each * asked.seconds / 3600
+        row = f"{size:,} | {size * asked.each:,} | {hours:.0f} | {asked.engine} | {taken['wall']:.0f} | {taken['driver']:.0f} | {taken['all']:.0f}"
         print(f"| {row} | {taken['cpu'] / hours:.2f} |", flush=True)
         most = max(most, taken["driver"])
     return int(most > asked.required_mb)
 
 
-def make_workspace(folder: Path, recordings: int, seconds: float) -> Path:
-    """A workspace of so many recordings with one accepted segment each."""
-    audio = folder / "tiny.flac"
-    noise = np.random.default_rng(0).normal(0, 0.05, round(seconds * RATE))
-    sf.write(audio, noise, RATE)
+def make_workspace(folder: Path, recordings: int, each: int, seconds: float) -> Path:
+    """A workspace of so many recordings with so many accepted segments each."""
+    audio = folder / "noise.flac"
+    length = round(seconds * RATE)
+    sf.write(audio, np.random.default_rng(0).normal(0, 0.05, each * length), RATE)
     found, status = probe(audio), audio.stat()
-    number = pl.int_range(recordings, eager=True)
-    ids = number.cast(pl.String).str.zfill(8)
     facts = {
         "sampling_rate": found.sampling_rate,
         "num_channels": found.num_channels,
@@ -72,21 +72,24 @@ def make_workspace(folder: Path, recordings: int, seconds: float) -> Path:
     }
     same = [pl.lit(value).alias(name) for name, value in facts.items()]
     # Hashes that differ make clips that differ.
-    table = pl.DataFrame({"recording_id": ids}).select(
-        "recording_id", pl.lit(audio.name).alias("path"), *same, sha256="recording_id"
+    number = pl.int_range(recordings, eager=True)
+    table = pl.select(recording_id=pl.format("sjednica [{}]", number.cast(pl.String).str.zfill(11))).select(
+        "recording_id", pl.lit(audio.name).alias("path"), *same, sha256=pl.col("recording_id").str.zfill(64)
     )
-    segments = pl.DataFrame({"recording_id": ids}).select(
-        "recording_id",
-        segment_id="recording_id",
-        start_sample=pl.lit(0, pl.Int64),
-        end_sample=pl.lit(found.num_samples, pl.Int64),
-        text=pl.format("ovo je rečenica broj {} od mnogih koje je netko rekao", "recording_id"),
-        asr_text=pl.format("ovo je rečenica broj {} od mnogih koje je netko rekao", "recording_id"),
-        speaker_id=pl.format("spk{}", number % 1000),
+    place = pl.int_range(recordings * each, eager=True)
+    start = place % each * length
+    said = pl.format("ovo je rečenica broj {} od mnogih koje je netko u saboru rekao dok su ga drugi slušali", place)
+    segments = pl.select(
+        recording_id=table["recording_id"].gather(place // each),
+        start_sample=start,
+        end_sample=start + length,
+        text=said,
+        asr_text=said,
+        speaker_id=pl.format("spk{}", place // each % 1000),
         similarity=pl.lit(1.0),
         split=pl.lit("train"),
         decision=pl.lit("accept"),
-    )
+    ).with_columns(segment_id=pl.format("{}_{}-{}", pl.col("recording_id").str.slice(10, 11), "start_sample", "end_sample"))
     workspace = Workspace.create(folder / "workspace", source="made", audio=str(folder))
     workspace.save(recordings=table, segments=segments)
     return workspace.path

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import polars as pl
 
 from nbaudio import limits
 from nbaudio.errors import DiskFullError, InputError
@@ -98,6 +99,28 @@ def remove_partials(*folders: Path) -> None:
     for folder in folders:
         for path in list(folder.rglob(".*.partial")):
             remove(path)
+
+
+class Rows(list[dict[str, Any]]):
+    """The rows of a frame as `write_json` writes them, one by one: as dictionaries they would take several times the memory.
+
+    Examples:
+        >>> import tempfile
+        >>> write_json(path := Path(tempfile.mkdtemp()) / "a.json", {"rows": Rows(pl.DataFrame({"n": [1, 2]}))})
+        >>> read_json(path)
+        {'rows': [{'n': 1}, {'n': 2}]}
+    """
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        """Take a frame whose values JSON can hold."""
+        super().__init__()
+        self._frame = frame
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._frame.iter_rows(named=True)
 
 
 def write_json(target: Path, value: Any) -> None:

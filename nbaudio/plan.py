@@ -20,6 +20,10 @@ from nbaudio.places.folders import Folder
 _CLIP_VERSION = 3
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
 _TASK_SECONDS = 1200.0
+# What is known of a recording, beside its key, that its clips depend on.
+_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
+# Rows that are looked at together: as Python strings, all keys at once would be most of a driver's memory.
+_ROWS = 20_000
 # Metadata and headers beside a clip's audio in a shard, for sizing only.
 _CLIP_OVERHEAD_BYTES = 2048
 
@@ -79,7 +83,7 @@ class PackTask:
         format: of the clips.
         clips: one row per clip in the order of the shard: `segment_id`, `split`, what the clip is (`num_samples`,
             `sampling_rate`, `duration_s`) and where it lies (`pack`, `offset`, `length`, `clip_sha256`).
-        table: the segments table with all further metadata; too large to be sent to every worker.
+        rows: a file with all further metadata of these segments; too large to be sent to every worker.
         record: where to note what the shard holds.
     """
 
@@ -88,14 +92,25 @@ class PackTask:
     container: str
     format: ClipFormat
     clips: pl.DataFrame
-    table: Path
+    rows: Path
     record: Path
 
 
-def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
+def facts_of(recordings: pl.DataFrame) -> pl.DataFrame:
+    """`recording_id` and what planning needs to know of recordings: path, rate, length, hash, size, time of change, version."""
+    absent = [pl.lit(None).alias(name) for name in _FACTS if name not in recordings.columns]
+    return recordings.with_columns(absent).select("recording_id", *_FACTS)
+
+
+def with_facts(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+    """Segments with the facts of their recordings, in their order."""
+    return segments.join(recordings, on="recording_id", how="left", maintain_order="left")
+
+
+def clip_keys(segments: pl.DataFrame, recordings: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
     """The key of every segment's clip: hex of a SHA-256 over source, window, channel and format.
 
-    `segments` carries its `source_channel` and the facts of its recording: `path`, `sha256`, `num_bytes`, `mtime_ns`, `version`.
+    `segments` carries its `recording_id`, `start_sample`, `end_sample` and `source_channel`; `recordings` is as of `facts_of`.
     Where no hash was taken, path, size and time of change or version stand for the source.
     """
     source = pl.coalesce(
@@ -105,8 +120,8 @@ def clip_keys(segments: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
     )
     pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{_CLIP_VERSION}"
     described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format))
-    # In slices: as Python strings, all keys at once would be most of a driver's memory.
-    keys = [_short_hashes(part.select(described).to_series()) for part in segments.iter_slices(20_000)]
+    parts = (with_facts(part, recordings) for part in segments.iter_slices(_ROWS))
+    keys = [_short_hashes(part.select(described).to_series()) for part in parts]
     return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")
 
 
@@ -120,38 +135,54 @@ def _short_hashes(texts: pl.Series) -> pl.Series:
 
 
 def cut_tasks(
-    missing: pl.DataFrame, audio_root: Path | Remote, packs: Path | Remote, clip_format: ClipFormat
+    windows: pl.DataFrame, recordings: pl.DataFrame, audio_root: Path | Remote, packs: Path | Remote, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
-    """Cut tasks for the clips that no pack holds, longest first so that the last workers end together.
+    """Cut tasks for clips, longest first so that the last workers end together.
 
     Args:
-        missing: segments with their recordings' facts and `clip_key`.
+        windows: as of `windows_of`.
+        recordings: as of `facts_of`.
         audio_root: the folder that recordings' paths are relative to.
         packs: the folder for packs.
         clip_format: what to make.
     """
-    if missing.is_empty():
-        return
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    ordered = windows_of(missing, clip_format).with_columns(part=_bin(pl.col("seconds")).over("recording_id"))
-    parts_of = ordered.group_by("recording_id", "part", maintain_order=True).agg(pl.col("seconds").sum())
-    parts_of = parts_of.with_columns(task=_bin(pl.col("seconds"))).drop("seconds")
-    ordered = ordered.join(parts_of, on=["recording_id", "part"], how="left", maintain_order="left")
-    lengths = ordered.group_by("task").agg(pl.col("seconds").sum()).sort("seconds", "task", descending=[True, False])
-    parts = {key[0]: part for key, part in ordered.partition_by("task", as_dict=True).items()}
-    for number, length in lengths.iter_rows():
-        part = parts.pop(number)
+    part_of = _bin(pl.col("seconds")).over("recording_id").alias("part")
+    parts = windows.group_by("recording_id", part_of, maintain_order=True).agg(pl.len(), pl.col("seconds").sum())
+    tasks = (
+        parts.group_by(task=_bin(pl.col("seconds")), maintain_order=True)
+        .agg(pl.col("len").sum(), pl.col("seconds").sum())
+        .with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+        .sort("seconds", "task", descending=[True, False])
+    )
+    for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
+        part = with_facts(windows.slice(start, length), recordings)
         sources = [source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
-        yield cut_task(sources, packs, clip_format, float(length))
+        yield cut_task(sources, packs, clip_format, seconds)
 
 
-def windows_of(missing: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
-    """What to cut, each clip once, by recording and place: the same columns, `channel` and `seconds`."""
-    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("sampling_rate")
-    # Two segments with the same window of the same channel share a clip.
-    clips = missing.with_columns(channel=_channel(clip_format), seconds=seconds)
-    unique = clips.unique("clip_key", keep="first", maintain_order=True)
-    return unique.sort("recording_id", "start_sample", "end_sample", "channel")
+def windows_of(missing: pl.DataFrame, recordings: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
+    """What to cut, each clip once, by recording and place.
+
+    Args:
+        missing: `clip_key`, `recording_id`, `start_sample`, `end_sample` and `source_channel` of segments without clips.
+        recordings: as of `facts_of`.
+        clip_format: what to make.
+
+    Returns:
+        `clip_key`, `recording_id`, `start_sample`, `end_sample`, `channel`, `seconds`.
+    """
+    rates = recordings.select("recording_id", rate="sampling_rate")
+    seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
+    return (
+        missing.lazy()
+        # Two segments with the same window of the same channel share a clip.
+        .unique("clip_key", keep="first", maintain_order=True)
+        .join(rates.lazy(), on="recording_id", how="left", maintain_order="left")
+        .select("clip_key", "recording_id", "start_sample", "end_sample", channel=_channel(clip_format), seconds=seconds)
+        .sort("recording_id", "start_sample", "end_sample", "channel")
+        .collect()
+    )
 
 
 def cut_task(sources: Sequence[Source], packs: Path | Remote, clip_format: ClipFormat, seconds: float) -> CutTask:
@@ -166,7 +197,7 @@ def _bin(seconds: pl.Expr) -> pl.Expr:
 
 
 def source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
-    """The recording of some windows, all of the same."""
+    """The recording of some windows, all of the same, which carry its facts."""
     first = windows.row(0, named=True)
     path = audio_root / first["path"]
     return Source(

@@ -14,7 +14,7 @@ from layout_kinds import Made, lines
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.errors import AudioError
-from nbaudio.plan import ClipFormat, clip_keys
+from nbaudio.plan import ClipFormat, clip_keys, facts_of
 from nbaudio.tables import check_tables
 from nbaudio.widgets import Player
 from nbaudio.widgets.segments import load
@@ -149,10 +149,13 @@ def test_a_mean_of_some_channels(tmp_path):
 
 
 def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
-    facts = {"sha256": "ab", "path": "a.wav", "num_bytes": 9, "version": None, "mtime_ns": 5, "start_sample": 3, "end_sample": 8}
-    segments = pl.DataFrame([{**facts, "source_channel": channel} for channel in (None, "1")])
+    recordings = facts_of(
+        pl.DataFrame({"recording_id": ["r"], "path": ["a.wav"], "sha256": ["ab"], "sampling_rate": [8000], "num_samples": [9]})
+    )
+    segment = {"recording_id": "r", "start_sample": 3, "end_sample": 8}
+    segments = pl.DataFrame([{**segment, "source_channel": channel} for channel in (None, "1")])
     hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32] for channel in ("left", "1")]
-    assert clip_keys(segments, ClipFormat(8000, "left", "flac")).to_list() == hashes
+    assert clip_keys(segments, recordings, ClipFormat(8000, "left", "flac")).to_list() == hashes
     workspace = make_workspace({"a.wav": (6, RATE)})
     nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)
     assert "source_channel" not in pl.read_parquet_schema(tmp_path / "C/segments.parquet")

@@ -124,23 +124,22 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def publish_card(folder: Folder, manifest: dict[str, Any], *, before: Mapping[str, Any]) -> bool:
+def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bool:
     """Write the card and note its hash in the manifest; a card that somebody has edited stays as it is.
 
     Args:
         folder: the corpus, all but its corpus.json written.
         manifest: what corpus.json will hold.
-        before: what it held until now; empty for a new corpus.
+        before: the hash of the card that was written last; empty for a new corpus.
 
     Returns:
         Whether the card is the one that was written.
     """
     # In the order of keys in corpus.json, so that a corpus that is made from it has the same card.
-    text = card(
-        json.loads(json.dumps(manifest, sort_keys=True)), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS
-    )
+    told = json.dumps({name: value for name, value in manifest.items() if name != "sources"}, sort_keys=True)
+    text = card(json.loads(told), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
     manifest["card"] = hashlib.sha256(text.encode()).hexdigest()
-    if before and folder.exists(CARD) and not folder.holds(CARD, before.get("card", "")):
+    if before and folder.exists(CARD) and not folder.holds(CARD, before):
         return False
     with folder.new(CARD) as path:
         path.write_text(text, encoding="utf8")

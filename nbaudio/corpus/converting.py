@@ -18,7 +18,7 @@ from nbaudio.engine import Site, check_engine, workers
 from nbaudio.errors import AudioError, InputError
 from nbaudio.places.addresses import inside
 from nbaudio.places.folders import LocalFolder, folder_at, read_object
-from nbaudio.plan import ClipFormat, Sharding, in_windows
+from nbaudio.plan import ClipFormat, Sharding, assign_shards, in_windows
 from nbaudio.report import Report
 from nbaudio.sizes import parse_size
 from nbaudio.tables import SPLITS
@@ -81,13 +81,12 @@ def convert(
     with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, workers(engine, site) as run_tasks:
         if is_whole:
             restore_records(layout)
-        before = read_object(layout.folder, MANIFEST) if is_whole else {}
+        before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
         results = write_shards(
             layout,
-            _clips(source, sharding),
+            assign_shards(_clips(source, sharding), sharding),
             container=container,
             clip_format=ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"]),
-            sharding=sharding,
             table=source.root / "segments.parquet",
             run_tasks=run_tasks,
             show=show_progress,

@@ -30,14 +30,13 @@ from nbaudio.files import remove_partials, telling_full_disks, whole_file
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.places.addresses import is_address
 from nbaudio.places.folders import read_object
-from nbaudio.plan import ClipFormat, Sharding, clip_keys, cut_tasks, digest, in_windows
+from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, digest, facts_of, in_windows, windows_of
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import parse_size
 from nbaudio.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.workspace import Workspace
 
-_RECORDING_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
 _ATTEMPTS = 3
 
@@ -142,28 +141,23 @@ def materialize(
         workspace.path / "segments.parquet",
     )
     recordings = workspace.recordings
-    accepted = _accepted(run, recordings)
+    _accepted(run)  # refused before anything is touched
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
     told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(identity, "materialize", told) as is_whole, _sharing(run.packs):
         if is_whole:
             restore_records(layout)
-        before = read_object(layout.folder, MANIFEST) if is_whole else {}
+        before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
         # The table as it is now: a selection that is made meanwhile is a file of its own.
         run = replace(run, table=_same_file(run.table, layout.work / "segments.parquet"))
-        clips, failures, num_cut, results = _cut_and_pack(run, accepted, engine, site)
-        details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
-        lost = accepted.select("segment_id", "clip_key").join(
-            pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String}), on="clip_key", maintain_order="left"
-        )
+        results, lost, num_cut = _cut_and_pack(run, facts_of(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             manifest = publish(
                 layout,
                 results,
                 container=container_named(run.container),
-                inside=clips.select("segment_id", "recording_id", "speaker_id", "split", "duration_s"),
-                lost=lost.drop("clip_key"),
+                lost=lost,
                 table=run.table,
                 recordings=recordings,
                 selection=workspace.report("select"),
@@ -173,7 +167,7 @@ def materialize(
             own_card = publish_card(layout.folder, manifest, before=before)
             layout.finish(manifest)
             advance(1)
-    problems = [f"{segment_id}: {detail}" for segment_id, _, detail in lost.iter_rows()]
+    problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
     report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
@@ -210,33 +204,32 @@ def _tidy_alone(descriptor: int, packs: Path) -> None:
     remove_partials(packs)
 
 
-def _cut_and_pack(
-    run: _Run, accepted: pl.DataFrame, engine: str | None, site: Site
-) -> tuple[pl.DataFrame, dict[str, Failure], int, list[ShardResult]]:
-    """All clips, failures by clip key, how many were cut now, and the shards; what a disk has damaged is cut again."""
+def _cut_and_pack(run: _Run, facts: pl.DataFrame, engine: str | None, site: Site) -> tuple[list[ShardResult], pl.DataFrame, int]:
+    """The shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut now.
+
+    What a disk has damaged is cut again.
+    """
+    num_cut = 0
     with workers(engine, site) as run_tasks:
-        clips, failures, num_cut = _cut_missing(run, run_tasks, accepted)
         for _ in range(_ATTEMPTS):
+            dealt, lost, cut_now = _cut_missing(run, run_tasks, facts)
+            num_cut += cut_now
             # Who shares no disk has neither the table nor the corpus' folder: shards are written here, out of what they have cut.
             with workers("loky", Site(site.jobs)) if isinstance(run.packs, Remote) else nullcontext(run_tasks) as packing:
                 results = write_shards(
                     run.layout,
-                    clips.drop("recording_id", "speaker_id", "clip_key"),
+                    dealt,
                     container=run.container,
                     clip_format=run.format,
-                    sharding=run.sharding,
                     table=run.table,
                     run_tasks=packing,
                     show=run.show,
                 )
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
-                return clips, failures, num_cut, results
+                return results, lost, num_cut
             for pack_path in damaged:
                 remove_pack(pack_path)
-            clips, more, again = _cut_missing(run, run_tasks, accepted)
-            failures |= more
-            num_cut += again
     raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
 
 
@@ -276,10 +269,14 @@ def _same_file(source: Path, target: Path) -> Path:
     return target
 
 
-def _accepted(run: _Run, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Accepted segments (keys, windows, split, speaker) with the facts of their recordings and the key of their clip."""
+def _accepted(run: _Run) -> pl.DataFrame:
+    """Accepted segments: keys, windows of samples, split.
+
+    Raises:
+        InputError: there are none, or some cannot be cut.
+    """
     where = run.workspace.path
-    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "speaker_id", "split", "decision", "source_channel")
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
     segments = run.workspace.segment_columns(*columns)
     pending = segments.filter(pl.col("decision") == "pending").height
     if pending:
@@ -293,41 +290,25 @@ def _accepted(run: _Run, recordings: pl.DataFrame) -> pl.DataFrame:
             f"{where}: {uncut.height} accepted segments have no audio, {uncut['segment_id'][0]} the first; "
             "ingest with --audio and select again"
         )
-    absent = [name for name in _RECORDING_FACTS if name not in recordings.columns]
-    facts = recordings.with_columns(pl.lit(None).alias(name) for name in absent).select(
-        "recording_id", *(pl.col(name).alias(f"recording_{name}") for name in _RECORDING_FACTS)
-    )
-    windowed = in_windows(accepted, run.sharding.window)
-    joined = windowed.join(facts, on="recording_id", how="left", maintain_order="left")
-    return joined.with_columns(clip_keys(_with_facts(joined), run.format))
+    return accepted
 
 
-def _with_facts(accepted: pl.DataFrame) -> pl.DataFrame:
-    """The columns that planning needs, by the recordings' own names."""
-    return accepted.select(
-        "segment_id",
-        "recording_id",
-        "start_sample",
-        "end_sample",
-        "source_channel",
-        *([] if "clip_key" not in accepted.columns else ["clip_key"]),
-        *(pl.col(f"recording_{name}").alias(name) for name in _RECORDING_FACTS),
-    )
-
-
-def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Failure], int]:
-    """Cut what no pack holds: all clips with their place among the packs, failures by clip key, and how many were cut."""
+def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Cut what no pack holds: clips dealt out to shards, `segment_id` and `detail` of what failed, and how many were cut."""
+    accepted = in_windows(_accepted(run), run.sharding.window)
+    accepted = accepted.with_columns(clip_keys(accepted, facts, run.format))
     have = index_of(run.packs)
-    missing = _with_facts(accepted).join(have, on="clip_key", how="anti", maintain_order="left")
+    keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
+    missing = accepted.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
     failures: dict[str, Failure] = {}
     if not missing.is_empty():
-        span = pl.col("end_sample") - pl.col("start_sample")
-        hours = missing.unique("clip_key").select((span / pl.col("sampling_rate")).sum()).item() / 3600
+        windows = windows_of(missing, facts, run.format)
+        hours = windows["seconds"].sum() / 3600
         root = run.audio_root
         if isinstance(root, Remote) and is_stream(root):
-            tasks = stream_tasks(missing, root, run.packs, run.format)
+            tasks = stream_tasks(windows, facts, root, run.packs, run.format)
         else:
-            tasks = cut_tasks(missing, root, run.packs, run.format)
+            tasks = cut_tasks(windows, facts, root, run.packs, run.format)
         with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
             for result in cut_all(run_tasks, tasks):
                 failures |= {failure.clip_key: failure for failure in result.failures}
@@ -335,21 +316,30 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, accepted: pl.DataFrame) -> tupl
                     note(failure.detail)
                 advance(result.seconds / 3600)
         have = index_of(run.packs)
-    rate = pl.col("recording_sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)
-    clips = (
-        accepted.join(have, on="clip_key", how="inner", maintain_order="left")
-        .with_columns(
-            num_samples=pl.col("clip_samples"), sampling_rate=rate.cast(pl.Int32), duration_s=pl.col("clip_samples") / rate
-        )
-        .drop("clip_samples", "start_sample", "end_sample", "source_channel", *(f"recording_{name}" for name in _RECORDING_FACTS))
-    )
-    lost = accepted.join(have, on="clip_key", how="anti").filter(~pl.col("clip_key").is_in(list(failures)))
-    if not lost.is_empty():
-        raise NbaudioError(f"{run.packs}: {lost.height} clips were cut and are not there, {lost['segment_id'][0]} the first")
-    if clips.is_empty():
+    gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
+    details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
+    told = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
+    lost = gone.join(told, on="clip_key", how="left", maintain_order="left").drop("clip_key")
+    if lost["detail"].null_count():
+        first = lost.filter(pl.col("detail").is_null())["segment_id"]
+        raise NbaudioError(f"{run.packs}: {len(first)} clips were cut and are not there, {first[0]} the first")
+    if len(lost) == len(accepted):
         detail = next(iter(failures.values())).detail
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
-    return clips, failures, missing.height - len(failures)
+    clips = (
+        accepted.drop("start_sample", "end_sample", "source_channel")
+        .join(have, on="clip_key", how="inner", maintain_order="left")
+        .join(facts.select("recording_id", sampling_rate=_rate(run)), on="recording_id", how="left", maintain_order="left")
+        .rename({"clip_samples": "num_samples"})
+        .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
+        .drop("recording_id", "clip_key")
+    )
+    return assign_shards(clips, run.sharding), lost, missing.height - len(failures)
+
+
+def _rate(run: _Run) -> pl.Expr:
+    """Hz of the clips of each recording."""
+    return (pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)).cast(pl.Int32)
 
 
 def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], lost: list[str], num_cut: int) -> Report:

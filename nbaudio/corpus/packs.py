@@ -232,9 +232,13 @@ def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
 def index_of(packs: Path | Remote) -> pl.DataFrame:
     """All clips in a folder of packs, each once; packs that are not whole are left out."""
     names = writing.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
+    places = [packs / name for name in names]
+    # A path for each clip would be a third of the table.
+    short = pl.Enum([str(place) for place in places])
     with ThreadPoolExecutor(_READERS) as pool:
-        found = [index for index in pool.map(read_index, [packs / name for name in names]) if index is not None]
-    return pl.concat([pl.DataFrame(schema=INDEX), *found]).unique("clip_key", keep="first", maintain_order=True)
+        found = [index.cast({"pack": short}) for index in pool.map(read_index, places) if index is not None]
+    none = pl.DataFrame(schema=INDEX).cast({"pack": short})
+    return pl.concat([none, *found]).unique("clip_key", keep="first", maintain_order=True)
 
 
 class PackDamagedError(NbaudioError):

@@ -14,7 +14,7 @@ from nbaudio.corpus.entries import Shard
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import UNREADABLE
 from nbaudio.corpus.shards import ShardResult, rows_of
-from nbaudio.files import sha256_file, write_json
+from nbaudio.files import Rows, sha256_file, write_json
 from nbaudio.leakage import grouping, proof
 from nbaudio.places.folders import Folder
 from nbaudio.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
@@ -27,7 +27,6 @@ def publish(
     shards: list[ShardResult],
     *,
     container: Container,
-    inside: pl.DataFrame,
     lost: pl.DataFrame,
     table: Path,
     recordings: pl.DataFrame,
@@ -39,7 +38,6 @@ def publish(
         layout: of the corpus.
         shards: all of them, in order.
         container: which they are in.
-        inside: of all clips that are in: `segment_id`, `recording_id`, `speaker_id`, `split`, `duration_s`.
         lost: `segment_id` and `detail` of what was accepted and could not be cut.
         table: the segments table of the workspace.
         recordings: the recordings table.
@@ -49,6 +47,7 @@ def publish(
     characters = publish_shards(layout, shards, container=container, beside=beside)
     with layout.folder.local("segments.parquet") as path:
         leakage = proof(pl.scan_parquet(path), keys=grouping(selection.get("facts", {})))
+        inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"])
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:
@@ -70,7 +69,7 @@ def publish(
         "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
-        "sources": used.select(facts).to_dicts(),
+        "sources": Rows(used.select(facts)),
         "shards": listed(shards),
         "tables": beside.hashes,
     }
@@ -110,9 +109,9 @@ def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Cont
 
     def kept() -> Iterator[pl.DataFrame]:
         for shard in described:
-            part = pl.read_parquet(shard.rows)
-            characters.update(vocabulary(part["text"]).counts)
-            yield part
+            for part in parquet_slices(shard.rows):
+                characters.update(vocabulary(part["text"]).counts)
+                yield part
 
     with beside.new("segments.parquet") as path:
         _write_table(path, kept())

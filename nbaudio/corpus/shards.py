@@ -1,23 +1,24 @@
 """Writing one shard: clips copied out of packs into a container, and a record that says when it need not be done again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout, clips_in
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks
-from nbaudio.files import sha256_path, size_of, whole_file, write_json
+from nbaudio.files import sha256_path, size_of, telling_full_disks, whole_file, write_json
 from nbaudio.places.folders import read_object
-from nbaudio.plan import ClipFormat, PackTask, Sharding, assign_shards, digest
+from nbaudio.plan import ClipFormat, PackTask, digest
 from nbaudio.progress import progress
-from nbaudio.tables import SEGMENTS, SPLITS, conform
+from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices
 
 # What a clip is, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
@@ -61,7 +62,7 @@ def pack(task: PackTask) -> ShardResult:
     split, name = task.clips["split"][0], task.name
     metadata = _metadata(task)
     # Where a clip lies among the packs may change between runs, its bytes not.
-    wanted = digest([metadata.with_columns(task.clips["clip_sha256"])])
+    wanted = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices())
     record = _read_record(task.record)
     rows = rows_of(task.record)
     if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"]):
@@ -93,11 +94,10 @@ def pack(task: PackTask) -> ShardResult:
 
 def write_shards(
     layout: Layout,
-    clips: pl.DataFrame,
+    dealt: pl.DataFrame,
     *,
     container: str,
     clip_format: ClipFormat,
-    sharding: Sharding,
     table: Path,
     run_tasks: RunTasks,
     show: bool,
@@ -106,10 +106,9 @@ def write_shards(
 
     Args:
         layout: of the corpus.
-        clips: what is to be in it, as `assign_shards` and `PackTask` want them.
+        dealt: the clips that are to be in it, as of `assign_shards`, with what `PackTask` wants.
         container: a key of `containers.CONTAINERS`.
         clip_format: of the clips.
-        sharding: how clips are dealt out.
         table: the segments table with all metadata.
         run_tasks: where tasks run.
         show: whether to show progress.
@@ -117,14 +116,17 @@ def write_shards(
     Returns:
         What became of each shard, in the order of their names.
     """
-    dealt = assign_shards(clips, sharding)
-    shards = dealt.select("split", "shard", "shards").unique(maintain_order=True).rows()
+    shards = dealt.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
+    names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
+    rows = [layout.record(name).with_suffix(".arrow") for name in names]
+    _deal_rows(table, dealt.select("segment_id", number=pl.struct("split", "shard").rle_id()), rows)
 
     def tasks() -> Iterator[PackTask]:
-        for split, index, count in shards:
-            name = container_named(container).shard_name(split, index, count)
-            part = dealt.filter((pl.col("split") == split) & (pl.col("shard") == index)).drop("shard", "shards")
-            yield PackTask(layout.folder, name, container, clip_format, part, table, layout.record(name))
+        start = 0
+        for name, length, file in zip(names, shards["clips"], rows, strict=True):
+            part = dealt.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
+            yield PackTask(layout.folder, name, container, clip_format, part, file, layout.record(name))
+            start += length
 
     results = []
     with progress("pack", len(shards), "shards", show=show) as advance:
@@ -150,14 +152,34 @@ def restore_records(layout: Layout) -> None:
             _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
 
 
+def _deal_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:
+    """Lay the rows of each shard into a file of its own, in one pass over a table that is too large to be read for each.
+
+    Args:
+        table: the segments table.
+        number_of: `segment_id` and `number`, that of its shard.
+        files: by number; Arrow streams end to end.
+    """
+    for file in files:
+        file.unlink(missing_ok=True)
+    for part in parquet_slices(table):
+        segments = conform(part, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_PLACE, strict=False)
+        dealt = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
+        for (number,), rows in dealt.partition_by("number", as_dict=True, include_key=False).items():
+            with telling_full_disks(files[number]), files[number].open("ab") as target:
+                rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
+
+
 def _metadata(task: PackTask) -> pl.DataFrame:
     """The rows of the segments table that the shard holds, in its order, with the facts of their clips."""
-    wanted = pl.col("segment_id").is_in(task.clips["segment_id"].implode())
-    rows = pl.scan_parquet(task.table).filter(wanted).collect(engine="streaming")
-    segments = conform(rows, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_PLACE, strict=False)
+    parts = []
+    with pa.OSFile(str(task.rows)) as file:
+        while file.tell() < file.size():
+            parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
+    segments = pl.concat(parts)
     facts = [name for name in _CLIP_FACTS if name in task.clips.columns]
     ordered = task.clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
-    return ordered.select(*segments.columns, *facts).with_columns(pl.col(pl.Enum).cast(pl.String))
+    return ordered.select(*segments.columns, *facts)
 
 
 def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.errors import AudioError
 from nbaudio.places import Content, Remote, in_order
-from nbaudio.plan import ClipFormat, CutTask, Source, cut_task, source_of, windows_of
+from nbaudio.plan import ClipFormat, CutTask, Source, cut_task, source_of, with_facts
 
 # Of recordings in one task; twice as many tasks as there are workers wait at a time.
 _TASK_BYTES = 16 << 20
@@ -17,24 +17,27 @@ _TASK_BYTES = 16 << 20
 _NOTHING = Content(b"", None)
 
 
-def stream_tasks(missing: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat) -> Iterator[CutTask]:
+def stream_tasks(
+    windows: pl.DataFrame, recordings: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat
+) -> Iterator[CutTask]:
     """Cut tasks in the order of the archive, made as it is read; reading ends with the last recording that is wanted.
 
     Args:
-        missing: as for `plan.cut_tasks`.
+        windows: as for `plan.cut_tasks`.
+        recordings: likewise.
         audio_root: a folder in a compressed tar.
         packs: the folder for packs.
         clip_format: what to make.
     """
-    ordered = windows_of(missing, clip_format).sort("path", maintain_order=True)
+    ordered = with_facts(windows, recordings).sort("path", maintain_order=True)
     counts = ordered.group_by("path", maintain_order=True).len()
     starts = accumulate(counts["len"], initial=0)
     # Where the windows of each recording are: few bytes each, as there may be some 100,000.
-    windows = {path: (start, length) for (path, length), start in zip(counts.iter_rows(), starts, strict=False)}
+    places = {path: (start, length) for (path, length), start in zip(counts.iter_rows(), starts, strict=False)}
     sources: list[Source] = []
     size, seconds = 0, 0.0
-    for place in _found(audio_root, windows):
-        frame = ordered.slice(*windows.pop(place.path))
+    for place in _found(audio_root, places):
+        frame = ordered.slice(*places.pop(place.path))
         source = source_of(frame, audio_root)
         sources.append(replace(source, path=replace(place, sha256=source.sha256)))
         size += len(place.content.data) if place.content else 0
