@@ -43,7 +43,7 @@ def heard(buffer):
 def test_only_the_window_is_sent_and_it_is_what_a_corpus_would_hold(workspace):
     player = Player(workspace, ["a_3.0-5.37", "b_0.0-2.37"])
     assert ask(player, "player.open")[0] == {"total": 2, "at": 0}
-    said, (wav, drawn, bands) = ask(player, "clip", number=0, **AS_RECORDED)
+    said, (drawn, bands, wav) = ask(player, "clip", number=0, **AS_RECORDED)
     path = workspace.audio_root / "a.wav"
     np.testing.assert_array_equal(heard(wav), read_clip(path, 132300, 236817, rate=RATE))
     assert said == {"seconds": len(heard(wav)) / RATE, "start": 0.0, "end": pytest.approx(2.37)}
@@ -52,7 +52,7 @@ def test_only_the_window_is_sent_and_it_is_what_a_corpus_would_hold(workspace):
 
 def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(workspace):
     player = Player(workspace, ["a_0.0-2.37"])
-    said, (wav, *_) = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 2, "after": 1.5})
+    said, (*_, wav) = ask(player, "clip", number=0, **{**AS_RECORDED, "before": 2, "after": 1.5})
     assert (said["start"], said["end"]) == (0.0, pytest.approx(2.37))
     assert len(heard(wav)) == pytest.approx(3.87 * RATE, abs=1)
     later, _ = ask(Player(workspace, ["a_3.0-5.37"]), "clip", number=0, **{**AS_RECORDED, "before": 2})

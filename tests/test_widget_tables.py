@@ -29,10 +29,21 @@ def ask(widget, call, **arguments):
     sent = []
     widget.send = lambda content, buffers=None: sent.append((content, buffers))
     widget._answer(widget, {"call": call, "number": "v:1", "arguments": arguments}, [])
-    ((content, buffers),) = sent
+    (content, buffers), *later = sent
     assert content.pop("number") == "v:1"
+    assert content.pop("more", False) == bool(later)
+    assert all(told == {"number": "v:1", "later": True} for told, _ in later)
     json.dumps(content, allow_nan=False)
-    return content.get("result", content), buffers
+    return content.get("result", content), [*(buffers or []), *(buffer for _, behind in later for buffer in behind)]
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_small_answers_fill_a_packet_where_the_browser_is_near(near):
+    table = SegmentTable(FRAME)
+    sent = []
+    table.send = lambda content, buffers=None: sent.append((content["result"]["total"], sum(map(len, buffers or []))))
+    table._answer(table, {"call": "table.open", "number": "v:1", "near": near}, [])
+    assert sent == [(len(FRAME), 65536 if near else 0)]
 
 
 def test_equal_rows_keep_their_order_and_what_is_no_number_comes_last():

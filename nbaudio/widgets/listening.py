@@ -50,13 +50,13 @@ class Listening:
         }
 
     def clip(self, *, number: int, before: float, after: float, channel: str | None, even: bool, columns: int) -> Answer:
-        """Its sound: WAV, peaks and spectrogram as buffers; or a note that says why there is none."""
+        """Peaks and spectrogram as buffers, and later the WAV; or a note that says why there is none."""
         try:
             sound = self.segments.sound(number, before=before, after=after, channel=channel, even=even, columns=columns)
         except AudioError as error:
-            return Answer(({"note": str(error)}, []))
+            return Answer({"note": str(error)}, [], [])
         said = {"seconds": sound.seconds, "start": sound.start, "end": sound.end}
-        return Answer((said, [sound.wav, sound.peaks.tobytes(), sound.spectrogram.tobytes()]))
+        return Answer(said, [sound.peaks.tobytes(), sound.spectrogram.tobytes()], [sound.wav])
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Note other bounds, in milliseconds from those of the table; none at all takes a correction back.

@@ -1,9 +1,9 @@
 """What all live widgets share: one ESM file each, questions from the front end, a static form for saved pages.
 
 The front end asks, Python answers: `{call, number, arguments}` comes, `{number, result}` or `{number, error}` goes back, with
-buffers where there is sound. State is a few words; clips and rows are never part of it. An error is shown in the widget,
-since a notebook shows none that is raised in a callback. Jupyter may deliver questions in several threads; they are answered
-one at a time.
+buffers where there is sound or a picture. State is a few words; clips and rows are never part of it. An error is shown in the
+widget, since a notebook shows none that is raised in a callback. Jupyter may deliver questions in several threads; they are
+answered one at a time.
 
 The front end is written without a build step: the pieces of ``js`` that a widget names are put one behind the other.
 """
@@ -11,7 +11,7 @@ The front end is written without a build step: the pieces of ``js`` that a widge
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import anywidget
 
@@ -19,14 +19,20 @@ from nbaudio.errors import NbaudioError
 
 _HERE = Path(__file__).parent / "js"
 
+# A server on the same machine waits up to 40 ms before it sends what is smaller than a packet there (Nagle's algorithm, while the
+# browser delays its acknowledgement of the message before).
+_PACKET_BYTES = 1 << 16
+
 # Gives what JSON can carry, or that and the buffers behind it.
 Call = Callable[..., Any]
 
 
-class Answer(tuple[Any, list[bytes]]):
-    """A result with buffers behind it."""
+class Answer(NamedTuple):
+    """A result with buffers, and more of them that may come a moment later: a picture does not wait for its sound."""
 
-    __slots__ = ()
+    result: Any
+    buffers: list[bytes]
+    later: list[bytes]
 
 
 def esm(*pieces: str) -> str:
@@ -57,7 +63,6 @@ class Skin(anywidget.AnyWidget):
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
         number = message.get("number")
-        buffers: list[bytes] = []
         try:
             with self._lock:
                 result = self._calls[message["call"]](**message.get("arguments", {}))
@@ -66,9 +71,11 @@ class Skin(anywidget.AnyWidget):
         except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
             self.send({"number": number, "error": f"{type(error).__name__}: {error}"})
         else:
-            if isinstance(result, Answer):
-                result, buffers = result
-            self.send({"number": number, "result": result}, buffers)
+            answer = result if isinstance(result, Answer) else Answer(result, [], [])
+            padding = [bytes(_PACKET_BYTES)] if message.get("near") and not answer.buffers else []
+            self.send({"number": number, "result": answer.result, "more": bool(answer.later)}, answer.buffers or padding)
+            if answer.later:
+                self.send({"number": number, "later": True}, answer.later)
 
     def _repr_mimebundle_(self, **_options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_()  # type: ignore[misc]

@@ -79,7 +79,7 @@ class ThresholdTuner(Skin):
             "all_speakers": counts.all_speakers,
             "speakers": counts.speakers,
         }
-        return Answer((said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()]))
+        return Answer(said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
     def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
         kept, out = self._neighbours[measure].around(value, _EXAMPLES)

@@ -6,6 +6,8 @@
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
 const PATIENCE_MS = 15000;
+// Whether the server is on this machine: see `_PACKET_BYTES` of skin.py.
+const NEAR = ["localhost", "127.0.0.1", "[::1]"].includes(window.location.hostname);
 
 /** A text with pictures in place of controls, which a page would not show. */
 function visible(text) {
@@ -58,12 +60,13 @@ function settled(action, wait) {
 /**
  * Set up a widget: its root, its questions, its errors, its keys.
  *
- * `build` gets `{ root, ask, on, keys, model }`: `ask(call, arguments)` gives a promise of `{ result, buffers }`; `on(event,
- * listener)` hears what Python tells of its own accord; `keys(handler)` adds a handler that says whether a key was its own.
+ * `build` gets `{ root, ask, on, keys, model }`: `ask(call, arguments)` gives a promise of `{ result, buffers, later }`, `later`
+ * one of the buffers that come behind; `on(event, listener)` hears what Python tells of its own accord; `keys(handler)` adds a handler that says whether a key was its own.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);
   const waiting = new Map();
+  const coming = new Map();
   const listeners = new Map();
   const handlers = [];
   const closing = [];
@@ -88,7 +91,7 @@ function mount({ model, el }, name, build) {
     }, PATIENCE_MS);
     return new Promise((resolve, reject) => {
       waiting.set(number, { resolve, reject });
-      model.send({ call, number, arguments: values });
+      model.send({ call, number, arguments: values, near: NEAR });
     });
   }
 
@@ -97,12 +100,19 @@ function mount({ model, el }, name, build) {
       for (const listener of listeners.get(message.event) ?? []) listener(message, buffers);
       return;
     }
+    if (message.later) {
+      coming.get(message.number)?.(buffers);
+      coming.delete(message.number);
+      return;
+    }
     const answer = waiting.get(message.number);
     if (!answer) return;
     waiting.delete(message.number);
     if (alarm.dataset.waits === message.number) alarm.hidden = true;
-    if (message.error === undefined) answer.resolve({ result: message.result, buffers });
-    else {
+    if (message.error === undefined) {
+      const later = message.more ? new Promise((resolve) => coming.set(message.number, resolve)) : null;
+      answer.resolve({ result: message.result, buffers, later });
+    } else {
       const error = new Error(message.error);
       complain(error);
       answer.reject(error);

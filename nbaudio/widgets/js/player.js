@@ -44,6 +44,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   let until = null; // where to stop, in seconds of the clip
   let moved = { start: 0, end: 0 }; // ms by which the bounds are moved, not yet kept
   let frame = 0;
+  let wish = 0; // to play or not, numbered: a sound that comes later may no longer be wanted
 
   const title = make("div", { class: "nba-title" });
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
@@ -94,7 +95,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function fetchClip(which) {
     const key = keyOf(which);
     if (!clips.has(key)) {
-      clips.set(key, ask("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers }) => prepare(result, buffers)));
+      clips.set(key, ask("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
       clips.get(key).catch(() => clips.delete(key));
       for (const [old, dropped] of clips) {
         if (clips.size <= KEPT_CLIPS) break;
@@ -105,20 +106,22 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return clips.get(key);
   }
 
-  function prepare(result, buffers) {
-    if (result.note && !buffers.length) return { note: result.note };
-    const [wav, peaks, bands] = buffers;
-    const url = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
-    const audio = make("audio", { src: url, preload: "auto", hidden: true });
+  function prepare(result, [peaks, bands], later) {
+    if (result.note) return { note: result.note };
+    const audio = make("audio", { preload: "auto", hidden: true });
     audio.addEventListener("playing", () => (root.dataset.playing = performance.now()));
     audio.addEventListener("ended", () => clip?.audio === audio && (looping ? again() : paused()));
     audio.addEventListener("pause", () => clip?.audio === audio && !audio.ended && paused());
     stage.append(audio);
-    audio.load();
     return {
-      ...result, audio, url,
+      ...result, audio,
       peaks: new Int8Array(peaks.buffer, peaks.byteOffset, peaks.byteLength),
       bands: new Uint8Array(bands.buffer, bands.byteOffset, bands.byteLength),
+      loaded: later.then(([wav]) => {
+        if (!audio.isConnected) return;
+        audio.src = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
+        audio.load();
+      }),
     };
   }
 
@@ -126,7 +129,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (!gone.audio) return;
     gone.audio.pause();
     gone.audio.remove();
-    URL.revokeObjectURL(gone.url);
+    if (gone.audio.src) URL.revokeObjectURL(gone.audio.src);
   }
 
   /** Show a segment; its facts and words come beside its sound. */
@@ -303,12 +306,20 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function play() {
     if (!clip?.audio) return;
     if (clip.audio.currentTime >= clip.seconds - 0.02) clip.audio.currentTime = 0;
-    clip.audio.playbackRate = speed;
-    clip.audio.preservesPitch = true;
-    clip.audio.play().catch((error) => error.name === "AbortError" || (note.textContent = error.message));
+    const { audio } = clip;
     playing.firstChild.textContent = "❚❚ pause";
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(tick);
+    const mine = ++wish;
+    clip.loaded
+      .then(() => {
+        if (mine !== wish) return undefined;
+        audio.playbackRate = speed;
+        audio.preservesPitch = true;
+        const started = audio.play();
+        cancelAnimationFrame(frame);
+        frame = requestAnimationFrame(tick);
+        return started;
+      })
+      .catch((error) => error.name === "AbortError" || (note.textContent = error.message));
   }
 
   function playSegment() {
@@ -329,6 +340,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   }
 
   function stop() {
+    wish += 1;
     until = null;
     clip?.audio?.pause();
   }

@@ -13,11 +13,12 @@ function render(widget) {
     async function play(item, seconds) {
       if (current !== item) {
         current?.diff.at(null);
-        const { result: said, buffers } = await ask("clip", { number: item.number, ...FAR });
+        const { result: said, later } = await ask("clip", { number: item.number, ...FAR });
         item.note.textContent = said.note ?? "";
         if (said.note) return;
+        const [wav] = await later;
         URL.revokeObjectURL(url);
-        url = URL.createObjectURL(new Blob([buffers[0]], { type: "audio/wav" }));
+        url = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
         audio.src = url;
         current = item;
       }
