@@ -30,7 +30,7 @@ RATE = 48000
 HOUR_S = 3600
 EACH = 600  # segments of a recording
 
-# `timed` waits until `done()` holds, and then for the frame that shows it; it gives the milliseconds since before `act()`.
+# `timed` waits for a frame at the start of which `done()` holds, and until it is painted; it gives the ms since before `act()`.
 SCRIPT = """() => {
     const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
     window.timed = async (act, done) => {
@@ -40,7 +40,7 @@ SCRIPT = """() => {
             await frame();
             if (performance.now() - begun > 20000) throw new Error(`no answer in 20 s: ${done}`);
         }
-        await frame();
+        await new Promise(resolve => setTimeout(resolve));  // behind the frame's paint
         return performance.now() - begun;
     };
     window.one = (selector) => document.querySelector(selector);

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.audio.segments import even_loudness
@@ -138,8 +139,9 @@ def spectrogram(samples: NDArray[np.int16], columns: int) -> NDArray[np.uint8]:
     centres = ((np.arange(columns) + 0.5) * len(samples) / columns).astype(np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[centres]
     window = np.hanning(_FRAME).astype(np.float32) / (_FRAME / 4 * 32768)
-    spectrum = np.fft.rfft(frames * window, axis=1)[:, : 2 * BANDS]
-    power = (spectrum.real**2 + spectrum.imag**2).reshape(columns, BANDS, 2).max(axis=2)
+    spectrum = fft.rfft(frames * window, axis=1)[:, : 2 * BANDS]  # NumPy's takes five times as long
+    power = spectrum.real**2 + spectrum.imag**2
+    power = np.maximum(power[:, ::2], power[:, 1::2])
     level = 10 * np.log10(power + np.float32(1e-12))
     share = (level - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
     levels: NDArray[np.uint8] = (share.clip(0, 1) * 255).astype(np.uint8)

@@ -8,6 +8,7 @@ const CONTEXT_S = 2;
 const MOST_CONTEXT_S = 30;
 const NUDGE_MS = 20;
 const KEPT_CLIPS = 6;
+const PAINT_MS = 30;
 // From silence to loud, on a light and on a dark ground.
 const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
 const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
@@ -184,10 +185,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     prefetch(ahead);
   }
 
-  /** Fetch a segment's sound for when it is wanted. */
+  /** Fetch a segment's sound for when it is wanted; what is shown now is painted first. */
   function prefetch(which) {
     ahead = which;
-    if (which !== null) fetchClip(which).catch(() => {});
+    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PAINT_MS);
   }
 
   const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
