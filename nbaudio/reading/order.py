@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 #: Neighbours that are drawn together.
 RUN = 16
 #: Bytes of encoded audio that a consumer mixes at once.
-BUFFER = 32 << 20
+BUFFER = 24 << 20
 # The first blocks are small, so that the first clip comes soon; each is twice as large as the one before.
 _FIRST_BLOCK = 1 << 20
 
