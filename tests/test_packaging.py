@@ -178,7 +178,7 @@ DOORS = {
     "pydub": {"audio"},
     "rapidfuzz": {"text"},
     "rich": {"cli", "progress"},
-    "scipy": {"evidence"},
+    "scipy": {"evidence", "widgets"},
     "soundfile": {"audio"},
     "soxr": {"audio"},
     "typer": {"cli"},
