@@ -300,22 +300,13 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
     missing = accepted.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
+    num_missing = len(missing)
     failures: dict[str, Failure] = {}
-    if not missing.is_empty():
-        windows = windows_of(missing, facts, run.format)
-        hours = windows["seconds"].sum() / 3600
-        root = run.audio_root
-        if isinstance(root, Remote) and is_stream(root):
-            tasks = stream_tasks(windows, facts, root, run.packs, run.format)
-        else:
-            tasks = cut_tasks(windows, facts, root, run.packs, run.format)
-        with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
-            for result in cut_all(run_tasks, tasks):
-                failures |= {failure.clip_key: failure for failure in result.failures}
-                for failure in result.failures:
-                    note(failure.detail)
-                advance(result.seconds / 3600)
+    if num_missing:
+        failures = _cut(run, run_tasks, windows_of(missing, facts, run.format), facts)
+        del missing
         have = index_of(run.packs)
+    accepted = accepted.drop("start_sample", "end_sample", "source_channel")
     gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
     details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
     told = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
@@ -327,14 +318,31 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
         detail = next(iter(failures.values())).detail
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     clips = (
-        accepted.drop("start_sample", "end_sample", "source_channel")
-        .join(have, on="clip_key", how="inner", maintain_order="left")
+        accepted.join(have, on="clip_key", how="inner", maintain_order="left")
         .join(facts.select("recording_id", sampling_rate=_rate(run)), on="recording_id", how="left", maintain_order="left")
         .rename({"clip_samples": "num_samples"})
         .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
         .drop("recording_id", "clip_key")
     )
-    return assign_shards(clips, run.sharding), lost, missing.height - len(failures)
+    return assign_shards(clips, run.sharding), lost, num_missing - len(failures)
+
+
+def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Failure]:
+    """Cut windows into packs; what failed, by clip key."""
+    hours = windows["seconds"].sum() / 3600
+    root = run.audio_root
+    if isinstance(root, Remote) and is_stream(root):
+        tasks = stream_tasks(windows, facts, root, run.packs, run.format)
+    else:
+        tasks = cut_tasks(windows, facts, root, run.packs, run.format)
+    failures: dict[str, Failure] = {}
+    with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
+        for result in cut_all(run_tasks, tasks):
+            failures |= {failure.clip_key: failure for failure in result.failures}
+            for failure in result.failures:
+                note(failure.detail)
+            advance(result.seconds / 3600)
+    return failures
 
 
 def _rate(run: _Run) -> pl.Expr:

@@ -259,16 +259,17 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     Raises:
         PackDamagedError: its argument is the path of the bad pack.
     """
-    places = clips.select("pack", "offset", "length").rows()
-    read = _read_elsewhere if places and is_address(places[0][0]) else _read_here
-    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], read(places), strict=True):
+    places = clips.select("pack", "offset", "length")
+    elsewhere = len(places) > 0 and is_address(places["pack"][0])
+    found = _read_elsewhere(places.rows()) if elsewhere else _read_here(places.iter_rows())
+    for pack, sha256, data in zip(places["pack"], clips["clip_sha256"], found, strict=True):
         clip = checked(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield clip
 
 
-def _read_here(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+def _read_here(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for pack, offset, length in places:
