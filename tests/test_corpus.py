@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 import soundfile as sf
 
+from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.corpus import materialize, verify
 from nbaudio.corpus.webdataset import escape_key, unescape_key
@@ -288,6 +289,15 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
 ) -> None:
     with pytest.raises(InputError, match=says):
         make(workspace, tmp_path / "c", **options)
+
+
+def test_who_reviews_what_is_in_train_already_is_told(workspace: Workspace, tmp_path: Path) -> None:
+    train = workspace.segments.filter(pl.col("split") == "train")
+    assert make(workspace, tmp_path / "before").warnings == []
+    report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
+    drawn = set(workspace.reviewed_ids()) & set(train["segment_id"])
+    assert report.facts["clips"] == len(workspace.reviewed_ids())
+    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train were given to reviewers")
 
 
 def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:

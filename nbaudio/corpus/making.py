@@ -141,7 +141,7 @@ def materialize(
         workspace.path / "segments.parquet",
     )
     recordings = workspace.recordings
-    _accepted(run)  # refused before anything is touched
+    seen = _reviewed_in_train(workspace, _accepted(run))  # refused before anything is touched
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
     told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
@@ -169,6 +169,10 @@ def materialize(
             advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
+    if seen:
+        notes.append(
+            f"{seen:,} clips of train were given to reviewers after the selection: select again, then make a corpus anew"
+        )
     report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
     return report
@@ -291,6 +295,11 @@ def _accepted(run: _Run) -> pl.DataFrame:
             "ingest with --audio and select again"
         )
     return accepted
+
+
+def _reviewed_in_train(workspace: Workspace, accepted: pl.DataFrame) -> int:
+    reviewed = pl.Series(sorted(workspace.reviewed_ids()), dtype=pl.String)
+    return accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(reviewed.implode())).height
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
