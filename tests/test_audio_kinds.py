@@ -87,7 +87,9 @@ def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Pa
     assert verify(tmp_path / "corpus", engine="threading", show_progress=False).facts["whole"] is True
 
 
-@pytest.mark.parametrize("name", ["WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "SPHERE (NIST), PCM 16", "AMR"])
+@pytest.mark.parametrize(
+    "name", ["WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "SPHERE (NIST), PCM 16", "AC-3, bare"]
+)
 def test_the_content_decides_what_a_file_is_and_its_name_nothing(specimens: dict[str, Path], tmp_path: Path, name: str) -> None:
     known = probe(specimens[name])
     for wrong in ("a.wav", "a.mp3", "a.raw", "concat:a|b.m3u8", "without"):

@@ -74,6 +74,8 @@ def members(archive: Path) -> Iterator[Member]:
 class _Unpacked(io.RawIOBase):
     """The bytes of an archive, unpacked as its first bytes tell; what grows beyond measure ends in an error."""
 
+    _file: Any = None  # where the archive cannot be opened, there is nothing to close
+
     def __init__(self, archive: Path) -> None:
         self._archive, self._size = archive, archive.stat().st_size
         with archive.open("rb") as file:
@@ -97,7 +99,8 @@ class _Unpacked(io.RawIOBase):
         return int(self._file.tell())
 
     def close(self) -> None:
-        self._file.close()
+        if self._file:
+            self._file.close()
         super().close()
 
     def check(self, position: int) -> None:
