@@ -98,5 +98,6 @@ def test_the_benchmarks_run(command: list[str], said: str) -> None:
         [sys.executable, str(TOP / "benchmarks" / command[0]), *command[1:]], capture_output=True, text=True, check=False
     )
     # A benchmark says by its exit code whether it met its aim; here it only has to run to its end.
-    assert "Traceback" not in done.stderr
+    # Those that make corpora show progress.
+    assert "Traceback" not in done.stderr if command[0] in ("stream.py", "convert.py", "scale.py") else not done.stderr
     assert said in done.stdout

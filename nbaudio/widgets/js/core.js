@@ -61,7 +61,8 @@ function settled(action, wait) {
  * Set up a widget: its root, its questions, its errors, its keys.
  *
  * `build` gets `{ root, ask, on, keys, model }`: `ask(call, arguments)` gives a promise of `{ result, buffers, later }`, `later`
- * one of the buffers that come behind; `on(event, listener)` hears what Python tells of its own accord; `keys(handler)` adds a handler that says whether a key was its own.
+ * one of the buffers that come behind; `on(event, listener)` hears what Python tells of its own accord; `keys(handler)` adds a
+ * handler that says whether a key was its own.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);
