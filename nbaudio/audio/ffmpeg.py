@@ -159,7 +159,14 @@ class AvRecording:
         """All packets and a decoder, as if the file had just been opened."""
         self._container.close()
         self._open()
-        return iter(self._container.demux(self._stream)), self._stream.codec_context
+        return self._demux(), self._stream.codec_context
+
+    def _demux(self) -> Iterator[AudioPacket]:
+        """Packets from where the container stands."""
+        # PyAV ends with an IndexError, at random, where streams turn up that were not there at first (`demux`, seen in 18.1);
+        # by then all packets have come.
+        with suppress(IndexError):
+            yield from self._container.demux(self._stream)
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
         """Packets from the one that holds a position on, each with the position behind it; None where the clock tells."""
@@ -168,7 +175,7 @@ class AvRecording:
             return
         if self._clock_tells:
             self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
-            yield from ((packet, None) for packet in self._container.demux(self._stream))
+            yield from ((packet, None) for packet in self._demux())
             return
         index = self._index
         first = index.first_for(target)
@@ -191,7 +198,7 @@ class AvRecording:
         wanted = index.stamps[number], index.checks[number]
         with suppress(av.error.FFmpegError):
             self._container.seek(int(index.stamps[max(0, number - _BEFORE)]), stream=self._stream, backward=True)
-            packets = iter(self._container.demux(self._stream))
+            packets = self._demux()
             for packet in packets:
                 at = stamp(packet)
                 if at is None or at > wanted[0]:
