@@ -1,9 +1,10 @@
-"""How fast `convert` writes each container, against `cp` of the same corpus, all in one run.
+"""How fast `convert` writes each container, against `cp` of what it wrote, all in one run.
 
-    python benchmarks/convert.py [--clips 6000] [--seconds 6] [--jobs 2] [--runs 3] [--folder DIR]
+    python benchmarks/convert.py [--clips 12000] [--seconds 6] [--jobs 2] [--runs 5] [--folder DIR]
 
-The corpus is made of noisy tones in 16 kHz FLAC and packed as WebDataset first. `cp` copies that corpus and calls `sync` for its
-files, as `convert` does for every file it writes. Best of several runs; everything is in the page cache when it is read.
+The corpus is made of noisy tones in 16 kHz FLAC and packed as WebDataset first. `cp` copies each new corpus and calls `sync` for
+its files, as `convert` does for every file it writes. Both take turns, as a disk's speed changes from one moment to the next:
+medians of several runs. Everything is in the page cache when it is read.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import polars as pl
@@ -28,22 +30,28 @@ RATE = 16_000
 def main() -> None:
     """Make the corpus, copy it, convert it, print the table."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--clips", type=int, default=6000)
+    options.add_argument("--clips", type=int, default=12_000)
     options.add_argument("--seconds", type=float, default=6.0)
     options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--runs", type=int, default=5)
     options.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         folder = Path(temporary)
         corpus = make_corpus(folder, asked.clips, asked.seconds, asked.jobs)
-        num_bytes = sum(path.stat().st_size for path in corpus.rglob("*") if path.is_file())
-        copying = min(timed(copy, corpus, folder / "copy") for _ in range(asked.runs))
-        print(f"{asked.clips:,} clips, {num_bytes / 1e6:,.0f} MB, {asked.jobs} jobs; cp and sync: {copying:.2f} s\n")
-        print("| container | s | MB/s | times cp |\n|---|---|---|---|")
+        print(f"{asked.clips:,} clips, {asked.jobs} jobs\n")
+        print("| container | MB | s | MB/s | cp and sync, s | times cp |\n|---|---|---|---|---|---|")
         for name in (name for name, container in CONTAINERS.items() if not container.levels_only):
-            taken = min(timed(write, corpus, folder / "out", name, asked.jobs) for _ in range(asked.runs))
-            print(f"| {name} | {taken:.2f} | {num_bytes / 1e6 / taken:,.0f} | {taken / copying:.2f} |", flush=True)
+            out, taken, copying = folder / "out", [], []
+            for _ in range(asked.runs):
+                shutil.rmtree(out, ignore_errors=True)
+                taken.append(timed(write, corpus, out, name, asked.jobs))
+                copying.append(timed(copy, out, folder / "copy"))
+                shutil.rmtree(folder / "copy")
+            num_mb = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
+            own, plain = median(taken), median(copying)
+            times = median(one / other for one, other in zip(taken, copying, strict=True))
+            print(f"| {name} | {num_mb:,.0f} | {own:.2f} | {num_mb / own:,.0f} | {plain:.2f} | {times:.2f} |", flush=True)
 
 
 def make_corpus(folder: Path, clips: int, seconds: float, jobs: int) -> Path:
@@ -95,13 +103,11 @@ def write(corpus: Path, out: Path, container: str, jobs: int) -> None:
 
 
 def timed(step, corpus: Path, out: Path, *options) -> float:
-    """Seconds of a step that writes `out`, which is removed after."""
+    """Seconds of a step that writes `out`."""
     os.sync()
     began = time.perf_counter()
     step(corpus, out, *options)
-    taken = time.perf_counter() - began
-    shutil.rmtree(out)
-    return taken
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +25,10 @@ from nbaudio.errors import DiskFullError, InputError
 
 _Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# A large file is brought to the disk this often while it is written: what is left at its end is soon there.
+_FLUSH_EVERY_S = 0.05
+# Files of a folder that are waited for at once: a disk takes many together in the time of one.
+_SYNCED_AT_ONCE = 16
 
 
 def full_disk(error: BaseException) -> str | None:
@@ -66,16 +72,37 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
     with telling_full_disks(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            yield partial
-            if sync:
-                for path in (partial, *partial.rglob("*")):
-                    _sync(path)
+            with _on_disk(partial) if sync else nullcontext():
+                yield partial
             if partial.is_dir():
                 remove(target)
             partial.replace(target)
         except BaseException:
             remove(partial)
             raise
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    """Have a file, or a folder of files, that is written meanwhile on the disk when the context ends."""
+    written = Event()
+
+    def flush() -> None:
+        while not written.wait(_FLUSH_EVERY_S):
+            if path.is_file():
+                with suppress(FileNotFoundError):  # removed by its writer meanwhile
+                    _sync(path)
+
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+        # What goes wrong is told to whoever flushes first, and never again.
+        flushed = pool.submit(flush)
+        try:
+            yield
+        finally:
+            written.set()
+        flushed.result()
+        for synced in [pool.submit(_sync, each) for each in (path, *path.rglob("*"))]:
+            synced.result()
 
 
 def _sync(path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,13 @@ import pytest
 import soundfile as sf
 from conftest import encoded
 from hostile import NAMES
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from nbaudio.audio import probe
 from nbaudio.corpus import convert, materialize, verify
 from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.tars import header
 from nbaudio.errors import AudioError, ExistsError, InputError
 from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
@@ -291,3 +295,16 @@ def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
         with pytest.raises(InputError, match="container arrow holds levels: encoding mulaw or linear, not flac"):
             refused()
     assert not (tmp_path / "d").exists()
+
+
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300),
+    size=st.integers(0, 1 << 40),
+)
+@example(name="a" * 100, size=8**11 - 1)
+@example(name="a" * 101, size=8**11)
+@example(name="a/b", size=0)
+def test_a_tar_header_is_what_tarfile_makes_of_it(name, size):
+    info = tarfile.TarInfo(name)
+    info.size = size
+    assert header(name, size) == info.tobuf(tarfile.PAX_FORMAT)

@@ -9,6 +9,7 @@ import shutil
 import signal
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import fsspec
 import polars as pl
@@ -208,6 +209,27 @@ def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     little_room(10_000)
     with pytest.raises(DiskFullError, match="make room and run the same again"), whole_file(tmp_path / "a.parquet") as partial:
         table.write_parquet(partial)  # polars has an error of its own for that
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_fails_while_a_file_is_written_tells_it_once(tmp_path, monkeypatch):
+    sync, failed = os.fsync, Event()
+
+    def failing(descriptor):
+        if failed.is_set():
+            return sync(descriptor)
+        failed.set()
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+
+    def write():
+        with whole_file(tmp_path / "a.tar") as partial:
+            partial.write_bytes(bytes(100))
+            assert failed.wait(60)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        write()
     assert not list(tmp_path.iterdir())
 
 

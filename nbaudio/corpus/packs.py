@@ -7,6 +7,7 @@ checked when it is read, every clip when it is copied.
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -278,8 +279,7 @@ def _read_here(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
                     if len(files) >= _OPEN_PACKS:
                         files.pop(next(iter(files))).close()
                     files[pack] = stack.enter_context(Path(pack).open("rb"))
-                files[pack].seek(offset)
-                yield files[pack].read(length)
+                yield os.pread(files[pack].fileno(), length, offset)
             except OSError as error:
                 raise PackDamagedError(pack) from error
 

@@ -34,7 +34,7 @@ def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     for shard in shards:
         lines = (as_json(_cut(row)) + b"\n" for row in shard.metadata().drop("shard").iter_rows(named=True))
         name = shard.name.replace("/recording.", "/cuts.").replace(".tar", ".jsonl.gz")
-        yield name, [gzip.compress(b"".join(lines), mtime=0)]
+        yield name, [gzip.compress(b"".join(lines), compresslevel=6, mtime=0)]
 
 
 def _cut_id(row: dict[str, Any]) -> str:

@@ -10,7 +10,9 @@ its length, a checksum of the length, its bytes and their checksum, as in Tensor
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.corpus.entries import Place, Shard, as_json
-from nbaudio.corpus.protobuf import entry, field, floats, integers, texts
+from nbaudio.corpus.protobuf import around, entry, field, floats, integers, texts
 from nbaudio.errors import MissingExtraError
 from nbaudio.tables import WORD_TIMES
 
@@ -26,13 +28,15 @@ from nbaudio.tables import WORD_TIMES
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
 _CRC_MASK = 0xA282EAD8
 _CRC_BYTES = 4
+# Features that are made at once.
+_ROWS = 1000
 _MODULES = "tensorflow_datasets.core.features"
 
 
 class _Kind(NamedTuple):
-    """How a column becomes features: by suffix of their names, from a value; and how tfds describes it."""
+    """How a column becomes features: each by the suffix of its name, from a value; and how tfds describes it."""
 
-    features: Callable[[Any], Mapping[str, bytes]]
+    features: Mapping[str, Callable[[Any], bytes]]
     tfds: Mapping[str, Any]
 
 
@@ -40,15 +44,29 @@ def _tensor(dtype: str) -> dict[str, Any]:
     return {"pythonClassName": f"{_MODULES}.tensor_feature.Tensor", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
 
 
-def _times(words: list[dict[str, float]] | None) -> dict[str, bytes]:
-    return {f"/{side}": floats([word[side] for word in words or []]) for side in ("start", "end")}
+def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
+    return lambda words: floats([word[side] for word in words or []])
 
 
-_TEXT = _Kind(lambda text: {"": texts([(text or "").encode()])}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
-_INTEGER = _Kind(lambda number: {"": integers([-1 if number is None else number])}, _tensor("int64"))
-_FLOAT = _Kind(lambda number: {"": floats([float("nan") if number is None else number])}, _tensor("float32"))
+@lru_cache(maxsize=4096)  # speakers, recordings and rates come again and again
+def _text(text: str | None) -> bytes:
+    return texts([(text or "").encode()])
+
+
+@lru_cache(maxsize=4096)
+def _integer(number: int | None) -> bytes:
+    return integers([-1 if number is None else number])
+
+
+def _float(number: float | None) -> bytes:
+    return floats([float("nan") if number is None else number])
+
+
+_TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
+_INTEGER = _Kind({"": _integer}, _tensor("int64"))
+_FLOAT = _Kind({"": _float}, _tensor("float32"))
 _TIMES = _Kind(
-    _times,
+    {f"/{side}": _times(side) for side in ("start", "end")},
     {
         "pythonClassName": f"{_MODULES}.sequence_feature.Sequence",
         "sequence": {
@@ -69,14 +87,14 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     clips = iter(audio)
     places: list[Place] = []
     with path.open("wb") as file:
-        for window, rows in groupby(metadata.iter_rows(named=True), key=lambda row: row.get("window", row["segment_id"])):
-            inside = [_features(row, kinds) for row in rows]
+        for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
+            inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
-            sounds = [texts([clip]) for clip in own]
+            sounds = [around(1, around(1, [clip])) for clip in own]
             record = _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], sounds[0])
             _write_record(file, record)
             # A clip ends its feature, and the last of them ends the record.
-            sizes = [len(field(1, sound)) for sound in sounds]
+            sizes = [sum(map(len, around(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
             places += [Place(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
     return places
@@ -123,32 +141,43 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
     return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
 
 
-def _features(row: dict[str, Any], kinds: Mapping[str, _Kind]) -> dict[str, bytes]:
-    """All features of a clip but its audio."""
-    found = {"json": texts([as_json(row)])}
-    return found | {f"{name}{suffix}": data for name, kind in kinds.items() for suffix, data in kind.features(row[name]).items()}
+def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """The window of each clip, which is its own where there are none, and all its features but its audio."""
+    for part in metadata.iter_slices(_ROWS):
+        columns = {"json": [texts([as_json(row)]) for row in part.iter_rows(named=True)]}
+        for name, kind in kinds.items():
+            values = part[name].to_list()
+            columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
+        windows = part["window" if "window" in part.columns else "segment_id"]
+        for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
+            yield window, dict(zip(columns, features, strict=True))
 
 
-def _example(features: Mapping[str, bytes], sound: bytes) -> bytes:
-    return field(1, *(entry(name, data) for name, data in features.items()), entry("audio", sound))
+def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
+    return around(1, [b"".join([entry(name, data) for name, data in features.items()]), *_audio(sound)])
 
 
-def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[bytes]) -> bytes:
+def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
     context = field(1, entry("window", texts([window.encode()])))
     lists = [entry(name, b"".join(field(1, features[name]) for features in inside)) for name in inside[0]]
-    return context + field(2, *lists, entry("audio", b"".join(field(1, sound) for sound in sounds)))
+    audio = _audio([part for sound in sounds for part in around(1, sound)])
+    return [context, *around(2, [*lists, *audio])]
 
 
-def _write_record(file: BinaryIO, record: bytes) -> None:
+def _audio(value: list[bytes]) -> list[bytes]:
+    return around(1, [field(1, b"audio"), *around(2, value)])
+
+
+def _write_record(file: BinaryIO, record: list[bytes]) -> None:
     try:
-        from google_crc32c import value as crc32c
+        from google_crc32c import extend
     except ImportError as error:
         raise MissingExtraError.naming("google-crc32c", "tfrecord") from error
 
-    def checksum(data: bytes) -> bytes:
+    def checksum(parts: list[bytes]) -> bytes:
         """Turned and shifted, as a checksum of checksums would tell little."""
-        crc = crc32c(data)
+        crc = reduce(extend, parts, 0)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
 
-    length = struct.pack("<Q", len(record))
-    file.writelines((length, checksum(length), record, checksum(record)))
+    length = struct.pack("<Q", sum(map(len, record)))
+    file.writelines((length, checksum([length]), *record, checksum(record)))

@@ -8,6 +8,7 @@ Odd is what is neither letter, digit nor blank (U+0020): dashes, quotes, signs, 
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -22,7 +23,6 @@ SPECIALS = ("[UNK]", "[PAD]")
 ODD = pl.Schema({"character": pl.String, "code_point": pl.String, "name": pl.String, "count": pl.Int64, "example": pl.String})
 
 _BLOCK = 16_384
-_CODE_POINTS = 0x110000
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,17 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
     keys = pl.Series("key", range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
     if len(keys) != len(texts):
         raise InputError(f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts")
-    totals = np.zeros(_CODE_POINTS, dtype=np.int64)
+    totals: Counter[str] = Counter()
     examples: dict[str, str | None] = {}
     for block in pl.DataFrame({"text": texts, "key": keys}).drop_nulls("text").iter_slices(_BLOCK):
         joined = block["text"].str.join().item()
-        found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"), minlength=_CODE_POINTS)
-        totals += found
-        for character in map(chr, np.flatnonzero(found)):
+        found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), dtype="<u4"))
+        points = np.flatnonzero(found)
+        totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
+        for character in map(chr, points):
             if is_odd(character) and character not in examples:
                 examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["key"][0]
-    counts = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
+    counts = dict(sorted(totals.items()))
     ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
     odd = [(c, f"U+{ord(c):04X}", unicodedata.name(c, "(no name)"), counts[c], example) for c, example in examples.items()]
     return Vocabulary(
