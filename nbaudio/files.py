@@ -150,9 +150,9 @@ class Rows(list[dict[str, Any]]):
         return self._frame.iter_rows(named=True)
 
 
-def write_json(target: Path, value: Any) -> None:
-    """Write `value` as readable JSON, whole or not at all; equal values give equal bytes."""
-    with whole_file(target) as partial, partial.open("w", encoding="utf8") as file:
+def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
+    """Write `value` as readable JSON, whole or not at all (see `whole_file`); equal values give equal bytes."""
+    with whole_file(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
         json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # by pieces: a manifest may name 300,000 recordings
         file.write("\n")
 

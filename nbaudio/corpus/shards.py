@@ -183,9 +183,10 @@ def _metadata(task: PackTask) -> pl.DataFrame:
 
 
 def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:
+    # No fsync: a record that a power cut leaves empty only has its shard written once more.
     with whole_file(rows_of(path), sync=False) as partial:
         described.write_parquet(partial)
-    write_json(path, record)
+    write_json(path, record, sync=False)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
