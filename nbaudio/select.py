@@ -22,7 +22,7 @@ from nbaudio.leakage import GROUPS, leakage
 from nbaudio.places import Remote
 from nbaudio.report import Report
 from nbaudio.review.rounds import gold_ids
-from nbaudio.review.verdicts import verdicts
+from nbaudio.review.verdicts import seen_ids
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import Target, divide, parse_target, usable_keys
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, whole_recording, with_durations
@@ -150,9 +150,8 @@ def select(
     if disk is not None:
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
-    reviewed = workspace.reviewed_ids() | set(verdicts(workspace)["segment_id"])
     right = gold_ids(workspace, segments) if gold else set()
-    chosen = choose(recordings, segments, reviewed, parameters, gold=right)
+    chosen = choose(recordings, segments, seen_ids(workspace), parameters, gold=right)
     workspace.save(segments=chosen)
     report = _report(recordings, chosen, parameters)
     workspace.save_report("select", report.to_dict())

@@ -131,7 +131,7 @@ class Workspace:
         write_json(self.path / f"reports/{step}.json", report)
 
     def reviewed_ids(self) -> set[str]:
-        """Segments that any reviewer was given: they stay out of training."""
+        """Segments that any reviewer was given in a round."""
         ids: set[str] = set()
         for path in sorted((self.path / "reviews").glob("*.json")):
             ids.update(read_json(path)["segment_ids"])

@@ -23,6 +23,7 @@ from nbaudio.audio import read_clip
 from nbaudio.corpus import materialize, verify
 from nbaudio.corpus.webdataset import escape_key, unescape_key
 from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.times import rescale
 from nbaudio.workspace import Workspace
 
@@ -294,10 +295,13 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
 def test_who_reviews_what_is_in_train_already_is_told(workspace: Workspace, tmp_path: Path) -> None:
     train = workspace.segments.filter(pl.col("split") == "train")
     assert make(workspace, tmp_path / "before").warnings == []
+    said = ("", "ok", "", None, "ana", "2026-01-01T00:00:00Z", "panel")
+    append_verdicts(workspace, [Verdict(key, *said) for key in train["segment_id"][:2]])
+    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train went to reviewers")
     report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
-    drawn = set(workspace.reviewed_ids()) & set(train["segment_id"])
+    drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(train["segment_id"][:2])
     assert report.facts["clips"] == len(workspace.reviewed_ids())
-    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train were given to reviewers")
+    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train went to reviewers")
 
 
 def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:

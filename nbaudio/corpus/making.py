@@ -33,6 +33,7 @@ from nbaudio.places.folders import read_object
 from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, digest, facts_of, in_windows, windows_of
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
+from nbaudio.review.verdicts import seen_ids
 from nbaudio.sizes import parse_size
 from nbaudio.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.workspace import Workspace
@@ -170,9 +171,7 @@ def materialize(
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
     if seen:
-        notes.append(
-            f"{seen:,} clips of train were given to reviewers after the selection: select again, then make a corpus anew"
-        )
+        notes.append(f"{seen:,} clips of train went to reviewers after the selection: select again, then make a corpus anew")
     report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
     workspace.save_report("materialize", report.to_dict())
     return report
@@ -298,7 +297,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
 
 
 def _reviewed_in_train(workspace: Workspace, accepted: pl.DataFrame) -> int:
-    reviewed = pl.Series(sorted(workspace.reviewed_ids()), dtype=pl.String)
+    reviewed = pl.Series(sorted(seen_ids(workspace)), dtype=pl.String)
     return accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(reviewed.implode())).height
 
 

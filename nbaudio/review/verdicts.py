@@ -118,5 +118,10 @@ def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
     return said.unique(["reviewer", "segment_id"], keep="last", maintain_order=True).filter(pl.col("verdict").is_not_null())
 
 
+def seen_ids(workspace: Workspace) -> set[str]:
+    """Segments that reviewers were given or judged; training has none of them."""
+    return workspace.reviewed_ids() | set(verdicts(workspace)["segment_id"])
+
+
 def _path(workspace: Workspace) -> Path:
     return workspace.path / "reviews" / "verdicts.jsonl"
