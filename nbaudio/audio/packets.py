@@ -99,7 +99,7 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     ends = np.cumsum(held)
     # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
-    if not count or lead is None or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
+    if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
         return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
     number, given = lead
     return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)

@@ -10,7 +10,7 @@ from test_wavenet import levels_of, signal_to_noise, songs
 from nbaudio.audio import restore
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_damaged_headers(tmp_path: Path, seed: int) -> None:
     last = fuzz(tmp_path, 2000, seed=seed, timeout=600)
     assert last.startswith("done:")
