@@ -66,7 +66,7 @@ def integers(values: Sequence[int]) -> bytes:
     return field(3, field(1, *map(varint, values)))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # those that come clip after clip, such as what is not known
 def entry(key: str, value: bytes) -> bytes:
     """An entry of a map from texts to messages, as `Features` and `FeatureLists` hold it."""
     return field(1, field(1, key.encode()), field(2, value))

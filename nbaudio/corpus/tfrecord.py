@@ -28,7 +28,7 @@ from nbaudio.tables import WORD_TIMES
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
 _CRC_MASK = 0xA282EAD8
 _CRC_BYTES = 4
-# Features that are made at once.
+# Clips whose features are made at once.
 _ROWS = 1000
 _MODULES = "tensorflow_datasets.core.features"
 
