@@ -1,7 +1,8 @@
 """Small, real audio for tests: made with what the package installs, never with a program of the machine."""
 
+import gc
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -70,6 +71,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return made
 
     return path
+
+
+@pytest.fixture
+def nothing_left_open() -> Iterator[None]:
+    """What another library leaves open is closed while the test allows it; later, anywhere, it would be an error."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -35,12 +35,15 @@ from nbaudio.errors import InputError
 from nbaudio.reading import Corpus
 from nbaudio.workspace import Workspace
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:'set_vital' is deprecated",
-    "ignore:.*multi-threaded, use of fork:DeprecationWarning",
-    "ignore:unclosed:ResourceWarning",
-    "ignore:This DataLoader will create",
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:'set_vital' is deprecated",
+        "ignore:.*multi-threaded, use of fork:DeprecationWarning",
+        "ignore:unclosed:ResourceWarning",
+        "ignore:This DataLoader will create",
+    ),
+    pytest.mark.usefixtures("nothing_left_open"),
+]
 Make = Callable[..., Corpus]
 COLUMNS = ["text", "speaker_id", "recording_id", "duration_s"]
 STEPS = ({}, {"batch_s": 5.0}, {"consecutive": 3})

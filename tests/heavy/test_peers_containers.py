@@ -23,7 +23,10 @@ from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 
 # `datasets` leaves metadata to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("nothing_left_open"),
+]
 SPLITS = ("train", "dev", "test")
 COLUMNS = ("text", "asr_text", "speaker_id", "split", "similarity", "duration_s", "word_times", "recording_id", "num_samples")
 Make = Callable[..., Path]
