@@ -145,8 +145,7 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
     curve = precision_curve(workspace, precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
-    plot = _plot(3.8)
-    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed")
+    plot, axes = _precision_axes(curve)
     x = known["threshold"]
     axes.fill_between(
         x, known["low_all"], known["high_all"], color=PALE, label=f"{confidence:.0%} interval, all thresholds at once"
@@ -159,14 +158,37 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
-    # Nothing is decided where all is kept, nor where more than ten times as much is wrong as may be.
-    for first in known.filter(pl.col("segments") >= 0.99 * pl.col("segments").max())["threshold"].tail(1):
-        axes.set_xlim(first - 0.05, 1.02)
+    # Nothing is decided where more than ten times as much is wrong as may be.
     axes.set_ylim(max(0.0, 1 - 10 * (1 - precision)), 1.005)
-    axes.set_xlabel("threshold on similarity")
-    axes.set_ylabel("right, of what is kept")
     _legend(plot)
     return plot
+
+
+def claimed(curve: pl.DataFrame) -> Plot:
+    """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    known = curve.filter(pl.col("precision").is_not_null())
+    plot, axes = _precision_axes(curve)
+    x = known["threshold"]
+    axes.vlines(x, known["low_all"], known["high_all"], color=PALE, linewidth=14, label="interval, all thresholds at once")
+    axes.vlines(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=7, label="interval, each threshold")
+    axes.plot(x, known["precision"], color=BLUE, linestyle="none", marker="o", label="estimate")
+    # An interval that tells nothing would flatten the others.
+    least: float = known.select(pl.col("precision").min()).item()
+    axes.set_ylim(max(0.0, min(0.9, 1 - 4 * (1 - least))), 1.005)
+    _legend(plot)
+    return plot
+
+
+def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
+    plot = _plot(3.8)
+    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed")
+    # Nothing is decided where all is kept.
+    all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
+    for first in curve.filter(all_kept)["threshold"].tail(1):
+        axes.set_xlim(first - 0.05, 1.02)
+    axes.set_xlabel("threshold on similarity")
+    axes.set_ylabel("right, of what is kept")
+    return plot, axes
 
 
 def splits(source: Source) -> Plot:

@@ -119,6 +119,7 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
 def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "evidence", plots.scores)
     row = {"threshold": 0.8, "segments": 50, "hours": 0.1, "reviewed": 20, "wrong": 1, "precision": 0.951, "low": 0.75}
+    row |= {"high": 0.99, "low_all": 0.7, "high_all": 1.0}
     curve = [row | {"threshold": -1.0, "precision": 0.5}, row, row | {"threshold": 0.83, "precision": 0.999}]
     workspace.save_report("evidence", {"facts": {"wanted": "0.98 right", "review next": "/home/x"}, "curve": curve})
     stats(workspace.path, out=tmp_path / "p.html")
@@ -129,8 +130,12 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path, monke
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
     assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"]["precision"] == 0.951
     assert "| right, estimated share | 0.951 |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
+    drawn = plots.claimed(pl.DataFrame(curve)).axes[0]
+    assert drawn.lines[-1].get_ydata().tolist() == [0.5, 0.951, 0.999]
+    assert drawn.get_title(loc="left") == "Precision above each threshold, 20 segments reviewed"
     stats(tmp_path / "c", out=tmp_path / "p.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
+    assert len(sheet._images) == 1
     assert {0.951, 0.5} <= {cell.value for line in sheet.iter_rows() for cell in line}
 
 

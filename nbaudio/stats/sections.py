@@ -143,12 +143,13 @@ def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
     if not notes.evidence:
         yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
         return
-    curve = pl.DataFrame([labelled(row) for row in notes.evidence.get("curve", [])], infer_schema_length=None)
+    curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
+    told = pl.DataFrame([labelled(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     yield Section(
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(labelled(notes.evidence)), **({"By threshold": curve} if len(curve) else {})},
-        None if notes.is_corpus else _png(plots.evidence(path)),
+        {"Evidence": _pairs(labelled(notes.evidence)), **({"By threshold": told} if len(told) else {})},
+        _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
     )
 
 
