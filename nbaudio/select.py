@@ -190,7 +190,9 @@ def choose(
     if is_gold is not None:
         sizes["test"] = int(is_gold.sum())
         if not sizes["test"]:
-            raise InputError("gold: of the segments that pass the filters, reviewers call none right; import verdicts first")
+            raise InputError(
+                "gold: of the segments that pass the filters, reviewers call none right as they are now; import verdicts first"
+            )
     targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
     divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
     if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():

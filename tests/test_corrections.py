@@ -2,9 +2,14 @@
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
+from nbaudio import review
 from nbaudio.errors import InputError
 from nbaudio.review.bounds import Correction, append_corrections, correct_bounds, corrections
+from nbaudio.review.records import content_hashes
+from nbaudio.review.rounds import gold_ids
+from nbaudio.widgets import ReviewPanel
 
 WHEN = "2026-11-21T03:00:00Z"
 
@@ -55,6 +60,27 @@ def test_word_times_move_with_the_start(workspace):
     moved = workspace.segments["word_times"].to_list()
     assert moved[:2] == [[{"start": 0.0, "end": 0.5}], None]
     assert [round(value, 4) for value in moved[2][0].values()] == [1.1, 2.1]
+
+
+def test_a_verdict_is_about_the_bounds_that_were_heard_and_the_first_ones_stay_known(workspace):
+    whole = workspace.segments
+    segment = whole.row(2, named=True)
+    key, start, end = segment["segment_id"], segment["start_sample"], segment["end_sample"]
+    [content] = content_hashes(whole[2])
+    review.append_verdicts(workspace, [review.Verdict(key, content, "ok", "", None, "ana", WHEN, "panel")])
+    assert gold_ids(workspace, workspace.segments) == {key}
+    for was, now in (((start, end), (start + 4410, end)), ((start + 4410, end), (start + 4410, end - 99))):
+        append_corrections(workspace, [Correction(key, *now, *was, "ana", WHEN)])
+        correct_bounds(workspace)
+    assert gold_ids(workspace, workspace.segments) == set()
+    again = review.uncorrected(workspace, workspace.segments)
+    assert_frame_equal(again.drop("corrected_by", "word_times"), whole.drop("word_times"))
+    assert [round(value, 9) for value in again["word_times"][2][0].values()] == [1.0, 2.0]
+    assert again["corrected_by"].null_count() == 3
+    panel = ReviewPanel(workspace, reviewer="ana")
+    assert panel.progress["done"] == 1
+    panel._give(number=2, verdict="ok", comment="", corrected_text=None)
+    assert gold_ids(workspace, workspace.segments) == {key}
 
 
 def test_bounds_that_are_no_longer_those_of_the_table_are_told(workspace):

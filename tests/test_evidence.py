@@ -11,14 +11,17 @@ from scipy.special import betaincinv
 from typer.testing import CliRunner
 
 from nbaudio import evidence, plots, review
+from nbaudio.claims import THRESHOLDS
 from nbaudio.cli import app
 from nbaudio.errors import InputError
-from nbaudio.evidence import Sample, collect, curve, next_reviews, precision_curve, smallest_sample, workspace_sample
+from nbaudio.evidence import Sample, claim, collect, curve, next_reviews, precision_curve, smallest_sample, workspace_sample
 from nbaudio.evidence.curves import KNOTS, Sums, add_up, band, more_reviews, proven
 from nbaudio.evidence.intervals import lower, upper
-from nbaudio.review.rounds import Round, records, rounds
+from nbaudio.review.records import records
+from nbaudio.review.rounds import Round, rounds
 from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.widgets import ReviewPanel
 from nbaudio.workspace import Workspace
 
 GRID = np.arange(-100, 101) / 100
@@ -308,6 +311,14 @@ def test_what_no_round_could_have_drawn_counts_against_the_claim():
     assert not curve(Sample(population, judged), precision=0.95, thresholds=np.array([0.5]))["proven"].any()
 
 
+def test_what_was_judged_whole_is_known_however_little_it_is():
+    population = pl.DataFrame({"segment_id": list("abcd"), "similarity": [0.5, 0.9, 0.9, 0.9], "hours": 1.0, "rate": 1.0})
+    judged = pl.DataFrame({"segment_id": list("abcd"), "similarity": [0.5, 0.9, 0.9, 0.9], "weight": 1.0})
+    judged = judged.with_columns(verdict=pl.Series(["wrong", *["right"] * 3]), cell=pl.lit("all"), cell_size=4)
+    found = curve(Sample(population, judged), thresholds=np.array([0.4, 0.8]))
+    assert found["proven"].to_list() == [False, True]
+
+
 def test_without_verdicts_nothing_is_known():
     found = curve(collect(pool_of([0.2, None, 0.9]), []))
     assert found["precision"].null_count() == len(found)
@@ -448,6 +459,50 @@ def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(works
     assert one.rows["verdict"].null_count() == 15
 
 
+def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
+    shares = records(workspace)["one"].shares()
+    say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
+    [one] = rounds(workspace)
+    assert one.rows["verdict"].value_counts().sort("verdict").rows() == [(None, 8), ("right", 12)]
+    assert one.passed == 0
+    say(workspace, "one", lambda key: "ok" if key in shares["ben"][:6] else None, reviewer="Ana K.")
+    assert rounds(workspace)[0].rows["verdict"].to_list().count("right") == len({*shares["ana"], *shares["ben"][:6]})
+
+
+def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=20)
+    record = records(workspace)["one"]
+    say(workspace, "one", lambda _: "ok", rows=5)
+    elsewhere = [(record.segment_ids[place], record.contents[place]) for place in (2, 19)]
+    append_verdicts(
+        workspace,
+        [Verdict(key, content, "noise", "", None, "ben", "2026-11-21T03:00:00Z", "panel") for key, content in elsewhere],
+    )
+    assert verdicts_of(workspace) == ["right", "right", "unsure", "right", "right", *[None] * 15]
+    assert any(
+        line.startswith("1 judged segments were drawn by no review, or lie beyond") for line in evidence(workspace).warnings
+    )
+
+
+def test_what_has_other_words_now_is_unsure_until_it_is_judged_anew(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=5)
+    say(workspace, "one", lambda _: "ok")
+    as_it_was = workspace.segments
+    workspace.save(segments=as_it_was.with_columns(text=pl.col("text").str.to_uppercase() + "!"))
+    assert verdicts_of(workspace) == ["right"] * 5
+    workspace.save(segments=as_it_was.with_columns(text=pl.lit("sasvim ") + pl.col("text")))
+    assert verdicts_of(workspace) == ["unsure"] * 5
+    assert any(line.startswith("one: 5 judged rows have other words") for line in evidence(workspace).warnings)
+    panel = ReviewPanel(workspace, reviewer="ana", review="one")
+    assert panel.progress["done"] == 0
+    for number, word in enumerate(["ok", "noise", "ok"]):
+        panel._give(number=number, verdict=word, comment="", corrected_text=None)
+    assert verdicts_of(workspace) == ["right", "wrong", "right", "unsure", "unsure"]
+    workspace.save(segments=as_it_was)
+    assert verdicts_of(workspace) == ["right"] * 5
+
+
 @pytest.mark.parametrize(
     ("words", "verdict"),
     [
@@ -474,7 +529,7 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
     )
     report = evidence(workspace)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
-    assert any(line.startswith("2 judged segments were drawn by no review") for line in report.warnings)
+    assert any(line.startswith("2 judged segments were drawn by no review, or") for line in report.warnings)
 
 
 def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_path):
@@ -501,6 +556,22 @@ def test_recordings_that_were_not_there_are_not_covered():
     sample = collect(pool, [round_of(["s0", "s1"], 1 / 3, ["right", "right"], missing=("gone",))])
     assert sample.population["rate"].to_list() == pytest.approx([1 / 3] * 6 + [0] * 4)
     assert sample.judged["weight"].to_list() == pytest.approx([3, 3])
+
+
+def test_a_claim_is_that_of_the_verdicts_there_are_now(workspace, tmp_path):
+    assert claim(workspace) == {}
+    review.export(workspace, out=tmp_path / "one.xlsx", n=300)
+    say(workspace, "one", lambda _: "ok")
+    evidence(workspace, precision=0.95)
+    workspace.save_report("select", {"facts": {"parameters": {"min_similarity": 0.805}}})
+    first = claim(workspace)
+    assert (first["threshold"], first["precision"], first["wrong"]) == (0.805, 1.0, 0)
+    assert first["segments"] == workspace.segments.filter(pl.col("similarity") >= 0.805).height
+    assert first["wanted"] == "0.95 right, with confidence 0.95"
+    assert first["lowest proven"] == evidence(workspace, precision=0.95).facts["lowest proven"]
+    assert {row["threshold"] for row in first["curve"]} <= set(THRESHOLDS)
+    say(workspace, "one", lambda _: "noise")
+    assert (claim(workspace)["precision"], claim(workspace)["lowest proven"]) == (0.0, None)
 
 
 def test_command_line(workspace, tmp_path):

@@ -18,7 +18,7 @@ from nbaudio.audio import read_clip
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.keys import clip_names
 from nbaudio.review import cells, sheet
-from nbaudio.review.rounds import ReviewRecord
+from nbaudio.review.records import ReviewRecord
 from nbaudio.review.sampling import reviewable
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.text import word_diff

@@ -17,7 +17,9 @@ from nbaudio import review, score
 from nbaudio.errors import InputError
 from nbaudio.review import delimited
 from nbaudio.review.cells import cell_text
-from nbaudio.review.rounds import content_hashes, gold_ids
+from nbaudio.review.records import content_hashes
+from nbaudio.review.rounds import gold_ids
+from nbaudio.widgets import ReviewPanel
 from nbaudio.workspace import Workspace
 
 
@@ -311,6 +313,43 @@ def test_two_columns_of_one_name_are_refused(workspace, sheet):
         review.import_(workspace, sheet)
 
 
+@pytest.mark.parametrize("name", ["Notes", "ID", "Text", "Duration", "Corrected"])
+def test_a_column_that_only_sounds_like_ours_is_somebody_elses(workspace, sheet, name):
+    def add(table, columns):
+        table.cell(1, 14).value = name
+        table.cell(2, 14).value = "x"
+
+    report = review.import_(workspace, change(filled(sheet), add))
+    assert report.facts["new"] == 4
+    assert [line for line in report.warnings if f"'{name}' is none of ours" in line]
+
+
+def test_verdicts_in_another_tab_are_told(workspace, sheet):
+    book = openpyxl.load_workbook(filled(sheet))
+    book.copy_worksheet(book["review"]).title = "mine"
+    book.save(sheet)
+    report = review.import_(workspace, sheet)
+    assert report.facts["new"] == 4
+    assert report.problems == ["sheet.xlsx: there are verdicts in the tab 'mine' too, which are not taken: one tab a file"]
+
+
+def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tmp_path):
+    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1").with_columns(text=pl.lit("nešto")))
+    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")])
+    report = review.import_(workspace, fill_in(sheet, {"s1": "ok"}, reviewer="ana"))
+    assert (report.facts["new"], report.facts["known already"]) == (1, 0)
+    assert gold_ids(workspace, workspace.segments) == {"s1"}
+    assert len(review.disagreements(workspace)) == 0
+
+
+def test_what_the_panel_said_before_counts_for_the_sheet_once_it_says_so_too(workspace, sheet):
+    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
+    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")])
+    fill_in(sheet, {"s1": "ok"}, reviewer="ana")
+    assert [review.import_(workspace, sheet).facts["new"] for _ in range(2)] == [1, 0]
+    assert review.verdicts(workspace)["review"].to_list() == ["sheet"]
+
+
 def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
     other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
     review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
@@ -376,6 +415,14 @@ def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
     assert report.facts["by reviewer"] == {"unnamed": 4}
     assert [line for line in report.warnings if "--reviewer NAME" in line]
     assert review.import_(workspace, sheet, reviewer="cvita").facts["by reviewer"] == {"cvita": 4, "unnamed": 4}
+
+
+def test_reviewers_have_names(workspace, sheet):
+    fill_in(sheet, {"s1": "ok"})
+    with pytest.raises(InputError, match="reviewer: a name is needed"):
+        review.import_(workspace, sheet, reviewer=" ")
+    review.import_(workspace, sheet, reviewer=" ana ")
+    assert review.verdicts(workspace)["reviewer"].to_list() == ["ana"]
 
 
 def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(workspace, sheet, tmp_path):
@@ -560,6 +607,26 @@ def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, s
     assert review.correct_texts(workspace).problems == []
     assert corrected(workspace)["text"] == "drugi kat"
     assert gold_ids(workspace, workspace.segments) == {"s1"}
+
+
+def test_reviewers_of_different_texts_do_not_disagree(workspace, sheet):
+    review.import_(workspace, correction(sheet, "drugi kat"))
+    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
+    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")])
+    assert len(review.disagreements(workspace)) == len(review.agreement(workspace)) == 0
+
+
+def test_a_correction_of_a_corrected_text_takes_its_place_and_can_be_taken_back(workspace, sheet):
+    review.import_(workspace, correction(sheet, "drugi kat"))
+    panel = ReviewPanel(workspace, reviewer="ana")
+    assert panel._said(number=1)["said"] == {"verdict": "wrong words", "comment": "", "corrected_text": None}
+    panel._give(number=1, verdict="wrong words", comment="", corrected_text="drugi brat")
+    for _ in range(2):
+        assert review.correct_texts(workspace).problems == []
+        assert corrected(workspace)["text"] == "drugi brat"
+    panel._undo()
+    assert review.correct_texts(workspace).problems == []
+    assert corrected(workspace)["text"] == "drugi kat"
 
 
 def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):

@@ -28,21 +28,25 @@ said = st.builds(
 )
 
 
+def about(row):
+    return row.segment_id, row.content, row.reviewer
+
+
 def rows_of(frame):
     return [Verdict(**row) for row in frame.iter_rows(named=True)]
 
 
 @given(st.lists(st.lists(said, max_size=4), max_size=4))
-def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_holds(tmp_path_factory, batches):
+def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_was_shown_holds(tmp_path_factory, batches):
     workspace = Workspace.create(tmp_path_factory.mktemp("w"))
     for batch in batches:
         review.append_verdicts(workspace, batch)
     everything = [row for batch in batches for row in batch]
     assert rows_of(review.verdict_log(workspace)) == everything
-    last = {(row.segment_id, row.reviewer): row for row in everything}
+    last = {about(row): row for row in everything}
     held = rows_of(review.verdicts(workspace.path))
-    assert {(row.segment_id, row.reviewer): row for row in held} == {key: row for key, row in last.items() if row.verdict}
-    assert len(held) == len({(row.segment_id, row.reviewer) for row in held})
+    assert {about(row): row for row in held} == {key: row for key, row in last.items() if row.verdict}
+    assert len(held) == len({about(row) for row in held})
 
 
 def test_half_a_line_of_a_killed_program_is_left_out_and_mended(tmp_path):

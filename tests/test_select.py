@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.errors import InputError
-from nbaudio.review.rounds import content_hashes, gold_ids
+from nbaudio.review.records import content_hashes
+from nbaudio.review.rounds import gold_ids
 from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.select import Parameters, choose, select
 from nbaudio.sizes import PCM, ClipSize

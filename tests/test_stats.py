@@ -1,6 +1,7 @@
 """The page of figures: all of it in the file, nothing in it taken for markup or formula, the same for workspace and corpus."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
 
@@ -9,15 +10,19 @@ import polars as pl
 import pytest
 from hostile import CELLS, MARKUP
 
-from nbaudio import plots, views
+from nbaudio import plots, review, views
 from nbaudio.corpus import materialize
 from nbaudio.errors import InputError
+from nbaudio.evidence import claim, evidence
+from nbaudio.review.records import records
+from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.select import select
 from nbaudio.stats import stats
 from nbaudio.stats.page import page
 from nbaudio.stats.sections import Section
 from nbaudio.stats.workbook import workbook
 
+WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]
 
 
@@ -116,27 +121,29 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
     assert views.speakers(workspace).equals(views.speakers(corpus))
 
 
-def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "evidence", plots.scores)
-    row = {"threshold": 0.8, "segments": 50, "hours": 0.1, "reviewed": 20, "wrong": 1, "precision": 0.951, "low": 0.75}
-    row |= {"high": 0.99, "low_all": 0.7, "high_all": 1.0}
-    curve = [row | {"threshold": -1.0, "precision": 0.5}, row, row | {"threshold": 0.83, "precision": 0.999}]
-    workspace.save_report("evidence", {"facts": {"wanted": "0.98 right", "review next": "/home/x"}, "curve": curve})
+def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "one.xlsx", n=12, seed=1)
+    drawn = records(workspace)["one"]
+    said = [Verdict(*pair, "ok", "", None, "ana", WHEN, "one") for pair in zip(drawn.segment_ids, drawn.contents, strict=True)]
+    append_verdicts(workspace, said)
+    evidence(workspace)
+    # What was said since counts too.
+    append_verdicts(workspace, [replace(said[0], verdict="noise"), replace(said[1], verdict="noise")])
+    facts = claim(workspace)
+    told = str(round(facts["precision"], 3))
+    assert 0 < facts["precision"] < 1
     stats(workspace.path, out=tmp_path / "p.html")
     texts = read((tmp_path / "p.html").read_text(encoding="utf8")).texts
-    assert "0.951" in texts
-    assert "0.98 right" in texts
-    assert not {"0.999", "/home/x"} & set(texts)
+    assert {told, "0.98 right, with confidence 0.95"} <= set(texts)
     materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
-    assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"]["precision"] == 0.951
-    assert "| right, estimated share | 0.951 |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
-    drawn = plots.claimed(pl.DataFrame(curve)).axes[0]
-    assert drawn.lines[-1].get_ydata().tolist() == [0.5, 0.951, 0.999]
-    assert drawn.get_title(loc="left") == "Precision above each threshold, 20 segments reviewed"
+    assert json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))["evidence"] == facts
+    assert f"| right, estimated share | {told} |" in (tmp_path / "c/README.md").read_text(encoding="utf8")
+    drawn_points = plots.claimed(pl.DataFrame(facts["curve"])).axes[0].lines[-1].get_ydata().tolist()
+    assert drawn_points == [row["precision"] for row in facts["curve"]]
     stats(tmp_path / "c", out=tmp_path / "p.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "p.xlsx")["How right the labels are"]
     assert len(sheet._images) == 1
-    assert {0.951, 0.5} <= {cell.value for line in sheet.iter_rows() for cell in line}
+    assert {row["precision"] for row in facts["curve"]} <= {cell.value for line in sheet.iter_rows() for cell in line}
 
 
 @pytest.mark.parametrize(

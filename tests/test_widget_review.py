@@ -10,7 +10,8 @@ from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.errors import InputError
-from nbaudio.review.rounds import content_hashes
+from nbaudio.review.records import content_hashes
+from nbaudio.review.rounds import gold_ids
 from nbaudio.review.verdicts import VERDICTS, verdict_log, verdicts
 from nbaudio.widgets import ReviewPanel
 
@@ -124,6 +125,55 @@ def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, 
     assert len(set(pl.concat(shares))) == 5
     with pytest.raises(InputError, match="nothing was given to 'eva'; it was dealt out to ana, ivo"):
         ReviewPanel(workspace, review="sheet", reviewer="eva")
+
+
+def test_a_panel_of_a_share_stays_with_its_reviewer(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=1)
+    panel = ReviewPanel(workspace, review="sheet", reviewer="ana ")
+    assert "these are the segments of ana" in ask(panel, "review.switch", reviewer="ivo")[0]["error"]
+    assert panel.progress["reviewer"] == "ana"
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_correction_that_corrects_nothing_is_none(workspace, blank):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    shown = ask(panel, "review.said", number=0)[0]["text"]
+    for text in (blank, shown, f" {shown} "):
+        ask(panel, "review.give", number=0, verdict="wrong words", comment="", corrected_text=text)
+        assert verdicts(workspace)["corrected_text"].to_list() == [None]
+    ask(panel, "review.give", number=0, verdict="ok", comment="", corrected_text=shown)
+    assert verdicts(workspace)["verdict"].to_list() == ["ok"]
+
+
+def test_ok_with_a_corrected_text_is_refused(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    answer, _ = ask(panel, "review.give", number=0, verdict="ok", comment="", corrected_text="druge riječi")
+    assert answer["error"].startswith("'ok' says that the transcript is right, but there is a corrected text")
+    assert len(verdict_log(workspace)) == 0
+
+
+def test_undo_puts_back_a_verdict_as_it_was_given(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5)
+    sheet = ReviewPanel(workspace, review="sheet", reviewer="ana")
+    ask(sheet, "review.give", number=0, verdict="ok", **GIVE)
+    [first] = lines(workspace)
+    number = workspace.segments["segment_id"].to_list().index(first["segment_id"])
+    panel = ReviewPanel(workspace, reviewer="ana")
+    ask(panel, "review.give", number=number, verdict="noise", **GIVE)
+    ask(panel, "review.undo")
+    [held] = verdicts(workspace).drop("time").to_dicts()
+    assert held == {name: value for name, value in first.items() if name != "time"}
+
+
+def test_a_verdict_on_another_text_is_not_put_back_onto_this_one(workspace):
+    ask(ReviewPanel(workspace, reviewer="ana"), "review.give", number=0, verdict="ok", **GIVE)
+    workspace.save(segments=workspace.segments.with_columns(text=pl.lit("nešto drugo")))
+    panel = ReviewPanel(workspace, reviewer="ana")
+    assert panel.progress["done"] == 0
+    ask(panel, "review.give", number=0, verdict="noise", **GIVE)
+    ask(panel, "review.undo")
+    assert gold_ids(workspace, workspace.segments) == set()
+    assert panel.progress["done"] == 0
 
 
 def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatch):

@@ -14,7 +14,6 @@ import polars as pl
 
 from nbaudio.audio import encoder, versions
 from nbaudio.channels import check_channel, own_channel
-from nbaudio.claims import claim
 from nbaudio.corpus.advice import advice
 from nbaudio.corpus.asking import what_next
 from nbaudio.corpus.card import CARD, About, publish_card
@@ -26,6 +25,7 @@ from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
+from nbaudio.evidence import claim
 from nbaudio.files import remove_partials, telling_full_disks, whole_file
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.places.addresses import is_address
@@ -143,6 +143,7 @@ def materialize(
     )
     recordings = workspace.recordings
     seen = _reviewed_in_train(workspace, _accepted(run))  # refused before anything is touched
+    proven = claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
     told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
@@ -164,7 +165,7 @@ def materialize(
                 selection=workspace.report("select"),
             )
             manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
-            manifest["evidence"] = claim(workspace.report("evidence"), workspace.report("select").get("facts", {}))
+            manifest["evidence"] = proven
             own_card = publish_card(layout.folder, manifest, before=before)
             layout.finish(manifest)
             advance(1)

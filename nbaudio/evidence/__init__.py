@@ -5,11 +5,12 @@ threshold at once, and `step` is the command. docs/evidence.md has the method an
 """
 
 from nbaudio.evidence.curves import curve, smallest_sample
-from nbaudio.evidence.step import evidence, next_reviews, precision_curve, workspace_sample
+from nbaudio.evidence.step import claim, evidence, next_reviews, precision_curve, workspace_sample
 from nbaudio.evidence.weights import Sample, collect
 
 __all__ = [
     "Sample",
+    "claim",
     "collect",
     "curve",
     "evidence",

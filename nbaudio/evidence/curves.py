@@ -193,15 +193,17 @@ def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.boo
     Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). Where it begins follows from the strategies, not from verdicts.
     """
     found = np.zeros(len(sums.segments), dtype=bool)
+    allowed = (1 - precision) * sums.segments
     starts = _starts(sums, precision, confidence)
     error = 0.0
     for start, end in pairwise([*starts, -1]):
         error += (1 - confidence) / len(starts)
-        passes = (sums.most(1 - error) <= (1 - precision) * sums.segments)[end + 1 : start + 1]
+        passes = (sums.most(1 - error) <= allowed)[end + 1 : start + 1]
         failed = np.flatnonzero(~passes).max(initial=-1) + 1
         found[end + 1 + failed : start + 1] = True
         error *= not failed
-    return found
+    # Where all has been judged, nothing is left to chance.
+    return found | ((sums.judged >= sums.segments) & (sums.segments > 0) & (sums.wrong + sums.unsure <= allowed))
 
 
 def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:

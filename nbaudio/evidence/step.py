@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.claims import threshold_of
+from nbaudio.claims import THRESHOLDS, threshold_of
 from nbaudio.errors import InputError
 from nbaudio.evidence.curves import curve, smallest_sample
 from nbaudio.evidence.weights import Sample, collect
 from nbaudio.report import Report, show
-from nbaudio.review.rounds import Round, fingerprint, outside, rounds
+from nbaudio.review.records import fingerprint
+from nbaudio.review.rounds import Round, outside, rounds
 from nbaudio.review.sampling import draw, within_reach
 from nbaudio.review.texts import uncorrected
+from nbaudio.review.verdicts import verdicts
 from nbaudio.tables import seconds_column
 from nbaudio.workspace import Workspace
 
@@ -79,7 +81,7 @@ def evidence(
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
     facts: dict[str, Any] = {
-        "wanted": f"{precision:.4g} right, with confidence {confidence:.4g}",
+        "wanted": _wanted(precision, confidence),
         "rounds": {one.name: f"{one.strategy} {one.rows['verdict'].count():,} of {len(one.rows):,} rows" for one in known},
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
@@ -95,8 +97,40 @@ def evidence(
         workspace, known, sample, found, corpus=corpus, least=smallest_sample(precision=precision, confidence=confidence)
     )
     report = Report("evidence", facts, warnings=warnings)
-    workspace.save_report("evidence", {**report.to_dict(), "curve": found.to_dicts(), "next": upcoming})
+    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "curve": found.to_dicts(), "next": upcoming})
     return report
+
+
+def claim(workspace: Workspace | str | Path) -> dict[str, Any]:
+    """What the verdicts that there are now prove of what was selected, for corpus.json, the data card and the page of `stats`.
+
+    Args:
+        workspace: the workspace or its folder; precision, confidence and durations are those that `evidence` was asked for last.
+
+    Returns:
+        Of all segments at or above the threshold of the last `select`, whether they are in or not: the columns of `curves.curve`;
+        what was `wanted`, the threshold that is ``lowest proven``, the `method`; and `curve`, rows for `claims.THRESHOLDS`. Empty
+        where nobody has judged anything.
+
+    Raises:
+        InputError: there is no workspace, or its reviews cannot be read.
+    """
+    workspace = Workspace.open(workspace)
+    if verdicts(workspace).is_empty():
+        return {}
+    asked = dict(workspace.report("evidence").get("asked", {}))
+    lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
+    sample = workspace_sample(workspace, **lengths)
+    if sample.judged.is_empty():
+        return {}
+    used = threshold_of(workspace.report("select").get("facts", {}))
+    at, few = (
+        curve(sample, **asked, thresholds=np.array(thresholds)).filter(pl.col("segments") > 0).to_dicts()
+        for thresholds in ([used], THRESHOLDS)
+    )
+    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(curve(sample, **asked)), "method": METHOD}
+    return {**next(iter(at), {}), **told, "curve": few}
 
 
 def precision_curve(
@@ -161,6 +195,10 @@ def _told(sample: Sample, threshold: float, *, precision: float, confidence: flo
     return {name: found[name].item() for name in _TOLD}
 
 
+def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
+    return f"{precision:.4g} right, with confidence {confidence:.4g}"
+
+
 def _lowest(found: pl.DataFrame) -> float | None:
     """The lowest threshold that is proven."""
     return next(iter(found.filter("proven")["threshold"]), None)
@@ -222,8 +260,15 @@ def _warnings(
         for one in known
         if one.passed
     ]
+    warnings += [
+        f"{one.name}: {one.changed:,} judged rows have other words or times now; they count as unsure until they are judged anew"
+        for one in known
+        if one.changed
+    ]
     if others := outside(workspace):
-        warnings.append(f"{others:,} judged segments were drawn by no review or have changed since: their verdicts prove nothing")
+        warnings.append(
+            f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
+        )
     unseen = int((sample.population["rate"] <= 0).sum())
     if judged and unseen:
         warnings.append(

@@ -1,7 +1,7 @@
 """Review: segments drawn into spreadsheets with clips, and the verdicts that come back.
 
 Out: `exporting` is the step; `sampling` draws, `suspicion` knows what looks wrong, `clips` cuts, `sheet` and `cells` make the
-workbook, `delimited` its plain tables. `rounds` is what the workspace remembers of each draw, and what came of it. Back:
+workbook, `delimited` its plain tables. `records` are what the workspace remembers of each draw, `rounds` what came of it. Back:
 `importing` is the step; `returned` finds rows and columns again, `verdicts` is the log of what reviewers said, `texts` and
 `bounds` bring into the tables what they put right, and `agreement` says how far they agree.
 """

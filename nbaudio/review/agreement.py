@@ -15,10 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.errors import InputError
 from nbaudio.review.verdicts import verdicts
 from nbaudio.workspace import Workspace
 
 _RESAMPLES = 2000
+# Two reviewers judge the same only where they were shown the same.
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
 _SCHEMA = pl.Schema(
     {
         "of": pl.String,
@@ -53,6 +56,9 @@ def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int
         Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null where not
         defined. `agreement` and `kappa` are told of every pair, `alpha` of all together; empty where no segment was judged twice.
 
+    Raises:
+        InputError: the confidence is none.
+
     Examples:
         >>> import tempfile
         >>> from nbaudio.review.verdicts import Verdict, append_verdicts
@@ -65,8 +71,9 @@ def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int
         >>> agreement(workspace)["value"].round(3).to_list()
         [0.75, 0.556, 0.588, 0.75, 0.5, 0.533]
     """
-    said = verdicts(workspace)
-    words = said.select("segment_id", "reviewer", rating="verdict")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence={confidence:g}: must lie between 0 and 1")
+    words = verdicts(workspace).select(_SHOWN, "reviewer", rating="verdict")
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
     rows = []
     for of, given in (("words", words), ("ok or not", right)):
@@ -79,10 +86,11 @@ def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int
 def disagreements(workspace: Workspace | str) -> pl.DataFrame:
     """Segments on which reviewers do not say the same: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``)."""
     said = verdicts(workspace).sort("segment_id", "reviewer")
-    apart = said.filter(pl.col("verdict").n_unique().over("segment_id") > 1)
-    return apart.group_by("segment_id", maintain_order=True).agg(
+    apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
+    told = apart.group_by("segment_id", "content", maintain_order=True).agg(
         verdicts=pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
     )
+    return told.drop("content")
 
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
@@ -174,10 +182,10 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
 
 def _ratings(given: pl.DataFrame) -> tuple[NDArray[np.int_], list[str]]:
     """Ratings of the segments with two or more, and the reviewers of the columns."""
-    given = given.filter(pl.len().over("segment_id") > 1)
-    names = {name: given[name].unique().sort() for name in ("segment_id", "reviewer", "rating")}
+    given = given.filter(pl.len().over("shown") > 1)
+    names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
     row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
-    ratings = np.full((len(names["segment_id"]), len(names["reviewer"])), -1)
+    ratings = np.full((len(names["shown"]), len(names["reviewer"])), -1)
     ratings[row, column] = rating
     return ratings, names["reviewer"].to_list()
 

@@ -78,10 +78,40 @@ def corrections(workspace: Workspace | str | Path) -> pl.DataFrame:
     Raises:
         InputError: a line of the log is none of ours.
     """
-    said = read_lines(Workspace.open(workspace).path / _LOG, _decode, "a correction")
+    said = _log(Workspace.open(workspace))
     log = pl.DataFrame({name: [getattr(one, name) for one in said] for name in _SCHEMA}, schema=_SCHEMA)
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
+
+
+def uncorrected_bounds(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
+    """Segments with the bounds that they had before any was moved, and nobody in `corrected_by`.
+
+    Args:
+        workspace: whose segments they are.
+        segments: its segments table, or some of its rows.
+
+    Raises:
+        InputError: a line of the log is none of ours.
+    """
+    if "corrected_by" not in segments.columns or not segments["corrected_by"].count():
+        return segments
+    moved = segments.with_row_index("row").filter(pl.col("corrected_by").is_not_null())
+    bounds = {key: (start, end) for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()}
+    # Moved twice, a segment has two lines, the later of which begins where the earlier one ends.
+    for line in reversed(_log(workspace)):
+        if bounds.get(line.segment_id) == (line.start_sample, line.end_sample):
+            bounds[line.segment_id] = (line.was_start, line.was_end)
+    starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
+    back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
+    if "word_times" in segments.columns:
+        rates = workspace.recordings.select("recording_id", rate="sampling_rate")
+        with_new = moved.with_columns(new_start=back["start_sample"]).join(
+            rates, on="recording_id", how="left", maintain_order="left"
+        )
+        back = back.with_columns(word_times=pl.Series([_moved(row) for row in with_new.iter_rows(named=True)], dtype=WORD_TIMES))
+    restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
+    return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
 
 
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
@@ -144,6 +174,10 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     report = Report("review correct-bounds", facts, problems=first_lines(problems, _LOG))
     workspace.save_report("correct_bounds", report.to_dict())
     return report
+
+
+def _log(workspace: Workspace) -> list[Correction]:
+    return read_lines(workspace.path / _LOG, _decode, "a correction")
 
 
 def _moved(row: dict[str, Any]) -> list[dict[str, float]] | None:

@@ -16,8 +16,9 @@ from nbaudio.keys import clip_names
 from nbaudio.report import Report
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS, write_delimited
+from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
 from nbaudio.review.returned import read_sheet
-from nbaudio.review.rounds import ReviewRecord, content_hashes, fingerprint, rounds
+from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw, within_reach
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.texts import uncorrected
@@ -182,13 +183,15 @@ def _new_record(
     drawn = draw(pool, **options, rounds=before)
     if drawn.is_empty():
         raise InputError(f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers")
+    shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
         **asked,
         corpus=fingerprint(segments),
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),
-        contents=content_hashes(drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")),
+        contents=content_hashes(shown),
+        words=word_hashes(shown),
         strata=drawn["stratum"].to_list(),
         after=[one.name for one in before],
         missing=silent["recording_id"].unique().sort().to_list(),

@@ -18,8 +18,8 @@ from nbaudio.report import Report, first_lines
 from nbaudio.review.agreement import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
+from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes, records
 from nbaudio.review.returned import Row, Sheet, read_sheet, sheets_in
-from nbaudio.review.rounds import RIGHT, ReviewRecord, content_hashes, records
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.texts import correct_texts, uncorrected
 from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
@@ -123,23 +123,24 @@ def import_(
         them are in ``W/reports/review_import.json``.
 
     Raises:
-        InputError: a file cannot be read or is no review sheet; then nothing is taken from any.
+        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is taken from any.
     """
     workspace = Workspace.open(workspace)
+    if reviewer is not None and not reviewer.strip():
+        raise InputError("reviewer: a name is needed, verdicts are kept under it")
     named = [Path(path) for path in ([sheets] if isinstance(sheets, str | Path) else sheets or [])]
     paths = [path for one in named for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(workspace)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
     found = _Findings()
-    held = {(said["reviewer"], said["segment_id"]): Verdict(**said) for said in verdicts(workspace).iter_rows(named=True)}
+    held = {_about(said): said for said in (Verdict(**row) for row in verdicts(workspace).iter_rows(named=True))}
     new: list[Verdict] = []
     for sheet in came:
         for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
-            key = (said.reviewer, said.segment_id)
-            if _is_news(said, held.get(key), sheet, found):
+            if _is_news(said, held.get(_about(said)), sheet, found):
                 new.append(said)
-                held[key] = said
+                held[_about(said)] = said
     if new:
         append_verdicts(workspace, new)
     texts = correct_texts(workspace)
@@ -152,14 +153,19 @@ def import_(
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
 
 
+def _about(said: Verdict) -> tuple[str, str, str]:
+    return said.reviewer, said.segment_id, said.content
+
+
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
     """Whether a verdict is to go into the log: it is new, or later than what the reviewer said before."""
     if held is None:
         found.counts["new"] += 1
         return True
     if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
-        found.counts["known already"] += 1
-        return False
+        # Said elsewhere, it does not tell how far the reviewer has come in this review.
+        found.counts["new" if said.review != held.review else "known already"] += 1
+        return said.review != held.review
     what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
     if dt.datetime.fromisoformat(said.time) > dt.datetime.fromisoformat(held.time):
         found.counts["changed"] += 1
@@ -193,7 +199,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
             verdict=word,
             comment=comment,
             corrected_text=corrected,
-            reviewer=reviewer or row["reviewer"].strip() or default or match.reviewer or _UNNAMED,
+            reviewer=(reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED,
             time=sheet.saved.isoformat().replace("+00:00", "Z"),
             review=match.record.name,
         )
@@ -219,6 +225,9 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
         found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
         return []
     found.problems += unknown
+    found.problems += [
+        f"{place}: there are verdicts in the tab '{name}' too, which are not taken: one tab a file" for name in sheet.further
+    ]
     found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
     _count_removed(sheet, [match for _, match in matched], found)

@@ -36,7 +36,7 @@ _ALSO_CALLED = {
 }
 # Beside the columns of the sheet, whose verdict it is: for tables into which those of several people were put together.
 _COLUMNS = (*COLUMNS, "reviewer")
-_NAMES = {name.replace("_", " "): name for name in _COLUMNS} | _ALSO_CALLED
+_NAMES = {name.replace("_", " "): name for name in _COLUMNS}
 # Rows in which the header is looked for: people write a line or two above it.
 _HEADER_ROWS = 50
 
@@ -69,6 +69,7 @@ class Sheet:
         saved: when it was saved last, in UTC.
         missing: columns to fill in that are not there.
         unknown: names of further columns that hold something.
+        further: names of further tables in it with rows that have a verdict.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class Sheet:
     saved: dt.datetime
     missing: list[str]
     unknown: list[str]
+    further: list[str]
 
     @property
     def reviews(self) -> set[str]:
@@ -86,8 +88,9 @@ class Sheet:
 
 
 def sheets_in(folder: Path) -> list[Path]:
-    """The sheets in a folder, in order; files that programs have opened or hidden there are none."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
+    """The sheets in a folder and in those right below, as unpacking makes them, without files that programs have opened there."""
+    paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
+    return sorted(path for path in paths if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
@@ -115,8 +118,9 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
     else:
         raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
     order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
-    for name in order:
-        columns = _header(tables[name], {word.casefold() for word in words}, path)
+    known = {word.casefold() for word in words}
+    for place, name in enumerate(order):
+        columns = _header(tables[name], known, path)
         if columns:
             at, found = columns
             return Sheet(
@@ -127,6 +131,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
                 saved=saved,
                 missing=[column for column in FILLED_IN if column not in found],
                 unknown=_unknown(tables[name], at, found),
+                further=[other for other in order[place + 1 :] if _judged(tables[other], known, path)],
             )
     raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
 
@@ -172,7 +177,7 @@ def _text(value: Any) -> str:
 def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> tuple[int, dict[str, int]] | None:
     """Where the header is, and which column is where; None where the table is no review sheet."""
     for at, row in enumerate(table[:_HEADER_ROWS]):
-        names = [_NAMES.get(" ".join(cell.casefold().replace("_", " ").replace("-", " ").split())) for cell in row]
+        names = _named(row)
         found = {name: names.index(name) for name in _COLUMNS if name in names}
         if len(found) < 2:
             continue
@@ -188,6 +193,14 @@ def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) 
     return None
 
 
+def _named(header: Sequence[str]) -> list[str | None]:
+    """Which of our columns each cell of a header names: another name for one counts where its own is not there."""
+    spelled = [" ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header]
+    own = [_NAMES.get(cell) for cell in spelled]
+    also = (_ALSO_CALLED.get(cell) for cell in spelled)
+    return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
+
+
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
     """The one column, not taken yet, all of whose texts fit."""
     width = max((len(row) for row in rows), default=0)
@@ -197,6 +210,12 @@ def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: 
         if column not in taken and texts and all(fits(text) for text in texts):
             found.append(column)
     return found[0] if len(found) == 1 else None
+
+
+def _judged(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> bool:
+    """Whether a table is a review sheet too, with a verdict in it."""
+    columns = _header(table, words, path)
+    return columns is not None and any(row["verdict"].strip() for row in _rows(table, *columns))
 
 
 def _rows(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[Row]:

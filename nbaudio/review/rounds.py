@@ -1,165 +1,22 @@
-"""Rounds of review: what was given to reviewers, kept in the workspace as ``W/reviews/<name>.json``, and what came of it.
-
-Sheets come back sorted, renamed and through other programs: a row is known again by its segment id together with a hash of what
-it showed, and a sheet by the corpus it was drawn from.
+"""Rounds of review: what came of each draw.
 
 A segment is ``right`` when every reviewer who judged it says ``ok``, ``wrong`` when every one names a fault, and ``unsure``
 otherwise: when one of them cannot tell, or they contradict each other. Rows of a sheet that were left empty before the last
-judged one were passed over for a reason that nobody knows: they are ``unsure`` too. Rows after it have not been reached: that
-part of the sheet is as if it had not been drawn.
+judged one were passed over for a reason that nobody knows: they are ``unsure`` too, and so are rows that have changed since they
+were judged. Rows after the last judged one have not been reached: that part of the sheet is as if it had not been drawn. How far
+reviewers have come is told by what they said in that review; what was said of its segments elsewhere counts within that.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import polars as pl
 
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.files import write_json
-from nbaudio.keys import hash_column
-from nbaudio.review.verdicts import VERDICTS, verdicts
+from nbaudio.review.records import RIGHT, UNSURE, ReviewRecord, content_hashes, records, word_hashes
+from nbaudio.review.texts import uncorrected
+from nbaudio.review.verdicts import verdicts
 from nbaudio.workspace import Workspace
-
-#: The two verdicts that name no fault; every other word of a review's list does.
-RIGHT, UNSURE = "ok", "unsure"
-_CONTENT = ("segment_id", "recording_id", "source_start", "source_end", "text", "asr_text")
-
-
-@dataclass(frozen=True)
-class ReviewRecord:
-    """One review: a sheet, or one for each of several reviewers.
-
-    Attributes:
-        name: the sheet's name without its ending; unique in a workspace.
-        strategy: how segments were drawn.
-        n: how many were asked for.
-        seed: the seed of the draw.
-        corpus: the fingerprint of the segments that the workspace held.
-        segment_ids: what was drawn, in the order of the sheet.
-        probabilities: the inclusion probability of each.
-        contents: a hash of each segment's recording, times and texts.
-        verdicts: the words to choose from.
-        reviewers: who gets a sheet; empty where there is one sheet for whoever it may be.
-        overlap: how many segments all of them are given.
-        strata: the stratum of each segment.
-        threshold: the similarity at which the decision was expected.
-        after: the reviews before it, whose segments were not drawn again.
-        missing: recordings that were not there, so that nothing of them could be drawn.
-    """
-
-    name: str
-    strategy: str
-    n: int
-    seed: int
-    corpus: str
-    segment_ids: list[str]
-    probabilities: list[float]
-    contents: list[str]
-    verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))
-    reviewers: list[str] = field(default_factory=list)
-    overlap: int = 0
-    strata: list[str] = field(default_factory=list)
-    threshold: float = 0.8
-    after: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-
-    @classmethod
-    def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
-        """The review of that name, if the workspace knows one.
-
-        Raises:
-            InputError: its record cannot be read.
-        """
-        path = _path(workspace, name)
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(f"{path}: cannot be read ({error})") from error
-
-    def check_asked(self, asked: Mapping[str, object]) -> None:
-        """Let pass when this very review is asked for again.
-
-        Args:
-            asked: values by the names of attributes.
-
-        Raises:
-            ExistsError: one of them differs; names it.
-        """
-        changed = [name for name, value in asked.items() if getattr(self, name) != value]
-        if changed:
-            had = ", ".join(
-                f"{name} {_listed(getattr(self, name))}" for name in dict.fromkeys(("strategy", "n", "seed", *changed))
-            )
-            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} wants another name")
-
-    def save(self, workspace: Workspace) -> None:
-        """Remember it: from now on its segments stay out of training."""
-        write_json(_path(workspace, self.name), asdict(self))
-
-    def shares(self) -> dict[str, list[str]]:
-        """The segments of each reviewer in the order of the draw; all under an empty name where nobody is named.
-
-        Which ones everybody is given follows a hash of their ids, so they are a random part of any draw; the rest is dealt out
-        in turns.
-
-        Examples:
-            >>> ids = ["a", "b", "c", "d"]
-            >>> record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
-            >>> record.shares()
-            {'ana': ['a', 'b', 'c'], 'ben': ['a', 'b', 'd']}
-        """
-        if not self.reviewers:
-            return {"": self.segment_ids}
-        ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
-        order = hash_column(ids, f"overlap {self.seed}").arg_sort()
-        shared = set(ids.gather(order.head(self.overlap)))
-        own = [key for key in self.segment_ids if key not in shared]
-        of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
-        return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
-
-
-def records(workspace: Workspace) -> dict[str, ReviewRecord]:
-    """All reviews of a workspace by name.
-
-    Raises:
-        InputError: a record cannot be read.
-    """
-    names = sorted(path.stem for path in (workspace.path / "reviews").glob("*.json"))
-    found = ((name, ReviewRecord.find(workspace, name)) for name in names)
-    return {name: record for name, record in found if record is not None}
-
-
-def _path(workspace: Workspace, name: str) -> Path:
-    return workspace.path / "reviews" / f"{name}.json"
-
-
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
-
-
-def fingerprint(segments: pl.DataFrame) -> str:
-    """A hash of which segments there are, whatever their order and scores: 16 hex digits.
-
-    Examples:
-        >>> fingerprint(pl.DataFrame({"segment_id": ["a", "b"]})) == fingerprint(pl.DataFrame({"segment_id": ["b", "a"]}))
-        True
-    """
-    return _short_hash(segments["segment_id"].sort().to_list())
-
-
-def content_hashes(segments: pl.DataFrame) -> list[str]:
-    """A hash of what a reviewer judges in each segment: recording, times and both texts; 16 hex digits each."""
-    return [_short_hash(row) for row in segments.select(_CONTENT).iter_rows()]
-
-
-def _short_hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -177,6 +34,7 @@ class Round:
         after: names of the earlier rounds, whose segments were not drawn again.
         missing: recordings that were not there, of which nothing could be drawn.
         passed: how many of its rows were passed over.
+        changed: how many of its rows were judged as they are no longer.
     """
 
     name: str
@@ -188,6 +46,7 @@ class Round:
     after: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     passed: int = 0
+    changed: int = 0
 
     @property
     def reached(self) -> float:
@@ -198,23 +57,30 @@ class Round:
 def rounds(workspace: Workspace | str | Path) -> list[Round]:
     """All reviews of a workspace in the order in which they were drawn, with the verdicts that hold now.
 
-    A verdict counts for a review when what was judged is what was drawn: the same segment with the same times and texts.
+    A verdict counts for a review when what was judged is what was drawn, the same segment with the same times and texts, and the
+    segment has these times and words still; normalised anew, it has. Corrections that came of reviews change nothing here.
 
     Raises:
         InputError: a record or the log of verdicts cannot be read.
     """
     workspace = Workspace.open(workspace)
-    said = verdicts(workspace)
     kept = sorted(records(workspace).values(), key=lambda record: (len(record.after), record.name))
-    return [_round(record, said) for record in kept]
+    said = verdicts(workspace)
+    drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
+    there = uncorrected(workspace, workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode())))
+    now = there.select(
+        "segment_id",
+        content_now=pl.Series(content_hashes(there), dtype=pl.String),
+        words=pl.Series(word_hashes(there), dtype=pl.String),
+    )
+    return [_round(record, said, now.unique("segment_id")) for record in kept]
 
 
 def outside(workspace: Workspace | str | Path) -> int:
-    """How many segments have verdicts but were drawn by no review, or have changed since: nothing follows from those."""
+    """How many segments have verdicts but were drawn by no review, or lie beyond what it has reached: these prove nothing."""
     workspace = Workspace.open(workspace)
-    drawn = {pair for record in records(workspace).values() for pair in zip(record.segment_ids, record.contents, strict=True)}
-    said = verdicts(workspace).select("segment_id", "content").unique()
-    return sum(pair not in drawn for pair in said.iter_rows())
+    reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in rounds(workspace)]
+    return len(set(verdicts(workspace)["segment_id"]).difference(*reached))
 
 
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
@@ -237,40 +103,78 @@ def consensus(said: pl.DataFrame) -> pl.DataFrame:
     return said.group_by("segment_id").agg(verdict=verdict)
 
 
-def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> Set[str]:
+def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> set[str]:
     """Segments of which every reviewer who judged them, as they are now, says ``ok``.
 
-    A verdict on an earlier text or on other times of a segment says nothing of it any more, and does not count.
+    A verdict on an earlier text or on other times of a segment says nothing of it any more, and does not count; one on a row of a
+    review does as long as the words are the same, whatever case and punctuation have become.
 
     Args:
         workspace: holds the verdicts.
         segments: its segments table.
 
     Raises:
-        InputError: the log of verdicts cannot be read.
+        InputError: a record or the log of verdicts cannot be read.
     """
     said = verdicts(workspace).select("segment_id", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
-    now = judged.select("segment_id", content=pl.Series(content_hashes(judged), dtype=pl.String))
-    right = said.join(now, on=["segment_id", "content"]).group_by("segment_id").agg((pl.col("verdict") == "ok").all())
+    moved = _column(judged, "corrected_by").is_not_null()
+    now = judged.select(
+        "segment_id",
+        content_now=pl.Series(content_hashes(judged), dtype=pl.String),
+        # Of bounds that were moved no review knows.
+        words_now=pl.when(~moved).then(pl.Series(word_hashes(judged), dtype=pl.String)),
+    )
+    shown = [_shown(record) for record in records(workspace).values()]
+    words = pl.concat([_shown(None), *shown]).unique(["segment_id", "content"])
+    known = said.join(now, on="segment_id").join(words, on=["segment_id", "content"], how="left")
+    same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
+    right = known.filter(same).group_by("segment_id").agg((pl.col("verdict") == RIGHT).all())
     return set(right.filter("verdict")["segment_id"])
 
 
-def _round(record: ReviewRecord, said: pl.DataFrame) -> Round:
+def _shown(record: ReviewRecord | None) -> pl.DataFrame:
+    """`segment_id`, `content` and `words` of what a review gave out; none of those of a record that does not say."""
+    of = (record.segment_ids, record.contents, record.words) if record and record.words else ([], [], [])
+    names = ("segment_id", "content", "words")
+    return pl.DataFrame(dict(zip(names, of, strict=True)), schema=dict.fromkeys(names, pl.String))
+
+
+def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round:
+    """What came of a draw.
+
+    Args:
+        record: what was drawn.
+        said: the verdicts that hold.
+        now: `segment_id`, `content_now` and `words` as they are in the table.
+    """
     drawn = pl.DataFrame(
         {
             "segment_id": record.segment_ids,
             "content": record.contents,
+            "shown": record.words or [None] * len(record.segment_ids),
             "probability": record.probabilities,
             # Of a record that does not say, every segment is a stratum of its own, which is the cautious reading.
             "stratum": record.strata or record.segment_ids,
         },
-        schema={"segment_id": pl.String, "content": pl.String, "probability": pl.Float64, "stratum": pl.String},
+        schema={
+            "segment_id": pl.String,
+            "content": pl.String,
+            "shown": pl.String,
+            "probability": pl.Float64,
+            "stratum": pl.String,
+        },
     )
-    said = said.join(drawn, on=["segment_id", "content"])
-    rows = drawn.join(consensus(said), on="segment_id", how="left", maintain_order="left")
-    passed = pl.col("verdict").is_null() & pl.col("segment_id").is_in(list(_reached(record, said)))
-    verdict = pl.when(passed).then(pl.lit("unsure")).otherwise("verdict")
+    rows = drawn.join(now, on="segment_id", how="left", maintain_order="left")
+    about = said.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
+    as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
+    valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
+    votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
+    rows = rows.join(consensus(votes), on="segment_id", how="left", maintain_order="left")
+    own = about.filter(pl.col("review") == record.name)
+    reached = pl.col("segment_id").is_in(list(_reached(record, own)))
+    empty, judged = pl.col("verdict").is_null(), pl.col("segment_id").is_in(own["segment_id"].implode())
+    verdict = pl.when(reached).then(pl.col("verdict").fill_null("unsure"))
     return Round(
         name=record.name,
         strategy=record.strategy,
@@ -280,19 +184,33 @@ def _round(record: ReviewRecord, said: pl.DataFrame) -> Round:
         rows=rows.select("segment_id", "stratum", "probability", verdict=verdict),
         after=tuple(record.after),
         missing=tuple(record.missing),
-        passed=rows.select(passed.sum()).item(),
+        passed=rows.select((reached & empty & ~judged).sum()).item(),
+        changed=rows.select((reached & empty & judged).sum()).item(),
     )
 
 
-def _reached(record: ReviewRecord, said: pl.DataFrame) -> set[str]:
-    """The segments that each reviewer's rows begin with, up to the last one judged.
-
-    A reviewer who was not named has the whole draw for rows.
-    """
+def _reached(record: ReviewRecord, own: pl.DataFrame) -> set[str]:
+    """The segments that each reviewer's rows begin with, up to the last one judged in this review."""
     shares = record.shares()
     reached: set[str] = set()
-    for reviewer, judged in said.group_by("reviewer"):
-        rows, ids = shares.get(str(reviewer[0]), record.segment_ids), set(judged["segment_id"])
-        places = [place for place, key in enumerate(rows) if key in ids]
-        reached.update(rows[: max(places, default=-1) + 1])
+    for (reviewer,), judged in own.group_by("reviewer"):
+        ids = set(judged["segment_id"])
+        for rows in _rows_of(str(reviewer), ids, shares):
+            places = [place for place, key in enumerate(rows) if key in ids]
+            reached.update(rows[: max(places, default=-1) + 1])
     return reached
+
+
+def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The rows that a reviewer was given; of one with another name than on the sheets, those that hold what was judged."""
+    if reviewer in shares:
+        yield shares[reviewer]
+        ids = ids.difference(shares[reviewer])
+    while ids:
+        rows = max(shares.values(), key=lambda share: len(ids.intersection(share)))
+        yield rows
+        ids = ids.difference(rows)
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Series:
+    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)

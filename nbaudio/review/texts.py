@@ -12,7 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.report import Report, first_lines
-from nbaudio.review.rounds import RIGHT, content_hashes
+from nbaudio.review.bounds import uncorrected_bounds
+from nbaudio.review.records import RIGHT, content_hashes
 from nbaudio.review.verdicts import verdicts
 from nbaudio.text import score_columns
 from nbaudio.text.normal import nfc
@@ -55,7 +56,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
     segments = workspace.segments
     before = uncorrected(workspace, segments)
     held = {key: text for key, text in zip(segments["segment_id"], _column(segments, "text_corrected"), strict=True) if text}
-    wanted, problems = _wanted(before, verdicts(workspace), held)
+    wanted, problems = _wanted(before, segments, verdicts(workspace), held)
     before = before.drop("text_corrected", "text_origin", strict=False)
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = _column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
@@ -73,15 +74,16 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
 
 
 def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
-    """Segments with the texts and scores that reviewers judged: those of corrected ones as they were before.
+    """Segments as they were given to reviewers: corrected ones with the texts, scores and bounds from before.
 
     Args:
         workspace: whose segments they are.
         segments: its segments table, or some of its rows, with at least `segment_id` and `text_corrected` where there is one.
 
     Returns:
-        The same rows; `text`, `similarity`, `wer` and `cer`, as far as they are there, are those from before.
+        The same rows; `text`, `similarity`, `wer`, `cer` and bounds, as far as they are there, are those from before.
     """
+    segments = uncorrected_bounds(workspace, segments)
     if not _column(segments, "text_corrected").count():
         return segments
     names = [name for name in _CHANGED if name in segments.columns]
@@ -93,30 +95,38 @@ def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _wanted(before: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]) -> tuple[pl.DataFrame, list[str]]:
+def _wanted(
+    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]
+) -> tuple[pl.DataFrame, list[str]]:
     """`segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not."""
     corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
-    involved = before.join(corrected, on="segment_id", how="semi").unique("segment_id", keep="first")
-    contents = dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
+    contents, corrected_contents = _contents(before, corrected), _contents(now, corrected)
     votes = said.join(corrected, on="segment_id", how="semi", maintain_order="left")
     rows, problems = [], []
     for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
-        given = of_one.filter(pl.col("corrected_text").is_not_null())
+        # A correction of what was corrected takes the place of the first.
+        given = of_one.filter(pl.col("corrected_text").is_not_null()).unique("reviewer", keep="last", maintain_order=True)
         texts = {nfc(text) for text in given["corrected_text"]}
         # Whoever calls the corrected text ok does not contradict it.
         judged = pl.col("content") == contents.get(str(segment_id), "")
+        known = {contents.get(str(segment_id)), corrected_contents.get(str(segment_id))}
         happy = sorted(of_one.filter((pl.col("verdict") == RIGHT) & judged)["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
             problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
         elif happy:
             problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
-        elif {held.get(str(segment_id))} != texts and set(given["content"]) != {contents.get(str(segment_id))}:
+        elif {held.get(str(segment_id))} != texts and not set(given["content"]) <= known:
             problems.append(f"{segment_id}: is not any more what {who} corrected: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))
             rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))
     return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
+
+
+def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
+    involved = segments.join(wanted, on="segment_id", how="semi").unique("segment_id", keep="first")
+    return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
 
 
 def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:

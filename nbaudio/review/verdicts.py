@@ -1,7 +1,7 @@
 """What reviewers said, kept in the workspace as ``W/reviews/verdicts.jsonl``, one JSON object a line.
 
-The log only grows: whoever changes their mind adds a line. What holds is the last line of each reviewer on each segment; a line
-without a verdict withdraws the one before it.
+The log only grows: whoever changes their mind adds a line. What holds is the last line of each reviewer on each segment as it was
+shown; a line without a verdict withdraws the one before it. What was said of an earlier text stays known, as said of that one.
 """
 
 import re
@@ -37,7 +37,7 @@ class Verdict:
 
     Attributes:
         segment_id: the segment.
-        content: the hash of what was judged, as `rounds.content_hashes` makes it.
+        content: the hash of what was judged, as `records.content_hashes` makes it.
         verdict: a word of the review's list; None withdraws what the reviewer said before.
         comment: a remark; empty for none.
         corrected_text: the right words; None where the transcript was not corrected.
@@ -74,6 +74,8 @@ def check_words(words: Sequence[str]) -> None:
         )
     if len({word.casefold() for word in words}) < len(words):
         raise InputError(f"verdicts {', '.join(words)}: one is there twice")
+    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
+        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a meaning of its own")
     if "ok" not in words:
         raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be one, it says that a transcript is right")
 
@@ -106,7 +108,7 @@ def verdict_log(workspace: Workspace | str | Path) -> pl.DataFrame:
 
 
 def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
-    """What holds now: the last verdict of each reviewer on each segment, in the order in which they were given.
+    """What holds now: the last verdict of each reviewer on each segment as it was shown, in the order in which they were given.
 
     Returns:
         The attributes of `Verdict` as columns of strings; none of `verdict` is null.
@@ -114,8 +116,8 @@ def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
     Raises:
         InputError: a line of the log is none of ours.
     """
-    said = verdict_log(workspace)
-    return said.unique(["reviewer", "segment_id"], keep="last", maintain_order=True).filter(pl.col("verdict").is_not_null())
+    last = verdict_log(workspace).unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
+    return last.filter(pl.col("verdict").is_not_null())
 
 
 def seen_ids(workspace: Workspace) -> set[str]:

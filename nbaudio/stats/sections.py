@@ -12,8 +12,9 @@ from typing import Any
 import polars as pl
 
 from nbaudio import plots, views
-from nbaudio.claims import THRESHOLDS, claim, labelled, threshold_of
+from nbaudio.claims import THRESHOLDS, labelled, threshold_of
 from nbaudio.corpus.layout import MANIFEST
+from nbaudio.evidence import claim
 from nbaudio.leakage import EXCEPTIONS, MEANING
 from nbaudio.places.folders import folder_at, read_object
 from nbaudio.report import show
@@ -64,7 +65,7 @@ class _Notes:
         workspace = Workspace.open(path)
         selection = workspace.report("select").get("facts", {})
         shared = {check: {"shared": number} for check, number in selection.get("leakage", {}).items()}
-        return cls({}, selection, shared, claim(workspace.report("evidence"), selection), is_corpus=False)
+        return cls({}, selection, shared, claim(workspace), is_corpus=False)
 
 
 def title(path: str | Path) -> str:

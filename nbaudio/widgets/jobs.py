@@ -114,7 +114,7 @@ class Job:
             self._end("done")
         except _Stopped:
             self._end("cancelled")
-        except Exception as error:  # noqa: BLE001 - told in the panel, and raised again by `result`
+        except BaseException as error:  # noqa: BLE001 - told in the panel, and raised again by `result`
             self.error = str(error) if isinstance(error, NbaudioError) else f"{type(error).__name__}: {error}"
             # What was cancelled may fail on its way out.
             self._end("cancelled" if self.status == "stopping" else "failed")

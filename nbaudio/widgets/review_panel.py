@@ -11,6 +11,7 @@ import polars as pl
 from nbaudio.errors import InputError
 from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import VERDICTS
+from nbaudio.tables import seconds_column
 from nbaudio.widgets.listening import Listening
 from nbaudio.widgets.reviewing import PANEL, Reviewing, given
 from nbaudio.widgets.saved import saved_clips
@@ -65,10 +66,12 @@ class ReviewPanel(Skin):
         workspace = Workspace.open(workspace)
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both: a review has its segments")
-        drawn, words = given(workspace, review, reviewer)
+        reviewer = reviewer.strip()
+        drawn, words, self._dealt_out = given(workspace, review, reviewer)
         segments = load(workspace, drawn if segment_ids is None else segment_ids)
         if review is not None:  # whoever judges second sees what the first one saw
-            segments = replace(segments, frame=uncorrected(workspace, segments.frame))
+            given_out = uncorrected(workspace, segments.frame).with_columns(seconds_column())
+            segments = replace(segments, frame=given_out)
         self._reviewing = Reviewing(segments, reviewer=reviewer, review=review or PANEL, words=words)
         self._listening = Listening(segments, self._reviewing.reviewer)
         frame = segments.frame.with_columns(self._reviewing.column)
@@ -108,6 +111,8 @@ class ReviewPanel(Skin):
         return {**self._changed(), "number": number, "position": int(places[0]) if len(places) else None}
 
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
+        if self._dealt_out and reviewer.strip() != self._reviewing.reviewer:
+            raise InputError(f"these are the segments of {self._reviewing.reviewer}: open a panel of your own")
         self._reviewing.switch(reviewer)
         self._listening.reviewer = self._reviewing.reviewer
         return self._changed()

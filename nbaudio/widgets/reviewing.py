@@ -4,15 +4,17 @@ All of it is in the workspace's log of verdicts; what is held here is only what 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.review.rounds import ReviewRecord, content_hashes
+from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes
+from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
+from nbaudio.text.normal import nfc
 from nbaudio.widgets.listening import now
 from nbaudio.widgets.segments import Segments
 from nbaudio.workspace import Workspace
@@ -25,10 +27,12 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class _Done:
-    """A verdict of this session, and what it replaced."""
+    """A verdict of this session: what it replaced in the log, and what was shown before it."""
 
     number: int
-    before: dict[str, Any] | None
+    said: Verdict
+    replaced: Verdict | None
+    shown: Verdict | None
     at: float
 
 
@@ -65,14 +69,34 @@ class Reviewing:
         log = verdicts(self.segments.workspace)
         self.reviewers = sorted({*log["reviewer"], self.reviewer})
         mine = log.filter(pl.col("reviewer") == self.reviewer)
-        self._said: dict[str, dict[str, Any]] = {row["segment_id"]: row for row in mine.iter_rows(named=True)}
-        ids = self.segments.frame.select("segment_id").with_row_index("number")
-        held = ids.join(mine.select("segment_id", "verdict"), on="segment_id", maintain_order="left")
+        self._said = self._holding([Verdict(**row) for row in mine.iter_rows(named=True)])
         # A word of another list, from a sheet that asked otherwise, stays known under its own name.
-        self._codes = np.full(len(ids), _NONE, dtype=np.int16)
-        self._names = list(dict.fromkeys([*self.words, *held["verdict"]]))
-        for number, verdict in held.select("number", "verdict").iter_rows():
-            self._codes[number] = self._names.index(verdict)
+        self._names = list(dict.fromkeys([*self.words, *(said.verdict for said in self._said.values() if said.verdict)]))
+        self._codes = np.full(len(self.segments.frame), _NONE, dtype=np.int16)
+        for number, said in self._said.items():
+            self._show(number, said)
+
+    def _holding(self, said: list[Verdict]) -> dict[int, Verdict]:
+        """By segment, the verdict on it as it is shown; where there is none, that on the text before a correction."""
+        by_content = {(one.segment_id, one.content): one for one in said}
+        frame = self.segments.frame.with_row_index("number")
+        frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
+        held = {}
+        for version in (uncorrected(self.segments.workspace, frame), frame):
+            for number, segment_id, content in zip(
+                version["number"], version["segment_id"], content_hashes(version), strict=True
+            ):
+                if (segment_id, content) in by_content:
+                    held[number] = by_content[segment_id, content]
+        return held
+
+    def _show(self, number: int, said: Verdict | None) -> None:
+        if said is None or said.verdict is None:
+            self._said.pop(number, None)
+            self._codes[number] = _NONE
+        else:
+            self._said[number] = said
+            self._codes[number] = self._names.index(said.verdict)
 
     @property
     def column(self) -> pl.Series:
@@ -83,15 +107,31 @@ class Reviewing:
     def give(self, number: int, verdict: str, *, comment: str = "", corrected_text: str | None = None) -> None:
         """Keep a verdict: it is on the disk when this returns.
 
+        Args:
+            number: of the segment.
+            verdict: a word of the list.
+            comment: a remark.
+            corrected_text: the right words; blank, or those of the transcript, they correct nothing.
+
         Raises:
-            InputError: the word is not one of the list.
+            InputError: the word is not one of the list, or says that a transcript is right that is corrected.
         """
         if verdict not in self.words:
             raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self.words)}")
-        segment_id = self.segments.row(number)["segment_id"]
-        before = self._said.get(segment_id)
-        self._log(number, verdict, comment, corrected_text)
-        self._session.append(_Done(number, before, time.monotonic()))
+        segment = self.segments.frame[number]
+        shown = (segment["text"][0] or "").strip()
+        corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
+        if corrected and verdict == RIGHT:
+            raise InputError(
+                f"'{RIGHT}' says that the transcript is right, but there is a corrected text: choose another or clear it"
+            )
+        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
+        said = Verdict(segment_id, content, verdict, comment, corrected, self.reviewer, now(), self.review)
+        before = self._said.get(number)
+        append_verdicts(self.segments.workspace, [said])
+        replaced = before if before and before.content == content else None
+        self._session.append(_Done(number, said, replaced, before, time.monotonic()))
+        self._show(number, said)
 
     def undo(self) -> int | None:
         """Withdraw the last verdict of this session, or put back what it replaced.
@@ -102,25 +142,19 @@ class Reviewing:
         if not self._session:
             return None
         last = self._session.pop()
-        before = last.before or {"verdict": None, "comment": "", "corrected_text": None}
-        self._log(last.number, before["verdict"], before["comment"], before["corrected_text"])
+        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
+        append_verdicts(self.segments.workspace, [replace(back, time=now())])
+        self._show(last.number, last.shown)
         return last.number
 
-    def _log(self, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> None:
-        segment = self.segments.frame[number]
-        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
-        said = Verdict(segment_id, content, verdict, comment, corrected_text, self.reviewer, now(), self.review)
-        append_verdicts(self.segments.workspace, [said])
-        if verdict is None:
-            self._said.pop(segment_id, None)
-        else:
-            self._said[segment_id] = {"verdict": verdict, "comment": comment, "corrected_text": corrected_text}
-        self._codes[number] = _NONE if verdict is None else self._names.index(verdict)
-
     def said(self, number: int) -> dict[str, Any] | None:
-        """This reviewer's verdict on a segment, with comment and corrected text."""
-        found = self._said.get(self.segments.row(number)["segment_id"])
-        return found and {name: found[name] for name in ("verdict", "comment", "corrected_text")}
+        """This reviewer's verdict on a segment, with comment and corrected text; None for one that is the transcript by now."""
+        found = self._said.get(number)
+        if found is None:
+            return None
+        applied = nfc(found.corrected_text or "") == self.segments.row(number)["text"]
+        corrected = None if applied else found.corrected_text
+        return {"verdict": found.verdict, "comment": found.comment, "corrected_text": corrected}
 
     def after(self, order: np.ndarray[Any, np.dtype[np.uint32]], position: int) -> int | None:
         """The first position behind one, and then from the beginning, whose segment this reviewer has not judged."""
@@ -148,8 +182,8 @@ class Reviewing:
         }
 
 
-def given(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str]]:
-    """What is to be reviewed under a name: the segments that the reviewer was given, and the words to choose from.
+def given(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
+    """What is to be reviewed under a name: the segments, the words to choose from, and whether they are this reviewer's alone.
 
     Args:
         workspace: where the review was drawn.
@@ -160,11 +194,11 @@ def given(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list
         InputError: there is no such review, or the reviewer has no part in it.
     """
     if review is None:
-        return None, list(VERDICTS)
+        return None, list(VERDICTS), False
     record = ReviewRecord.find(workspace, review)
     if record is None:
         raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
     shares = record.shares()
     if len(shares) > 1 and reviewer not in shares:
         raise InputError(f"review {review}: nothing was given to {reviewer!r}; it was dealt out to {', '.join(shares)}")
-    return shares.get(reviewer, record.segment_ids), list(record.verdicts)
+    return shares.get(reviewer, record.segment_ids), list(record.verdicts), len(shares) > 1

@@ -75,12 +75,13 @@ class Segments:
         return [(time["start"], time["end"]) for time in found["word_times"][0]]
 
 
-def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | None = None) -> Segments:
+def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | pl.DataFrame | None = None) -> Segments:
     """Segments of a workspace for a widget.
 
     Args:
         workspace: the workspace.
-        segment_ids: which ones, in the order to show; None for all of them as they are in the table.
+        segment_ids: which ones, in the order to show, also as a table such as `SegmentTable.selected`; None for all of them as
+            they are in the workspace's.
 
     Raises:
         InputError: a segment is not in the workspace.
@@ -101,7 +102,8 @@ def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | None = 
     names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]
     frame = workspace.segment_columns(*names).with_row_index("place")
     if segment_ids is not None:
-        frame = _picked(frame, list(segment_ids), workspace)
+        wanted = segment_ids["segment_id"] if isinstance(segment_ids, pl.DataFrame) else segment_ids
+        frame = _picked(frame, [wanted] if isinstance(wanted, str) else list(wanted), workspace)
     recordings = workspace.recordings
     facts = recordings.select("recording_id", "num_samples", recording_path="path").unique("recording_id", keep="first")
     frame = with_durations(frame, recordings.unique("recording_id", keep="first"))

@@ -174,7 +174,7 @@ def count(frame: pl.DataFrame, measure: str) -> Counts:
     hours = frame.select(_HOURS).to_series().to_numpy()
     ones = np.ones(len(frame))
     best = (
-        pl.DataFrame({"code": codes, "reached": reached, "hours": hours})
+        pl.DataFrame({"code": pl.Series(codes, dtype=pl.UInt32), "reached": reached, "hours": hours})
         .group_by("code")
         .agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
         .sort("hours", "code", descending=[True, False])

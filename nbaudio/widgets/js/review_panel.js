@@ -6,6 +6,7 @@ function render(widget) {
     let current = null; // number of the segment that is shown
     let next = null; // { number, position } of the next one without a verdict
     let corrected = null; // words that the reviewer put right, not yet given
+    let transcript = ""; // of the segment that is shown
 
     const bar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
@@ -56,6 +57,7 @@ function render(widget) {
       ask("review.said", { number: which }).then(({ result }) => {
         if (current !== which) return;
         comment.value = result.said?.comment ?? "";
+        transcript = result.text;
         corrected = result.said?.corrected_text ?? null;
         text.value = corrected ?? result.text;
         text.hidden = corrected === null;
@@ -72,6 +74,10 @@ function render(widget) {
 
     async function give(i) {
       if (current === null || !begun.words[i]) return;
+      if (begun.words[i].word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim()) {
+        complain("'ok' says that the transcript is right, but there are right words: clear them or choose another verdict");
+        return;
+      }
       const said = { number: current, verdict: begun.words[i].word, comment: comment.value, corrected_text: corrected };
       buttons.forEach((element, j) => element.setAttribute("aria-pressed", i === j));
       const there = { number: current, position: table.position() };
