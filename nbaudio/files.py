@@ -72,6 +72,9 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
     with telling_full_disks(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        try:
             with _on_disk(partial) if sync else nullcontext():
                 yield partial
             if partial.is_dir():

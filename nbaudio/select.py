@@ -96,7 +96,7 @@ def select(
     disk: int | str | None = None,
     dev: int | str | None = None,
     test: int | str | None = None,
-    group_by: Sequence[str] | str = ("speaker_id", "recording_id"),
+    group_by: Sequence[str] | str | None = ("speaker_id", "recording_id"),
     seed: int = 42,
     gold: bool = False,
 ) -> Report:
@@ -133,7 +133,7 @@ def select(
         {'below_similarity': 1}
     """
     workspace = Workspace.open(workspace)
-    names = group_by.split(",") if isinstance(group_by, str) else group_by
+    names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     parameters = Parameters(
         min_similarity=min_similarity,
         max_duration=max_duration,
@@ -152,8 +152,8 @@ def select(
         parameters = replace(parameters, clip_size=size)
     right = gold_ids(workspace, segments) if gold else set()
     chosen = choose(recordings, segments, seen_ids(workspace), parameters, gold=right)
-    workspace.save(segments=chosen)
     report = _report(recordings, chosen, parameters)
+    workspace.save(segments=chosen)
     workspace.save_report("select", report.to_dict())
     return report
 

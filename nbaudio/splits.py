@@ -24,6 +24,10 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICRO
+# What select itself decides, what each segment has of its own, and what tables are called by inside.
+_NO_KEYS = frozenset(
+    ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
+)
 _TRAIN, _OPEN = SPLITS.index("train"), -1
 
 
@@ -65,8 +69,8 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[s
         InputError: a key is no column of `segments`, or a column of lists or the like; names those that are allowed.
     """
     for key in group_by:
-        if key not in segments.columns or segments.schema[key].is_nested():
-            allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested()]
+        if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
+            allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested() and name not in _NO_KEYS]
             raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
     keys = list(dict.fromkeys(group_by))
     empty = [key for key in keys if segments[key].null_count() == len(segments)]

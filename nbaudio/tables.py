@@ -84,10 +84,14 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
 
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
     """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order."""
-    table = pl.scan_parquet(path)
+    table = pl.scan_parquet(path, glob=False)
     rows = table.select(pl.len()).collect().item()
     for start in range(0, rows, ROWS_A_GROUP):
         yield table.slice(start, ROWS_A_GROUP).collect()
+
+
+RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))
+"""Names that corpora give to columns and members of their own, so that no column of a source can have them."""
 
 
 def seconds_column() -> pl.Expr:
@@ -120,7 +124,9 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
     start = pl.col("source_start").cast(pl.Float64, strict=False)
     end = pl.col("source_end").cast(pl.Float64, strict=False)
     known = pl.Series(recordings["recording_id"]).implode()
-    window = ("recording_id", "source_start", "source_end", "source_channel")
+    # The same time may be written with other decimals; what is no time has a rule of its own.
+    unread = pl.col("source_start").is_not_null() & start.is_null()
+    window = ("recording_id", start, end.alias("end"), unread.alias("unread"), "source_channel")
     return {
         "unknown_recording": ~pl.col("recording_id").is_in(known) | pl.col("recording_id").is_null(),
         "no_times": ~whole_recording() & (start.is_null() | end.is_null() | ~start.is_finite() | ~end.is_finite()),

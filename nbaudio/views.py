@@ -196,7 +196,7 @@ def _of_corpus(folder: Folder) -> pl.DataFrame:
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:
             with folder.local(name) as path:
-                part = pl.scan_parquet(path).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
+                part = pl.scan_parquet(path, glob=False).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
         except (OSError, pl.exceptions.PolarsError, InputError) as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
         parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).select(_USED))

@@ -93,7 +93,7 @@ class Workspace:
         """
         path = self.path / f"{name}.parquet"
         try:
-            return pl.read_parquet(path)
+            return pl.read_parquet(path, glob=False)
         except FileNotFoundError as error:
             raise InputError(f"{path}: missing; run the step that makes it again") from error
         except pl.exceptions.PolarsError as error:
@@ -106,8 +106,8 @@ class Workspace:
         """
         path = self.path / "segments.parquet"
         try:
-            held = [name for name in names if name in pl.read_parquet_schema(path)]
-            frame = pl.read_parquet(path, columns=held)
+            held = [name for name in names if name in pl.scan_parquet(path, glob=False).collect_schema()]
+            frame = pl.read_parquet(path, columns=held, glob=False)
         except FileNotFoundError as error:
             raise InputError(f"{path}: missing; run the step that makes it again") from error
         except pl.exceptions.PolarsError as error:

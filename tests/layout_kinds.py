@@ -255,6 +255,7 @@ def hf_made(source: Path, stem: str, broken: str) -> Made:
         ("as a whole", broken),
         (f"{stem}/00000002.wav", "no such recording"),
         (f"{stem}/00000003", "00000003.wav"),
+        ("one", "an id of 2 segments"),
     ]
     return Made(source, segments, problems, further={"source_split": "train"})
 

@@ -143,6 +143,49 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.parametrize("format", ["AIFF", "AU", "RF64", "W64", "VOC", "NIST", "WAV"])
+def test_a_recording_that_ends_too_early_is_told(tmp_path: Path, format: str) -> None:
+    path = tmp_path / "a"
+    sf.write(path, sweeps(4, RATE, channels=1), RATE, format=format, subtype="PCM_16")
+    assert probe(path).warning is None
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    found = probe(path)
+    assert str(found.warning).startswith("truncated: ")
+    assert abs(found.num_samples - 2 * RATE) < RATE / 10
+
+
+@pytest.mark.parametrize(("subtype", "rate"), [("VORBIS", RATE), ("OPUS", 48000)])
+def test_an_ogg_file_is_read_up_to_where_it_breaks(tmp_path: Path, subtype: str, rate: int) -> None:
+    path = tmp_path / "a.ogg"
+    sf.write(path, sweeps(8, rate, channels=1), rate, format="OGG", subtype=subtype)
+    data, middle = path.read_bytes(), path.stat().st_size // 2
+    assert (probe(path).num_samples, probe(path).warning) == (8 * rate, None)
+    whole = read_clip(path, 0, 2 * rate).astype(int)
+    for changed, says, seconds in (
+        (data + data, f"chained: another recording begins at byte {len(data):,}, which is not read; 8.0 s", 8),
+        (data[:middle], "truncated: ", 4),
+        (data[:middle] + bytes(len(data) // 20) + data[middle + len(data) // 20 :], "damaged: ", 4),
+    ):
+        path.write_bytes(changed)
+        found = probe(path)
+        assert str(found.warning).startswith(says)
+        assert abs(found.num_samples - seconds * rate) < 1.6 * rate
+        assert np.abs(read_clip(path, 0, 2 * rate) - whole).max() < 300
+    pages = [place for place in range(len(data)) if data[place : place + 4] == b"OggS"]
+    path.write_bytes(data[: pages[-3]] + data[pages[-2] :])
+    assert str(probe(path).warning).startswith(f"damaged: pages are missing before byte {pages[-3]:,}; ")
+
+
+def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    sf.write(path, sweeps(4, RATE, channels=1), RATE)
+    whole, clip = probe(path), read_clip(path, RATE, 4 * RATE)
+    path.write_bytes(_declaring(path.read_bytes(), 0))
+    assert probe(path) == whole
+    assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
+
+
 def test_what_may_not_be_read_is_told_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)

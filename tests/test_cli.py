@@ -98,6 +98,31 @@ def test_unusable_input_is_one_line_and_exit_code_2(
     assert says in json.loads(as_json.stdout)["error"]
 
 
+def test_what_cannot_be_written_is_one_line_and_exit_code_2(
+    source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (source / "f").write_text("a file")
+    assert nbaudio("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W").returncode == 0
+    assert (
+        nbaudio("score", "W").returncode == nbaudio("select", "W", "--dev", "1", "--test", "1", "--group-by", "").returncode == 0
+    )
+    for words in (
+        ("ingest", "parlaspeech", "asr.json", "--out", "f/W"),
+        ("materialize", "W", "--out", "f/C"),
+        ("review", "export", "W", "--out", "f/s.xlsx", "--n", "2"),
+        ("export", "nemo", "W", "--out", "f/n"),
+        ("stats", "W", "--out", "f/p.html"),
+        ("wheel", "--out", "f/w"),
+        ("score", "x" * 300),
+        ("select", "W", "--dev", "²"),
+    ):
+        done = nbaudio(*words)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        # Behind what the bar of progress drew.
+        assert done.stderr.splitlines()[-1].startswith("nbaudio: ")
+        assert "Traceback" not in done.stderr
+
+
 def test_problems_are_listed_and_exit_with_1(source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     with (source / "asr.json").open("a") as file:
         file.write('\n{"file": "broken\n')

@@ -20,9 +20,10 @@ import soundfile as sf
 
 from nbaudio import review
 from nbaudio.audio import read_clip
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus import convert, materialize, verify
 from nbaudio.corpus.webdataset import escape_key, unescape_key
 from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.reading import open_corpus
 from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.times import rescale
 from nbaudio.workspace import Workspace
@@ -222,14 +223,27 @@ def test_a_damaged_pack_is_cut_again(workspace: Workspace, tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "b")
 
 
+def _say(corpus: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    said = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
+    change(said)
+    (corpus / "corpus.json").write_text(json.dumps(said), encoding="utf8")
+
+
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
         (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
         (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
         (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
+        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips lie in shards that corpus.json does not list"),
+        (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
+        (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
+        (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),
+        (
+            lambda c: _say(c, lambda said: said.update(rejected={"too_short": 1})),
+            "(too_long 1); corpus.json says",
+        ),
     ],
-    ids=["stray shard", "rows lost", "other vocabulary"],
 )
 def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path, harm: Callable[[Path], Any], says: str) -> None:
     workspace.save(
@@ -242,6 +256,31 @@ def test_verify_finds_what_was_changed(workspace: Workspace, tmp_path: Path, har
     assert check(tmp_path / "c") == []
     harm(tmp_path / "c")
     assert any(says in problem for problem in check(tmp_path / "c"))
+
+
+def test_what_looks_like_a_pattern_in_a_path_is_none(workspace: Workspace, tmp_path: Path) -> None:
+    shutil.copytree(workspace.path, tmp_path / "W [v*]")
+    make(workspace, tmp_path / "run1", encoding="wav")
+    make(Workspace.open(tmp_path / "W [v*]"), tmp_path / "run[1]")
+    assert check(tmp_path / "run[1]") == []
+    shards = [open_corpus(tmp_path / name).segments["length"].to_list() for name in ("run1", "run[1]")]
+    assert shards[0] != shards[1]
+    convert(tmp_path / "run[1]", container="zip", out=tmp_path / "run?", show_progress=False, jobs=1)
+    assert check(tmp_path / "run?") == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("audio", "x"), ("file_name", "x"), ("shard", "x"), ("blob", b"\0")])
+def test_columns_that_a_corpus_cannot_have_are_refused(workspace: Workspace, tmp_path: Path, name: str, value: object) -> None:
+    workspace.save(segments=workspace.segments.with_columns(pl.lit(value).alias(name)))
+    with pytest.raises(InputError, match=f"the column '{name}' "):
+        make(workspace, tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_channel_may_be_a_number(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "a", channel=0)
+    make(workspace, tmp_path / "b", channel="0")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_verify_says_which_folder_is_no_corpus_or_unfinished(tmp_path: Path) -> None:

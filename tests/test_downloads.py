@@ -172,7 +172,7 @@ def get(web, tmp_path):
 
     def run(*rows, **options):
         path = tmp_path / "list.jsonl"
-        path.write_text("".join(json.dumps(row if isinstance(row, dict) else {"url": web.address + row}) + "\n" for row in rows))
+        path.write_text("".join(json.dumps({"url": web.address + row} if isinstance(row, str) else row) + "\n" for row in rows))
         return download(path, out=tmp_path / "out", **{"per_second": 1000, "seed": 1, "timeout": 5} | options)
 
     return run
@@ -209,6 +209,15 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     assert (out / "b 2.wav").read_bytes() == BODY + b"b"
     row = ledger(out)["a.wav"]
     assert (row["state"], row["bytes"], row["sha256"], row["reason"]) == ("done", 300_001, sums[0][7:], None)
+
+
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_checksums_may_have_a_column_of_their_kind(web, get, out, kind):
+    web.files = {"/a.wav": BODY, "/b.wav": BODY}
+    right = hashlib.new(kind, BODY).hexdigest()
+    report = get({"url": f"{web.address}/a.wav", kind: right}, {"url": f"{web.address}/b.wav", kind: "0" * len(right)})
+    assert (report.facts["fetched"], report.facts["failed"]) == (1, 1)
+    assert left_behind(out) == ["a.wav"]
 
 
 def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
@@ -543,7 +552,10 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "http://example.org/a", "checksum": "sha256:12"}, "64 hex digits"),
         ({"url": "http://example.org/a", "checksum": "sha1:" + "0" * 40}, "64 hex digits"),
         ({"url": "http://example.org/a", "checksum": "md5:" + "0" * 64}, "64 hex digits"),
+        ({"url": "http://example.org/a", "sha256": "0" * 32}, "64 hex digits"),
+        ({"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32}, "two checksums that differ"),
         ({"name": "a"}, "only http:// and https://"),
+        (["http://example.org/a"], "no JSON object"),
         ({"url": 5}, "no text"),
     ],
 )

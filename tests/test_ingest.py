@@ -471,6 +471,21 @@ def test_the_size_to_come_is_told_up_front(tmp_path):
     assert "4.9 MB as they are, 864 kB as 16,000 Hz mono WAV, about 492 kB as FLAC" in warning
 
 
+def test_a_speaker_without_a_name_is_not_known(tmp_path):
+    rows = [segment(n, n + 1, speaker=name) for n, name in enumerate(["", " ", "ana"])]
+    ingest("parlaspeech", write(tmp_path / "asr.json", *rows), out=tmp_path / "W")
+    assert Workspace.open(tmp_path / "W").segments["speaker_id"].to_list() == [None, None, "ana"]
+
+
+def test_columns_that_corpora_have_of_their_own_are_kept_under_another_name(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("name,start,end,text,audio,source_audio,shard,snr\na.wav,0,1,da,x,y,z,3\n")
+    ingest("table", source, out=tmp_path / "W")
+    row = Workspace.open(tmp_path / "W").segments.row(0, named=True)
+    kept = {name: row.get(name) for name in ("audio", "source_source_audio", "source_audio", "source_shard", "snr")}
+    assert kept == {"audio": None, "source_source_audio": "x", "source_audio": "y", "source_shard": "z", "snr": "3"}
+
+
 def test_a_header_that_lies_is_a_warning(tmp_path):
     tone(tmp_path / "audio/a.wav", 3, rate=8000)
     whole = (tmp_path / "audio/a.wav").read_bytes()

@@ -461,6 +461,19 @@ def test_kaldi_finds_its_recordings_by_their_paths(tmp_path, above):
     assert report.problems == [f"{named}/gone.wav: no such recording"]
 
 
+def test_an_id_that_is_there_twice_is_told_and_its_first_text_is_taken(tmp_path):
+    tone(tmp_path / "data/a.wav", 4)
+    lines(tmp_path / "data/wav.scp", "r a.wav")
+    lines(tmp_path / "data/segments", "u r 0 1", "u r 2 3")
+    lines(tmp_path / "data/text", "u prvi", "u drugi")
+    report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
+    assert Workspace.open(tmp_path / "W").segments.select("segment_id", "text").rows() == [("u", "prvi"), ("u#2", "prvi")]
+    assert report.problems == [
+        "text line 2: 'u' was 'prvi' before, which is taken",
+        "u: an id of 2 segments: all but the first get a number, #2 and so on",
+    ]
+
+
 def test_kaldi_with_commands_alone_says_so(tmp_path):
     lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
     with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; nothing is run"):

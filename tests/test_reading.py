@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
@@ -152,6 +154,43 @@ def test_an_opened_corpus_goes_to_other_processes(corpus, source):
             child.start()
             assert answers.get(timeout=60) == (source["c-5.5"].sum(), 48)
             child.join()
+
+
+def test_clips_are_handed_to_other_processes_with_their_rows(corpus):
+    clip = open_corpus(corpus).read("a-3.5")
+    again = pickle.loads(pickle.dumps(clip))  # noqa: S301
+    assert np.array_equal(again.samples, clip.samples)
+    assert (again.segment_id, again.text, again.metadata) == (clip.segment_id, clip.text, clip.metadata)
+
+
+FORKED = """
+import os, sys
+from nbaudio import open_corpus
+from nbaudio.errors import InputError
+opened = open_corpus(sys.argv[1])
+child = os.fork()
+if not child:
+    try:
+        open_corpus(sys.argv[1])
+    except InputError as error:
+        print(error, flush=True)
+    try:
+        opened.shards
+    except InputError as error:
+        print(error, flush=True)
+    stream = opened.stream("train")
+    stream.load_state_dict(stream.state_dict())
+    os._exit(len(list(stream)))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked unless it is asked for")
+def test_a_fork_that_could_not_read_tables_says_so_and_reads_on(corpus):
+    done = subprocess.run([sys.executable, "-c", FORKED, corpus], capture_output=True, text=True, timeout=120, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.partition("; open the corpus before the fork")[1] != "" for line in lines] == [True, True, False]
+    assert lines[-1] == "96"
 
 
 # --- order
@@ -305,7 +344,7 @@ def test_another_number_of_consumers_goes_on_without_loss_or_repeat(corpus):
     assert sorted(seen) == sorted(flat(opened.stream("train")))
 
 
-def test_states_that_do_not_fit_are_refused(corpus):
+def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
     opened = open_corpus(corpus)
     stream = opened.stream("train", rank=0, world_size=2)
     state = stream.state_dict()
@@ -316,9 +355,32 @@ def test_states_that_do_not_fit_are_refused(corpus):
     ):
         with pytest.raises(InputError, match=says):
             other.load_state_dict(state)
-    for broken in ({}, {**state, "taken": 1000}, {**state, "version": 2}, {**state, "share": [2, 2, 0, 1]}):
+    other = tmp_path / "other"
+    convert(corpus, container="webdataset", out=other, shard_size="30kB", **QUIET)
+    with pytest.raises(InputError, match="another stream: corpus "):
+        open_corpus(other).stream("train", rank=0, world_size=2).load_state_dict(state)
+    for broken in (
+        {},
+        None,
+        {**state, "epoch": None},
+        {**state, "taken": 1000},
+        {**state, "version": 2},
+        {**state, "share": [2, 2, 0, 1]},
+    ):
         with pytest.raises(InputError):
             stream.load_state_dict(broken)
+
+
+@pytest.mark.parametrize("options", [{"consecutive": 2.5}, {"run": 0}, {"seed": "1"}, {"batch_s": 0.5}, {"threads": 0}])
+def test_numbers_that_make_no_sense_are_refused(corpus, options):
+    with pytest.raises(InputError, match=f"{next(iter(options))} must be"):
+        open_corpus(corpus).stream("train", **options)
+
+
+def test_numbers_of_numpy_are_numbers(corpus):
+    options = {"seed": np.int64(3), "rank": np.uint8(0), "world_size": np.int32(2), "batch_s": np.float32(4)}
+    state = json.loads(json.dumps(open_corpus(corpus).stream("train", **options).state_dict()))
+    open_corpus(corpus).stream("train", seed=3, world_size=2, batch_s=4).load_state_dict(state)
 
 
 def test_padding_is_what_the_batches_need(corpus):
@@ -389,6 +451,23 @@ def test_servers_that_send_other_bytes_are_found_out(corpus, tmp_path):
             shard.write_bytes(b"\0" + shard.read_bytes()[:-1])
         with pytest.raises(AudioError, match="is damaged"):
             opened.read("c-20.5")
+
+
+def test_a_cache_whose_files_were_spoilt_is_not_believed(corpus, source, tmp_path):
+    with serving(corpus) as web:
+        opened = open_corpus(web.url, cache=tmp_path / "cache", cache_limit="1GB")
+        opened.read("c-5.5")
+        for path in (tmp_path / "cache").glob("*/*"):
+            path.write_bytes(bytes(path.stat().st_size))
+        assert np.array_equal(opened.read("c-5.5").samples, source["c-5.5"])
+        web.sent = 0
+        assert np.array_equal(opened.read("c-5.5").samples, source["c-5.5"])
+        assert np.array_equal(opened.read("c-5.5").samples, source["c-5.5"])
+        assert web.sent < 100_000
+        (tmp_path / "cache/total.lock").write_text("?")
+        tiny = open_corpus(web.url, cache=tmp_path / "cache", cache_limit=1)
+        assert np.array_equal(tiny.read("a-5.5").samples, source["a-5.5"])
+        assert not list((tmp_path / "cache").glob("*/*"))
 
 
 def test_a_cache_saves_what_was_fetched_and_keeps_its_limit(corpus, source, tmp_path):

@@ -326,6 +326,16 @@ def judge(workspace, *said):
     )
 
 
+@pytest.mark.parametrize("key", ["segment_id", "split", "reason", "start_sample", "micros"])
+def test_what_is_each_segments_own_groups_nothing(workspace, key):
+    before = workspace.segments.with_columns(micros=pl.lit(1))
+    workspace.save(segments=before)
+    with pytest.raises(InputError, match=f"group_by: '{key}' is not a column to group segments by; columns are recording_id"):
+        select(workspace, group_by=key)
+    assert workspace.segments.equals(before)
+    assert select(workspace, group_by=None).facts["parameters"]["group_by"] == []
+
+
 def test_gold_is_what_all_its_reviewers_call_right_as_it_is_now(workspace):
     judge(workspace, ("x0000", "ok", "a"), ("x0000", "ok", "b"), ("x0001", "ok", "a"), ("x0001", "unsure", "b"))
     judge(workspace, ("x0002", "cut off", "a"), ("x0002", "ok", "a"), ("x0003", "ok", "a"), ("x0003", None, "a"))

@@ -52,12 +52,20 @@ def test_tables_without_fault_give_no_rows() -> None:
 )
 def test_a_bad_segment_is_named_with_its_rule(change: dict[str, object], rule: str) -> None:
     bad = SEGMENT | {"segment_id": "bad", "source_end": "1.0"} | change
-    good = SEGMENT | {"similarity": 0.5}
+    good = SEGMENT | {"source_end": "0.9", "similarity": 0.5}
     assert failures([RECORDING], [good, bad]) == [("bad", rule)]
 
 
 def test_a_window_that_is_there_twice_fails_once() -> None:
-    assert failures([RECORDING], [SEGMENT, SEGMENT | {"segment_id": "again"}]) == [("again", "duplicate")]
+    again = SEGMENT | {"segment_id": "again", "source_start": "0.00", "source_end": "1.0"}
+    assert failures([RECORDING], [SEGMENT, SEGMENT | {"segment_id": "twin"}, again]) == [
+        ("twin", "duplicate"),
+        ("again", "duplicate"),
+    ]
+    unread = {"source_start": "x", "source_end": "y"}
+    assert failures([RECORDING], [SEGMENT | unread, SEGMENT | {"segment_id": "b", "source_start": None, "source_end": None}]) == [
+        ("s", "no_times")
+    ]
 
 
 def test_keys_that_are_there_twice_fail_on_every_row() -> None:

@@ -30,7 +30,7 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
 
     Raises:
         MissingExtraError: datasets is not installed.
-        InputError: an unknown type or column, no shards, or steps of the stream are lists.
+        InputError: an unknown type or column, no shards, or steps of the stream are lists, or it has begun.
     """
     try:
         import datasets
@@ -40,7 +40,7 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
         raise InputError("rows are single clips: make the stream without batch_s and consecutive")
     if shards < 1:
         raise InputError(f"shards must be 1 or more, not {shards}")
-    form = Form(dtype, columns).check(stream.clips.frame)
+    form = Form(dtype, columns).check(stream.check_fresh().clips.frame)
     parts = [stream.share.part(number, shards) for number in range(shards)]
     features = None  # to encode arrays by their features costs more than to read them
     if stream.clips.decode is None:

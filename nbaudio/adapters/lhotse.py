@@ -27,7 +27,7 @@ def cuts(stream: Stream) -> Any:
 
     Raises:
         MissingExtraError: lhotse is not installed.
-        InputError: the stream gives levels.
+        InputError: the stream gives levels, or has begun.
     """
     try:
         from lhotse import CutSet
@@ -35,7 +35,7 @@ def cuts(stream: Stream) -> Any:
         raise MissingExtraError.naming("lhotse", "lhotse") from error
     if stream.clips.decode is decode_levels:
         raise InputError("the stream gives levels: make it with give='samples'")
-    return CutSet(_Cuts(stream))
+    return CutSet(_Cuts(stream.check_fresh()))
 
 
 class _Cuts:

@@ -37,9 +37,9 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
 
     Raises:
         MissingExtraError: torch is not installed.
-        InputError: an unknown type or column, or a stream of encoded clips.
+        InputError: an unknown type or column, a stream of encoded clips, or one that has begun.
     """
-    return _kind()(stream, form_of(stream, dtype=dtype, columns=columns))
+    return _kind()(stream.check_fresh(), form_of(stream, dtype=dtype, columns=columns))
 
 
 class ClipDataset:

@@ -7,6 +7,7 @@ from pathlib import Path
 import soundfile as sf
 
 from nbaudio.audio.ffmpeg import AvRecording
+from nbaudio.audio.ogg import look_through
 from nbaudio.audio.reasons import no_samples
 from nbaudio.audio.recordings import SoundfileRecording, open_recording
 from nbaudio.errors import AudioError
@@ -63,6 +64,11 @@ def probe(path: Path | Remote) -> Probe:
             num_samples, warning = recording.count_samples(), None
             if recording.declared_samples:
                 warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
+        pages = look_through(path)
+        if pages.problem:
+            # Behind a hole decoders go on as if it were not there: sound from elsewhere would come under these times.
+            num_samples = min(num_samples, pages.num_samples or num_samples)
+            warning = f"{pages.problem}; {num_samples / recording.sampling_rate:.1f} s are used"
         if num_samples <= 0:
             raise AudioError(f"{path}: {no_samples(path)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
@@ -70,8 +76,6 @@ def probe(path: Path | Remote) -> Probe:
 
 def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | None]:
     declared = recording.declared_samples
-    # libsndfile clips a WAV's data chunk to the file and says so in its log only.
-    lie = re.search(r"data : (\d+) \(should be (\d+)\)", recording.log)
     tail = min(declared, _TAIL_SAMPLES)
     try:
         whole = len(recording.read(declared - tail, declared)) == tail
@@ -80,9 +84,21 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
     if not whole:
         held = _count(path, recording.num_channels)
         return held, _short(declared, held, recording.sampling_rate)
-    if lie and int(lie[2]) < int(lie[1]):
-        return declared, _short(int(declared * int(lie[1]) / max(1, int(lie[2]))), declared, recording.sampling_rate)
-    return declared, None
+    if "Seems to be a truncated file" in recording.log:
+        return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
+    return declared, _short(_promised(recording.log, path, declared), declared, recording.sampling_rate)
+
+
+def _promised(log: str, path: Path, declared: int) -> int:
+    """Samples that the header declares: libsndfile takes what is there for declared, and says so in its log at best."""
+    if size := re.search(r"(?:data|SSND|Data Size|BODY|riff) *: (\d+) \(should be (\d+)\)", log):
+        return int(declared * int(size[1]) / max(1, int(size[2])))
+    if frames := re.search(r"frame count \d+ does not match value from 'ds64' chunk of (\d+)", log):
+        return int(frames[1])
+    with path.open("rb") as file:
+        begin = file.read(1024)
+    sphere = re.search(rb"\nsample_count -i (\d{1,18})\s", begin) if begin.startswith(b"NIST_1A") else None
+    return int(sphere[1]) if sphere else declared
 
 
 def _count(path: Path, channels: int) -> int:

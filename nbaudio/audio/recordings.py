@@ -29,6 +29,8 @@ _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
 # Of these, any window is decoded from the bytes around it.
 _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
 
+_OPEN_LENGTH = 1 << 62
+
 # Decoded and thrown away before a window after a jump, in seconds. An MP3 frame takes bits from up to nine frames before it
 # (ISO 11172-3, main_data_begin).
 _RUN_UP_S = 0.3
@@ -152,8 +154,9 @@ class SoundfileRecording:
         Of MP3s, those with two channels, 32 kHz or more and a tag: elsewhere libmpg123 adds up in another order after a jump,
         which shows in the last bit, and guesses the length.
         """
-        # Below 0 is what libsndfile makes of an absurd length. In GSM and some ADPCM it cannot seek.
-        if self.declared_samples < 0 or not self._file.seekable():
+        # Below 0 is what libsndfile makes of an absurd length, beyond all bounds of one that the header leaves open. In GSM and
+        # some ADPCM it cannot seek.
+        if not 0 <= self.declared_samples < _OPEN_LENGTH or not self._file.seekable():
             return False
         return self.codec != "mp3" or (
             self.num_channels == 2 and self.sampling_rate >= 32000 and length_is_known(self._descriptor.fileno())

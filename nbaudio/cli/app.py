@@ -34,13 +34,19 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
     """Print the report of a step and leave with its exit code."""
     try:
         report = make()
-    except NbaudioError as error:
-        line = harmless(" ".join(str(error).split()))
+    except (NbaudioError, OSError) as error:
+        line = harmless(" ".join(_told(error).split()))
         typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
         raise typer.Exit(2) from error
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))
     if report.problems:
         raise typer.Exit(1)
+
+
+def _told(error: NbaudioError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: cannot be used ({error.strerror})"
+    return str(error)
 
 
 def parts(text: str) -> tuple[str, ...]:

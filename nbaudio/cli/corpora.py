@@ -205,4 +205,4 @@ def wheel(
 
 
 def _amount(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text

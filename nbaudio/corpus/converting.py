@@ -11,7 +11,7 @@ from nbaudio.corpus.advice import advice
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.corpus.publishing import Beside, listed, publish_shards
 from nbaudio.corpus.shards import restore_records, write_shards
 from nbaudio.engine import Site, check_engine, workers
@@ -135,7 +135,10 @@ def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
     Raises:
         InputError: a split is none, or a shard lies elsewhere: the corpus may be a stranger's.
     """
-    table = pl.read_parquet(source.root / "segments.parquet", columns=[*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
+    table = pl.read_parquet(
+        source.root / "segments.parquet", columns=[*_COLUMNS, "shard", "offset", "length", "audio_sha256"], glob=False
+    )
+    check_places(source, table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
         if split not in SPLITS or not inside(shard):
             raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is none that a corpus can have")

@@ -3,7 +3,9 @@
 import hashlib
 import io
 import json
+import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +66,7 @@ class Shard(NamedTuple):
 
     def metadata(self) -> pl.DataFrame:
         """Its rows without what was found while writing, but for `shard`, the file of the clip."""
-        return pl.read_parquet(self.rows).drop("offset", "length", "audio_sha256")
+        return pl.read_parquet(self.rows, glob=False).drop("offset", "length", "audio_sha256")
 
 
 def as_json(value: Any) -> bytes:
@@ -73,8 +75,27 @@ def as_json(value: Any) -> bytes:
     Examples:
         >>> as_json({"text": "čaša", "cer": None}).decode()
         '{"cer":null,"text":"čaša"}'
+        >>> as_json({"snr": float("nan")}).decode()
+        '{"snr":null}'
     """
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str).encode()
+    try:
+        return _encode(value).encode()
+    except ValueError:  # JSON has no NaN and no infinity
+        return _encode(_finite(value)).encode()
+
+
+_encode = partial(json.dumps, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list():
+            return [_finite(one) for one in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def spread_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:

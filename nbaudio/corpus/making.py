@@ -35,7 +35,7 @@ from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.review.verdicts import seen_ids
 from nbaudio.sizes import parse_size
-from nbaudio.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.tables import RESERVED, SEGMENTS, conform, parquet_slices
 from nbaudio.workspace import Workspace
 
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
@@ -64,7 +64,7 @@ def materialize(
     out: str | Path,
     container: str = "webdataset",
     rate: int | None = 16000,
-    channel: str = "mix",
+    channel: str | int = "mix",
     encoding: str = "flac",
     shard_size: str | int = "500MB",
     shard_count: int | None = None,
@@ -123,6 +123,7 @@ def materialize(
     layout = Layout.at(out, workspace.path)
     site = Site(jobs, address, beam_options)
     check_engine(engine, site)
+    channel = str(channel)
     check_channel(channel)
     about = About(title, language, licence)
     container_named(container, encoding=encoding)
@@ -142,7 +143,10 @@ def materialize(
         workspace.path / "segments.parquet",
     )
     recordings = workspace.recordings
-    seen = _reviewed_in_train(workspace, _accepted(run))  # refused before anything is touched
+    accepted = _accepted(run)  # refused before anything is touched
+    for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
+        encoder(encoding).check_rate(own)
+    seen = _reviewed_in_train(workspace, accepted)
     proven = claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     identity = {**parameters, "selection": _selection(run.table)}
@@ -280,6 +284,11 @@ def _accepted(run: _Run) -> pl.DataFrame:
         InputError: there are none, or some cannot be cut.
     """
     where = run.workspace.path
+    for name, dtype in pl.scan_parquet(run.table, glob=False).collect_schema().items():
+        if name in RESERVED:
+            raise InputError(f"{run.table}: the column {name!r} has a name that corpora give to their own; rename it")
+        if dtype in (pl.Binary, pl.Object):
+            raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot; write them as text")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
     segments = run.workspace.segment_columns(*columns)
     pending = segments.filter(pl.col("decision") == "pending").height

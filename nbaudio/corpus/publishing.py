@@ -46,8 +46,8 @@ def publish(
     beside = Beside(layout.folder)
     characters = publish_shards(layout, shards, container=container, beside=beside)
     with layout.folder.local("segments.parquet") as path:
-        leakage = proof(pl.scan_parquet(path), keys=grouping(selection.get("facts", {})))
-        inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"])
+        leakage = proof(pl.scan_parquet(path, glob=False), keys=grouping(selection.get("facts", {})))
+        inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
     reasons: Counter[str] = Counter()
 
     def rejected() -> Iterator[pl.DataFrame]:

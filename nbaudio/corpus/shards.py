@@ -148,7 +148,7 @@ def restore_records(layout: Layout) -> None:
         return
     with layout.folder.local("segments.parquet") as table:
         for shard in manifest["shards"]:
-            described = pl.scan_parquet(table).filter(clips_in(shard["name"])).collect()
+            described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
             _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
 
 

@@ -102,7 +102,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 
 def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """What TensorFlow Datasets asks for; see `containers.WriteBeside`."""
-    schema = pl.read_parquet_schema(shards[0].rows)
+    schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
     if "window" in schema:
         return
     features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {name: kind.tfds for name, kind in _kinds(schema).items()}

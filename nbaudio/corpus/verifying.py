@@ -12,7 +12,7 @@ import polars as pl
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.entries import checked
 from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import sha256_file, sha256_listed
@@ -23,7 +23,7 @@ from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS
 
 _PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
-_COLUMNS = [*_PLACES, "split", "duration_s"]
+_COLUMNS = [*_PLACES, "split", "duration_s", "speaker_id", "recording_id"]
 _HEARD = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
 
 
@@ -68,6 +68,8 @@ def verify(
     if not folder.exists(MANIFEST):
         hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
         raise InputError(f"{corpus}: no {MANIFEST} ({hint})")
+    if missing := [name for name in TABLES if not folder.exists(name)]:
+        return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
         return _verify(folder, tables, engine=engine, site=site, show_progress=show_progress)
@@ -83,13 +85,25 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
         if problems:
             # What a damaged table says of the shards would be no proof.
             return Report("verify", {"corpus": str(folder), "whole": False}, problems=problems)
-        segments = pl.read_parquet(tables["segments.parquet"], columns=_COLUMNS)
-        rejected = pl.read_parquet(tables["rejected.parquet"], columns=["segment_id", "reason"])
+        segments = pl.read_parquet(tables["segments.parquet"], columns=_COLUMNS, glob=False)
+        rejected = pl.read_parquet(tables["rejected.parquet"], columns=["segment_id", "reason"], glob=False)
     except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {error})") from error
     problems += _check_numbers(manifest, segments, rejected)
-    listed = {shard["name"] for shard in shards}.union(segments["shard"])
-    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed)]
+    check_places(folder, segments)
+    listed = {shard["name"] for shard in shards}
+    held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
+    problems += [
+        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {MANIFEST} says {shard['segments']}"
+        for shard in shards
+        if held[shard["name"]] != shard["segments"]
+    ]
+    if len(listed) < len(shards):
+        problems.append(f"{MANIFEST}: a shard is listed twice")
+    if sum(held.values()) < segments.height:
+        lost = segments.height - sum(held.values())
+        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
+    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
     beside = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in tables}
     problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256)]
 
@@ -106,12 +120,13 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
             heard.append(samples)
             advance(1)
     problems += sorted(found)
+    decoded = sum(map(len, heard))
     leaks, unproved = _check_splits(tables["segments.parquet"], manifest, pl.concat([pl.DataFrame(schema=_HEARD), *heard]))
     problems += unproved
     facts = {
         "corpus": str(folder),
         "whole": not problems,
-        "clips decoded": segments.height,
+        "clips decoded": decoded,
         "hours": round(float(segments["duration_s"].sum()) / 3600, 3),
         "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
         "kept + rejected": segments.height + rejected.height,
@@ -130,8 +145,13 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
         if (said["segments"], said["hours"]) != (inside.height, hours):
             told = f"corpus.json says {said['segments']}, {said['hours']} h"
             problems.append(f"segments.parquet: {split} has {inside.height} clips, {hours} h; {told}")
-    if sum(manifest["rejected"].values()) != rejected.height:
-        problems.append(f"rejected.parquet: {rejected.height} rows; corpus.json says {sum(manifest['rejected'].values())}")
+        for name, column in (("speakers", "speaker_id"), ("recordings", "recording_id")):
+            if said[name] != (there := inside[column].drop_nulls().n_unique()):
+                problems.append(f"segments.parquet: {split} has {there} {name}; corpus.json says {said[name]}")
+    reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
+    if manifest["rejected"] != reasons:
+        told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
+        problems.append(f"rejected.parquet: {rejected.height} rows ({told}); corpus.json says otherwise")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
     problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
@@ -142,7 +162,7 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
 def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
     """What the splits share, found anew from transcripts and decoded samples (`heard`), and where corpus.json says otherwise."""
     selection = manifest.get("selection", {})
-    table = pl.scan_parquet(segments).drop("audio_sha256")
+    table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
     found = proof(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
     leaks = {check: told["shared"] for check, told in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])

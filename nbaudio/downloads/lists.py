@@ -27,6 +27,7 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
+_HASHES = tuple(_ALGORITHM.values())
 # File systems take 255 bytes; `.name.partial` must fit as well.
 _MOST_NAME_BYTES = 240
 
@@ -59,8 +60,8 @@ def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
     """The files that a list names, in order and each once, and the rows that are of no use.
 
     Args:
-        source: a .csv, .tsv or .jsonl of `url` and, if wanted, `name` and `checksum`; or bundled archives such as
-            ``openslr:librispeech:dev-clean``, several parts by commas.
+        source: a .csv, .tsv or .jsonl of `url` and, if wanted, `name` and `checksum` (or `sha256`, `md5`); or bundled archives
+            such as ``openslr:librispeech:dev-clean``, several parts by commas.
 
     Raises:
         InputError: it cannot be read, or has no addresses; says what is wanted.
@@ -77,7 +78,8 @@ def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
             # Names that differ only in case are one file on some systems.
             _check_same(one, *wanted.setdefault(one.name.casefold(), (one, where)))
         except InputError as error:
-            url, name = (value if isinstance(value := row.get(key), str) and value else None for key in ("url", "name"))
+            said = row or {}
+            url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
             refused.append(Refused(f"{where}: {error}", shown(url) if url else None, name))
     return [one for one, _ in wanted.values()], refused
 
@@ -166,9 +168,11 @@ def check_checksum(text: str) -> str | None:
     return f"{algorithm}:{digits}"
 
 
-def _checked(row: dict[str, Any]) -> Wanted:
+def _checked(row: dict[str, Any] | None) -> Wanted:
+    if row is None:
+        raise InputError('no JSON object; wanted is one such as {"url": ...}')
     texts = {}
-    for key in ("url", "name", "checksum"):
+    for key in ("url", "name", "checksum", *_HASHES):
         value = row.get(key)
         if not (value is None or isinstance(value, str)):
             raise InputError(f"{key} {value!r} is no text")
@@ -178,7 +182,13 @@ def _checked(row: dict[str, Any]) -> Wanted:
         name = texts["name"] or name_of(url)
     except UnicodeDecodeError as error:
         raise InputError(f"{url}: the end of the address is no Unicode; give a name") from error
-    return Wanted(url, check_name(name), check_checksum(texts["checksum"]))
+    checksums = {
+        check_checksum(texts["checksum"]),
+        *(check_checksum(f"{key}:{texts[key]}") for key in _HASHES if texts[key].strip()),
+    }
+    if len(checksums - {None}) > 1:
+        raise InputError("two checksums that differ; keep one")
+    return Wanted(url, check_name(name), next(iter(checksums - {None}), None))
 
 
 def _check_same(one: Wanted, before: Wanted, where: str) -> None:
@@ -188,7 +198,7 @@ def _check_same(one: Wanted, before: Wanted, where: str) -> None:
         raise InputError(f"{where} has the same address with another name or checksum; keep one of them")
 
 
-def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     kind = path.suffix.lower()
     if kind not in (*_TABLES, *_LINES):
         raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
@@ -205,15 +215,14 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 
 
-def _json_rows(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_rows(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 row = None
-            # What is no object has no address, and is refused for that.
-            yield f"line {number}", row if isinstance(row, dict) else {}
+            yield f"line {number}", row if isinstance(row, dict) else None
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:

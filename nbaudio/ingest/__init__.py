@@ -36,7 +36,7 @@ from nbaudio.ingest import (
 )
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
-from nbaudio.ingest.transcripts import Reader, Transcripts
+from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
 from nbaudio.ingest.wholes import place
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
@@ -163,6 +163,7 @@ def ingest(
         _write_embedded(transcripts.embedded, root)
     root = root or _audio_folder(transcripts.audio_root, kept)
 
+    transcripts = replace(transcripts, frame=tidied(transcripts.frame))
     if isinstance(root, Remote):
         plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)
         transcripts = replace(transcripts, frame=transcripts.frame.with_columns(name=plain))
@@ -190,6 +191,7 @@ def ingest(
         "lines": transcripts.problems.select(
             "file", item=pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole")), reason="reason"
         ),
+        "ids": _repeated(origin.name, transcripts.frame),
         "segments": told.filter(pl.col("reason").is_not_null()).select(
             file=pl.lit(origin.name), item="segment_id", reason="reason"
         ),
@@ -305,12 +307,22 @@ def _name_problems(
     return audit.filter(pl.col("path").is_null()).select(file=pl.lit(source), item="name", reason=reason)
 
 
+def _repeated(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
+    """The source's own ids that it gives more than once."""
+    if "segment_id" not in transcripts.columns:
+        return pl.DataFrame(schema=PROBLEMS)
+    counts = transcripts.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
+    reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
+    named = counts.filter(pl.col("segment_id").replace("", None).is_not_null())
+    return named.select(file=pl.lit(source), item="segment_id", reason=reason)
+
+
 def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     """Problems of one kind as lines: one each, but one a rule for segments."""
     if kind == "segments":
         by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
         return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
-    where = pl.col("item") if kind in ("names", "files") else pl.format("{} {}", "file", "item")
+    where = pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 

@@ -31,7 +31,7 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
         InputError: the encoding is unknown, there is no such file, or nothing in any of them can be used.
     """
     try:
-        codecs.lookup(encoding or "utf8")
+        "".encode(encoding or "utf8")  # some codecs are known, and are none of texts
     except LookupError as error:
         raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
     root = source if source.is_dir() else source.parent

@@ -65,10 +65,13 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             yield Problem("wav.scp", number, f"{key!r} has no file name")
         elif paths.setdefault(key, path) != path:
             yield Problem("wav.scp", number, f"{key!r} was {paths[key]!r} before")
-    texts, hypotheses, speakers, genders, durations = (
-        {key: value for _, key, value in _pairs(source / name)} if name and (source / name).is_file() else {}
-        for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur")
-    )
+    tables: list[dict[str, str]] = []
+    for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
+        tables.append({})
+        for number, key, value in _pairs(source / name) if name and (source / name).is_file() else ():
+            if tables[-1].setdefault(key, value) != value:
+                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is taken")
+    texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
     seen = set()
     for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):

@@ -146,6 +146,7 @@ def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
 def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     """Columns under the names of `Transcripts`; the end computed, or the duration that of whole recordings."""
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
+    given |= {key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given}
     ours = {names.get(key, key): values for key, values in given.items() if key != "duration"}
     duration = given.get("duration")
     if duration is not None and "start" not in given:

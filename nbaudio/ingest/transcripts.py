@@ -15,7 +15,7 @@ import polars as pl
 from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.files import home_of, leads_out
-from nbaudio.tables import WORD_TIMES
+from nbaudio.tables import RESERVED, WORD_TIMES
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
 TRANSCRIPTS = pl.Schema(
@@ -124,6 +124,23 @@ def gather(
         raise InputError(f"{source}: nothing to take; wanted is {wanted}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
+
+
+def tidied(frame: pl.DataFrame) -> pl.DataFrame:
+    """What a source has, as tables can have it: see `RESERVED` for names of columns; a speaker without a name is not known.
+
+    Examples:
+        >>> tidied(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
+        {'speaker_id': ['ana', None], 'source_audio': ['x', 'y']}
+    """
+    names: dict[str, str] = {}
+    for name in frame.columns:
+        new = name
+        while new in RESERVED or (new != name and new in frame.columns):
+            new = f"source_{new}"
+        names[name] = new
+    # As one of no name all of them would be one person.
+    return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
 
 
 def check_link(path: Path, folder: Path) -> None:

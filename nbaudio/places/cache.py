@@ -7,6 +7,7 @@ use stays. The bound is passed only by what is in use at the same time. Everythi
 import fcntl
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,17 +43,25 @@ class Cache:
             num_bytes: how many.
             fetch: writes them to a path; one process fetches, others wait for it.
         """
-        path = self._path(identity)
+        path, fetched = self._path(identity), False
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _shared(path)
         if file is None:
             with self._alone(f"{path.parent.name}.lock"):
                 file = _shared(path)
                 if file is None:
-                    file = self._fetched(path, num_bytes, fetch)
-        with file:
-            os.utime(path)
-            yield path
+                    file, fetched = self._fetched(path, num_bytes, fetch), True
+        try:
+            with file:
+                os.utime(path)
+                yield path
+        finally:
+            if fetched:
+                self._shrink_to_limit()
+
+    def forget(self, identity: str) -> None:
+        """Remove that file, unless somebody uses it."""
+        _removed(self._path(identity))
 
     def holds(self, identity: str) -> bool:
         """Whether that file is there now."""
@@ -78,12 +87,19 @@ class Cache:
 
     def _make_room(self, num_bytes: int, counted: BinaryIO) -> None:
         """Count in a file to come; where that passes the limit, remove what was not used for longest."""
-        counted.seek(0)
-        total = int(counted.read() or 0) + num_bytes
+        total = _number(counted) + num_bytes
         if total > self.limit:
             total = num_bytes + self._shrink(int(_FILL * self.limit) - num_bytes)
         counted.truncate(0)
         counted.write(str(total).encode())
+
+    def _shrink_to_limit(self) -> None:
+        """Once nobody uses what was too large for it."""
+        with self._alone("total.lock") as counted:
+            if _number(counted) > self.limit:
+                total = self._shrink(self.limit)
+                counted.truncate(0)
+                counted.write(str(total).encode())
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[BinaryIO]:
@@ -105,6 +121,13 @@ class Cache:
             if _removed(path):
                 total -= size
         return total
+
+
+def _number(counted: BinaryIO) -> int:
+    """What is counted there; more than any limit where it cannot be read, so that it is counted anew."""
+    counted.seek(0)
+    text = counted.read()
+    return int(text) if text.isdigit() else sys.maxsize if text else 0
 
 
 def _shared(path: Path) -> BinaryIO | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +18,9 @@ _GAP = 8 << 10
 _MOST_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """One clip.
+    """One clip; may be pickled.
 
     Attributes:
         segment_id: its key.
@@ -34,6 +34,10 @@ class Clip:
     sampling_rate: int
     encoded: bytes | None
     _row: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The row alone goes along, not the table that it is taken from.
+        return Clip, (self.segment_id, self.samples, self.sampling_rate, self.encoded, partial(dict, self.metadata))
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -65,12 +69,14 @@ class Clips:
         read: gives the bytes [start, stop) of a shard.
         decode: makes samples of a clip's bytes; None leaves them as they are.
         in_flight: requests at once.
+        read_anew: as `read`, from where the corpus lies, for bytes that turned out to be wrong.
     """
 
     frame: pl.DataFrame
     read: Callable[[str, int, int], bytes]
     decode: Callable[[bytes], NDArray[Any]] | None
     in_flight: int
+    read_anew: Callable[[str, int, int], bytes]
 
     def requests(self, clips: Ints) -> list[Request]:
         """Requests that bring these clips, in the order in which they are first needed; neighbours share one."""
@@ -93,7 +99,7 @@ class Clips:
         encoded = checked(bytes(data), table.sha256[number])
         if encoded is None:
             start = table.starts[number]
-            encoded = checked(self.read(table.shards[number], start, start + table.lengths[number]), table.sha256[number])
+            encoded = checked(self.read_anew(table.shards[number], start, start + table.lengths[number]), table.sha256[number])
             if encoded is None:
                 which = f"{table.shards[number]}: clip {table.ids[number]!r}"
                 raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")

@@ -1,8 +1,9 @@
 """A corpus to read: its table, any clip by its id, and streams of all."""
 
+import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,15 +14,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio import forks
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.errors import InputError, look_up
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
+from nbaudio.sizes import parse_size
 
 #: Of all clips, inside a corpus.
 TABLE = "segments.parquet"
@@ -34,9 +37,9 @@ _STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64
 _PIECE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus to read; made by `open_corpus`. May be pickled, and used after a fork: nothing is held open.
+    """A corpus to read; made by `open_corpus`. May be pickled, and read and streamed after a fork: nothing is held open.
 
     Attributes:
         folder: where it is.
@@ -50,9 +53,14 @@ class Corpus:
     manifest: dict[str, Any]
     cache: Cache | None = None
 
+    def __repr__(self) -> str:
+        clips = ", ".join(f"{split}: {count:,}" for split, count in self.splits.items())
+        return f"Corpus({str(self.folder)!r}, {clips or 'empty'})"
+
     @property
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
+        forks.check("Corpus.shards")
         return pl.DataFrame(self.manifest["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
@@ -158,27 +166,23 @@ class Corpus:
         clips = self.rows(split)
         if consecutive > 1 and batch_s is not None:
             raise InputError("consecutive and batch_s exclude each other: a step is one or the other")
-        for name, value in (
-            *(("consecutive", consecutive), ("batch_s", batch_s)),
-            *(("buffer", buffer), ("run", run), ("threads", threads)),
-        ):
-            if value is not None and not value >= 1:
-                raise InputError(f"{name} must be 1 or more, not {value}")
+        if batch_s is not None and not batch_s >= 1:
+            raise InputError(f"batch_s must be 1 or more, not {batch_s}")
         order = Epoch(
             clips,
-            seed=seed,
-            epoch=epoch,
-            shuffle=shuffle,
-            run=run,
-            buffer=buffer,
-            consecutive=consecutive,
-            batch_s=batch_s,
-            pad=pad,
+            seed=_whole("seed", seed),
+            epoch=_whole("epoch", epoch),
+            shuffle=bool(shuffle),
+            run=_whole("run", run, least=1),
+            buffer=_whole("buffer", buffer, least=1),
+            consecutive=_whole("consecutive", consecutive, least=1),
+            batch_s=None if batch_s is None else float(batch_s),
+            pad=bool(pad),
         )
-        threads = threads or min(4, os.cpu_count() or 1)
-        return Stream(
-            self._clips(clips, give, _STREAM_REQUESTS), order, Share(rank, world_size, worker, num_workers), threads=threads
-        )
+        part = {"rank": rank, "world_size": world_size, "worker": worker, "num_workers": num_workers}
+        share = Share(**{name: _whole(name, value) for name, value in part.items()})
+        threads = min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
+        return Stream(self._clips(clips, give, _STREAM_REQUESTS), order, share, threads=threads)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -196,25 +200,37 @@ class Corpus:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = isinstance(self.folder, LocalFolder)
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        return Clips(frame, read, decode, os.cpu_count() or 1 if local else in_flight)
+        return Clips(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_anew)
+
+    def _read_anew(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes [start, stop) of a file as they are, and not as the cache has them: what it holds of them goes."""
+        if self.cache is not None and not isinstance(self.folder, LocalFolder):
+            for identity, _, _ in self._pieces(name, start, stop):
+                self.cache.forget(identity)
+        return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
         """The bytes [start, stop) of a file, by way of the pieces of it that the cache holds."""
-        # A shard that is a folder has files of one clip each, which are pieces themselves.
-        sha256, size = self._sizes.get(name, ("", stop))
-        step = _PIECE_BYTES if sha256 else stop
         found = []
-        for first in range(start // step * step, stop, step):
-            end = min(first + step, size)
+        for identity, first, end in self._pieces(name, start, stop):
 
             def fetch(path: Path, first: int = first, end: int = end) -> None:
                 path.write_bytes(self.folder.read(name, first, end))
 
-            identity = f"{self.folder}\n{name}\n{sha256}\n{first}-{end}"
             with cache.held(identity, end - first, fetch) as path, path.open("rb") as file:
                 file.seek(max(0, start - first))
                 found.append(file.read(min(stop, end) - max(start, first)))
         return b"".join(found)
+
+    def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
+        """What the cache calls the pieces of a file that hold the bytes [start, stop), and where each begins and ends."""
+        # A shard that is a folder has files of one clip each, which are pieces themselves; the shard's hash is that of all.
+        sha256, size = self._sizes.get(name, (None, stop))
+        step = _PIECE_BYTES if sha256 else stop
+        whole = sha256 or self._sizes.get("/".join(name.split("/")[:2]), ("", 0))[0]
+        for first in range(start // step * step, stop, step):
+            end = min(first + step, size)
+            yield f"{self.folder}\n{name}\n{whole}\n{first}-{end}", first, end
 
     @cached_property
     def _sizes(self) -> dict[str, tuple[str, int]]:
@@ -222,29 +238,42 @@ class Corpus:
         return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.manifest["shards"]}
 
 
-def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int = LIMIT) -> Corpus:
+def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT) -> Corpus:
     """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
 
     Args:
         where: the corpus folder, or its address (see `nbaudio.places.addresses`).
         cache: a folder of this machine that keeps what is fetched from an address, for further epochs and other processes.
-        cache_limit: bytes that it may hold; what was not used for longest goes.
+        cache_limit: bytes that it may hold, or a size such as ``"20GB"``; what was not used for longest goes.
 
     Raises:
-        InputError: there is no corpus.
+        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see `nbaudio.forks`).
 
     Examples:
         >>> open_corpus("no such folder")
         Traceback (most recent call last):
         nbaudio.errors.InputError: no such folder/segments.parquet: ...
     """
+    forks.check(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
         asked = pool.submit(read_manifest, folder)
         table = _table(folder)
         manifest = asked.result()
-    kept = None if cache is None else Cache(Path(cache), cache_limit)
+    check_places(folder, table)
+    kept = None if cache is None else Cache(Path(cache), parse_size(cache_limit))
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
+
+
+def _whole(name: str, value: Any, *, least: int | None = None) -> int:
+    """A whole number of any kind, NumPy's too, as Python's own, which states and JSON can hold."""
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{name} must be a whole number, not {value!r}") from error
+    if least is not None and number < least:
+        raise InputError(f"{name} must be {least} or more, not {number}")
+    return number
 
 
 def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
@@ -254,6 +283,6 @@ def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
 def _table(folder: Folder) -> pl.DataFrame:
     try:
         with folder.local(TABLE) as path:
-            return pl.read_parquet(path)
+            return pl.read_parquet(path, glob=False)
     except (OSError, pl.exceptions.PolarsError, InputError) as error:
         raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error

@@ -153,8 +153,18 @@ class Epoch:
 
     def parameters(self) -> dict[str, Any]:
         """What a state must agree on."""
-        names = ("seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad")
+        names = ("corpus", "seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad")
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
+
+    @cached_property
+    def corpus(self) -> str:
+        """A hash of which clips lie where: the order goes by their places."""
+        found = hashlib.blake2b(digest_size=8)
+        for name in ("shard", "recording_id"):
+            found.update("\n".join(map(str, self.index[name].to_list())).encode("utf8", "surrogatepass"))
+        for name in ("offset", "length", "start_sample"):
+            found.update(self.index[name].to_numpy().tobytes())
+        return found.hexdigest()
 
     @cached_property
     def lengths(self) -> Ints:

@@ -73,9 +73,9 @@ class Stream:
         Raises:
             InputError: a state is of another corpus, epoch or order, or one is missing.
         """
-        states = [state] if isinstance(state, dict) else list(state)
         try:
-            known = [(one["version"], one["epoch"], one["done"]) for one in states]
+            states = [state] if isinstance(state, dict) else list(state)
+            known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
             level = [(Share(*one["share"]).check(), int(one["taken"])) for one in states]
             done = [[(Share(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -94,6 +94,16 @@ class Stream:
             return
         _check_complete([share for share, _ in level])
         self._start_over([*done, level], 0)
+
+    def check_fresh(self) -> "Stream":
+        """Itself, for adapters that begin at its beginning.
+
+        Raises:
+            InputError: it stands in the middle.
+        """
+        if len(self) and (self._done or self._taken):
+            raise InputError("the stream has begun, and this would begin anew: hand over a new one, and load the state there")
+        return self
 
     @property
     def listed(self) -> bool:

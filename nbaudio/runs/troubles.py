@@ -57,7 +57,7 @@ class Evidence:
 
     def out(self, recording: str | None, reason: str) -> int:
         """How many segments of a recording, or of all, the finished corpus rejects for a reason."""
-        rejected = pl.read_parquet(self.corpus / "rejected.parquet")
+        rejected = pl.read_parquet(self.corpus / "rejected.parquet", glob=False)
         of_it = pl.lit(value=True) if recording is None else pl.col("recording_id") == recording
         return rejected.filter(of_it & (pl.col("reason") == reason)).height
 
@@ -113,7 +113,7 @@ def _in_texts(evidence: Evidence) -> dict[str, str | None]:
     odd = set(views.characters(evidence.workspace)["character"])
     segments = evidence.workspace.segments
     shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
-    tables = [open_corpus(evidence.corpus).segments, pl.read_parquet(evidence.corpus / "rejected.parquet")]
+    tables = [open_corpus(evidence.corpus).segments, pl.read_parquet(evidence.corpus / "rejected.parquet", glob=False)]
     texts = {text for table in tables for text in table["text"]}
     # A formula would be read back as its value.
     sheet = pl.read_excel(evidence.sheet, sheet_name="review", engine="openpyxl")["transcript"]

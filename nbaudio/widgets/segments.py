@@ -65,7 +65,7 @@ class Segments:
         return aligned(row["text"] or "", row["asr_text"], self._word_times(row))
 
     def _word_times(self, row: dict[str, Any]) -> list[tuple[float, float]] | None:
-        table = pl.scan_parquet(self.workspace.path / "segments.parquet")
+        table = pl.scan_parquet(self.workspace.path / "segments.parquet", glob=False)
         if "word_times" not in table.collect_schema():
             return None
         found = table.slice(row["place"], 1).select("segment_id", "word_times").collect()
@@ -96,7 +96,7 @@ def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | pl.Data
     """
     workspace = Workspace.open(workspace)
     try:
-        held = list(pl.read_parquet_schema(workspace.path / "segments.parquet"))
+        held = list(pl.scan_parquet(workspace.path / "segments.parquet", glob=False).collect_schema())
     except (OSError, pl.exceptions.PolarsError):
         held = []  # reading it says what is wrong
     names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]

@@ -325,6 +325,14 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
         huggingface.dataset(corpus.stream("train"), shards=0)
 
 
+@pytest.mark.parametrize("adapt", [huggingface.dataset, stream_dataset, cuts], ids=["datasets", "torch", "lhotse"])
+def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
+    stream = corpus.stream("train")
+    next(iter(stream))
+    with pytest.raises(InputError, match="the stream has begun"):
+        adapt(stream)
+
+
 def test_datasets_parts_go_to_nodes_and_workers_once_each(corpus: Corpus) -> None:
     nodes = [split_dataset_by_node(huggingface.dataset(corpus.stream("train"), shards=6), rank, 3) for rank in range(3)]
     loaders = [DataLoader(node, batch_size=None, num_workers=2) for node in nodes]
