@@ -27,6 +27,10 @@ METHOD = (
     "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
 _TOLD = ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
+_NEEDED = (
+    *("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "source_channel"),
+    *("text", "similarity", "decision", "reason", "text_corrected", "corrected_by"),
+)
 _BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT = 2000
@@ -172,16 +176,21 @@ def next_reviews(workspace: Workspace | str | Path, *, n: int, threshold: float 
         threshold: the similarity at which the decision is expected.
         seed: another one draws others.
     """
-    known, pool, _ = _read(Workspace.open(workspace))
+    workspace = Workspace.open(workspace)
+    known, pool, _ = _read(workspace, workspace.segments)
     drawn = draw(pool, strategy="stratified", n=n, seed=seed, threshold=threshold, rounds=known)
     return drawn.join(pool, on="segment_id", how="left", maintain_order="left")
 
 
-def _read(workspace: Workspace) -> tuple[list[Round], pl.DataFrame, str]:
-    """Rounds, what can be reviewed, and the fingerprint of the segments that there are."""
-    segments = uncorrected(workspace, workspace.segments)
+def _read(workspace: Workspace, segments: pl.DataFrame | None = None) -> tuple[list[Round], pl.DataFrame, str]:
+    """Rounds, what can be reviewed, and the fingerprint of the segments that there are, of which only what is needed is read."""
+    known = rounds(workspace)
+    if segments is None:
+        heard = ("asr_text", "word_times") if any(one.strategy == "suspicious" for one in known) else ()
+        segments = workspace.segment_columns(*_NEEDED, *heard)
+    segments = uncorrected(workspace, segments)
     pool, _ = within_reach(workspace, segments)
-    return rounds(workspace), pool.with_columns(seconds_column()), fingerprint(segments)
+    return known, pool.with_columns(seconds_column()), fingerprint(segments)
 
 
 def _of_lengths(sample: Sample, pool: pl.DataFrame, shortest: float, longest: float) -> Sample:

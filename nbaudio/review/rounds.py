@@ -18,6 +18,11 @@ from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import verdicts
 from nbaudio.workspace import Workspace
 
+_JUDGED = (
+    *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
+    *("text_corrected", "corrected_by"),
+)
+
 
 @dataclass(frozen=True)
 class Round:
@@ -67,7 +72,8 @@ def rounds(workspace: Workspace | str | Path) -> list[Round]:
     kept = sorted(records(workspace).values(), key=lambda record: (len(record.after), record.name))
     said = verdicts(workspace)
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    there = uncorrected(workspace, workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode())))
+    there = workspace.segment_columns(*_JUDGED).filter(pl.col("segment_id").is_in(drawn.implode()))
+    there = uncorrected(workspace, there)
     now = there.select(
         "segment_id",
         content_now=pl.Series(content_hashes(there), dtype=pl.String),
