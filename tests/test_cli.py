@@ -166,5 +166,16 @@ def test_every_command_has_help_with_an_example(nbaudio: Callable[..., subproces
 )
 def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedProcess[str]], words: tuple[str, ...]) -> None:
     done = nbaudio(*words)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert done.stderr.startswith("nbaudio: ")
+    assert "--help' tells more" in done.stderr
+    as_json = nbaudio(*words, "--json")
+    assert as_json.returncode == 2
+    assert json.loads(as_json.stdout)["error"]
+
+
+def test_nothing_asked_for_is_the_help(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    for words in ((), ("review",)):
+        done = nbaudio(*words)
+        assert done.returncode == 2
+        assert "Commands" in done.stdout + done.stderr

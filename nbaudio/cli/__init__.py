@@ -4,9 +4,6 @@ Exit codes: 0 done, 1 done with problems that the report lists, 2 wrong use or u
 """
 
 from nbaudio.cli import jobs, sources, reviewing, corpora  # noqa: F401, I001  # in the order of the help
-from nbaudio.cli.app import app
+from nbaudio.cli.app import app, main
 
-
-def main() -> None:
-    """The `nbaudio` command."""
-    app()
+__all__ = ["app", "main"]

@@ -1,8 +1,9 @@
 """What all commands share: the app, options that several have, and how a report is told."""
 
 import json
+import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,17 +31,42 @@ Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a 
 BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
 
 
+# Of click, or of the copy of it that newer versions of typer bring.
+_WrongUse: Any = typer.BadParameter.__mro__[1]
+
+
+def main() -> None:
+    """The `nbaudio` command."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        sys.exit(1)
+    except _WrongUse as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            path = error.ctx.command_path if error.ctx else "nbaudio"
+            refuse(f"{error.format_message().rstrip('.')}; '{path} --help' tells more", as_json="--json" in sys.argv)
+        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
 def finish(make: Callable[[], Report], *, as_json: bool) -> None:
     """Print the report of a step and leave with its exit code."""
     try:
         report = make()
     except (NbaudioError, OSError) as error:
-        line = harmless(" ".join(_told(error).split()))
-        typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
+        refuse(_told(error), as_json=as_json)
         raise typer.Exit(2) from error
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))
     if report.problems:
         raise typer.Exit(1)
+
+
+def refuse(why: str, *, as_json: bool) -> None:
+    """Say in one line why nothing is done."""
+    line = harmless(" ".join(why.split()))
+    typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
 
 
 def _told(error: NbaudioError | OSError) -> str:
