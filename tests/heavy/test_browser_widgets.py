@@ -321,6 +321,34 @@ def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):
         page.wait_for_function(shown, arg="s2")
 
 
+def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
+    page = lab[2]
+    shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
+    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, reviewer='ana')\npanel"):
+        page.wait_for_function(shown, arg="s0")
+        page.locator(".nba-review-panel").focus()
+        page.keyboard.press("e")
+        page.keyboard.press("End")
+        page.keyboard.type(" kat")
+        page.keyboard.press("Enter")
+        page.keyboard.press("1")
+        page.wait_for_selector(".nba-alarm:has-text('there are right words')")
+        assert len(verdict_log(workspace)) == 0
+        page.keyboard.press("2")
+        page.wait_for_function(shown, arg="s1")
+        page.keyboard.press("e")
+        page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
+        page.keyboard.press("Enter")
+        page.keyboard.press("1")
+        page.wait_for_selector(".nba-progress:has-text('2 of 9 judged')")
+    texts = workspace.segments["text"]
+    assert verdicts(workspace).select("segment_id", "verdict", "corrected_text").rows() == [
+        ("s0", "wrong words", f"{texts[0]} kat"),
+        ("s1", "ok", None),
+    ]
+
+
 def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, workspace):
     page = lab[2]
     slow = (
