@@ -481,6 +481,18 @@ def test_kaldi_with_commands_alone_says_so(tmp_path):
     assert not (tmp_path / "PWNED").exists()
 
 
+# subtitles
+
+
+def test_a_cue_of_two_voices_is_nobodys(tmp_path):
+    tone(tmp_path / "a/a.wav", 9)
+    cues = ["<v Ana>Da.", "<v Ana>Da.</v> <v Ivo>Ne.</v>", "<v.loud Ana>Da.</v> <v Ana>Da.</v>", "Da."]
+    timed = [f"00:0{number}.000 --> 00:0{number + 1}.000\n{cue}\n" for number, cue in enumerate(cues)]
+    lines(tmp_path / "a/a.vtt", "WEBVTT", "", *timed)
+    nbaudio.ingest("subtitles", tmp_path / "a", out=tmp_path / "W")
+    assert Workspace.open(tmp_path / "W").segments["speaker_id"].to_list() == ["Ana", None, "Ana", None]
+
+
 # commonvoice
 
 

@@ -66,13 +66,14 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
         raw = " ".join(" ".join(block[place + 1 :]).split())
         spoken = _TAG.sub("", raw)
         spoken = " ".join((html.unescape(spoken) if is_vtt else spoken).split())
-        voice = _VOICE.search(raw)
+        voices = {html.unescape(voice).strip() for voice in _VOICE.findall(raw)}
         yield {
             "source_start": _seconds(*found.groups()[:4]),
             "source_end": _seconds(*found.groups()[4:]),
             "text": spoken,
             "text_raw": raw if raw != spoken else None,
-            "speaker_id": html.unescape(voice[1]).strip() if voice else None,
+            # Of two voices in one cue neither says all of it.
+            "speaker_id": next(iter(voices)) if len(voices) == 1 else None,
         }
 
 
