@@ -64,8 +64,9 @@ def probe(path: Path | Remote) -> Probe:
             num_samples, warning = recording.count_samples(), None
             if recording.declared_samples:
                 warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
-        pages = look_through(path)
-        if pages.problem:
+        known = recording.container if isinstance(recording, SoundfileRecording) else "OGG"
+        pages = look_through(path) if known == "OGG" else None
+        if pages and pages.problem:
             # Behind a hole decoders go on as if it were not there: sound from elsewhere would come under these times.
             num_samples = min(num_samples, pages.num_samples or num_samples)
             warning = f"{pages.problem}; {num_samples / recording.sampling_rate:.1f} s are used"
@@ -86,19 +87,21 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
         return held, _short(declared, held, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
-    return declared, _short(_promised(recording.log, path, declared), declared, recording.sampling_rate)
+    return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
 
 
-def _promised(log: str, path: Path, declared: int) -> int:
+def _promised(recording: SoundfileRecording, path: Path) -> int:
     """Samples that the header declares: libsndfile takes what is there for declared, and says so in its log at best."""
+    log, declared = recording.log, recording.declared_samples
     if size := re.search(r"(?:data|SSND|Data Size|BODY|riff) *: (\d+) \(should be (\d+)\)", log):
         return int(declared * int(size[1]) / max(1, int(size[2])))
     if frames := re.search(r"frame count \d+ does not match value from 'ds64' chunk of (\d+)", log):
         return int(frames[1])
-    with path.open("rb") as file:
-        begin = file.read(1024)
-    sphere = re.search(rb"\nsample_count -i (\d{1,18})\s", begin) if begin.startswith(b"NIST_1A") else None
-    return int(sphere[1]) if sphere else declared
+    if recording.container == "NIST":
+        with path.open("rb") as file:
+            sphere = re.search(rb"\nsample_count -i (\d{1,18})\s", file.read(1024))
+        return int(sphere[1]) if sphere else declared
+    return declared
 
 
 def _count(path: Path, channels: int) -> int:

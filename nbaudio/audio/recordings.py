@@ -139,6 +139,7 @@ class SoundfileRecording:
         self.num_channels: int = self._file.channels
         self.declared_samples: int = self._file.frames
         self.log: str = self._file.extra_info
+        self.container: str = self._file.format
         subtype: str = self._file.subtype
         self.codec = {"MPEG_LAYER_III": "mp3"}.get(subtype, "flac" if self._file.format == "FLAC" else subtype.lower())
         if problem := implausible(self.sampling_rate, self.num_channels):
