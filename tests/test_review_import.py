@@ -609,6 +609,26 @@ def test_whoever_calls_the_corrected_text_ok_does_not_contradict_it(workspace, s
     assert gold_ids(workspace, workspace.segments) == {"s1"}
 
 
+def test_gold_follows_the_words_and_what_each_reviewer_said_of_them_last(workspace, sheet):
+    review.import_(workspace, fill_in(sheet, {"s0": "noise", "s1": "ok", "s2": "ok"}, reviewer="ana"))
+    assert gold_ids(workspace, workspace.segments) == {"s1", "s2"}
+    score(workspace, normalize=["punctuation", "lower"])
+    workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "."))
+    assert gold_ids(workspace, workspace.segments) == {"s1", "s2"}
+    panel = ReviewPanel(workspace, reviewer="ana")
+    for number, word in ((0, "ok"), (1, "cut off")):
+        panel._give(number=number, verdict=word, comment="", corrected_text=None)
+    assert gold_ids(workspace, workspace.segments) == {"s0", "s2"}
+
+
+def test_a_correction_of_punctuation_makes_gold_once_it_is_called_ok(workspace, sheet):
+    review.import_(workspace, correction(sheet, "Drugi!"))
+    assert gold_ids(workspace, workspace.segments) == set()
+    [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))
+    review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ben", "2031-01-01T00:00:00Z", "panel")])
+    assert gold_ids(workspace, workspace.segments) == {"s1"}
+
+
 def test_reviewers_of_different_texts_do_not_disagree(workspace, sheet):
     review.import_(workspace, correction(sheet, "drugi kat"))
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1"))

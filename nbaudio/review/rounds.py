@@ -122,20 +122,22 @@ def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> set[str]:
     Raises:
         InputError: a record or the log of verdicts cannot be read.
     """
-    said = verdicts(workspace).select("segment_id", "content", "verdict")
+    said = verdicts(workspace).select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
-    moved = _column(judged, "corrected_by").is_not_null()
+    corrected = _column(judged, "corrected_by").is_not_null() | _column(judged, "text_corrected").is_not_null()
     now = judged.select(
         "segment_id",
         content_now=pl.Series(content_hashes(judged), dtype=pl.String),
-        # Of bounds that were moved no review knows.
-        words_now=pl.when(~moved).then(pl.Series(word_hashes(judged), dtype=pl.String)),
+        # What was corrected is not what a review gave out.
+        words_now=pl.when(~corrected).then(pl.Series(word_hashes(judged), dtype=pl.String)),
     )
     shown = [_shown(record) for record in records(workspace).values()]
     words = pl.concat([_shown(None), *shown]).unique(["segment_id", "content"])
-    known = said.join(now, on="segment_id").join(words, on=["segment_id", "content"], how="left")
+    known = said.join(now, on="segment_id", maintain_order="left")
+    known = known.join(words, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
-    right = known.filter(same).group_by("segment_id").agg((pl.col("verdict") == RIGHT).all())
+    last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
+    right = last.group_by("segment_id").agg((pl.col("verdict") == RIGHT).all())
     return set(right.filter("verdict")["segment_id"])
 
 
