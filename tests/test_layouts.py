@@ -267,6 +267,14 @@ def test_whole_recordings_before_their_audio(tmp_path):
 # librispeech
 
 
+def test_a_line_that_is_there_twice_is_a_duplicate_and_has_its_recording(tmp_path):
+    tone(tmp_path / "L/dev-clean/1/2/1-2-0000.flac", 1)
+    lines(tmp_path / "L/dev-clean/1/2/1-2.trans.txt", "1-2-0000 DA", "1-2-0000 NE")
+    report = nbaudio.ingest("librispeech", tmp_path / "L", out=tmp_path / "W")
+    assert Workspace.open(tmp_path / "W").segments["reason"].to_list() == [None, "duplicate"]
+    assert report.problems[-1] == "duplicate: 1 of the segments rejected, first 1-2-0000#2"
+
+
 @pytest.mark.parametrize("mode", ["w:gz", "w", "w:xz"])
 def test_an_archive_gives_what_the_folder_gives(tmp_path, mode):
     source = librispeech_archive(tmp_path, mode=mode)

@@ -117,8 +117,10 @@ def _items(
         elif path.endswith(_SPEAKERS):
             speakers.update(_speakers(data))
         else:
+            met = set()
             for item in _lines(path, data, root):
-                if isinstance(item, dict):
+                if isinstance(item, dict) and item["name"] not in met:
+                    met.add(item["name"])
                     meet(item["name"], "a transcript without a recording")
                 yield item
     yield from (Problem(recording, None, reason) for recording, reason in single.items())
@@ -134,7 +136,6 @@ def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, An
     folders = path.split("/")[:-1]
     # A split that is the source itself is named by its folder.
     split, speaker = ("", "", root.name, *folders)[-3:-1]
-    seen: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -142,10 +143,6 @@ def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, An
         if not found or "/" in found[1]:
             yield Problem(path, number, f"wanted are an id and a text, not {line.strip()[:80]!r}")
             continue
-        if found[1] in seen:
-            yield Problem(path, number, f"{found[1]!r} is there twice; the first line is taken")
-            continue
-        seen.add(found[1])
         yield {
             "name": "/".join((*folders, f"{found[1]}.flac")),
             "text": found[2] or "",
