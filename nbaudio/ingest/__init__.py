@@ -311,10 +311,9 @@ def _repeated(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
     """The source's own ids that it gives more than once."""
     if "segment_id" not in transcripts.columns:
         return pl.DataFrame(schema=PROBLEMS)
-    counts = transcripts.group_by("segment_id", maintain_order=True).len().filter(pl.col("len") > 1)
+    counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
-    named = counts.filter(pl.col("segment_id").replace("", None).is_not_null())
-    return named.select(file=pl.lit(source), item="segment_id", reason=reason)
+    return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
 
 
 def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
