@@ -94,6 +94,11 @@ RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "o
 """Names that corpora give to columns and members of their own, so that no column of a source can have them."""
 
 
+def text_column(frame: pl.DataFrame, name: str) -> pl.Series:
+    """A column of texts that a table may lack: then all null."""
+    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)
+
+
 def seconds_column() -> pl.Expr:
     """Duration in seconds of segments that carry their recording's `sampling_rate`; to show and to sum, not to cut by.
 

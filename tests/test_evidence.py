@@ -570,6 +570,9 @@ def test_a_claim_is_that_of_the_verdicts_there_are_now(workspace, tmp_path):
     assert first["wanted"] == "0.95 right, with confidence 0.95"
     assert first["lowest proven"] == evidence(workspace, precision=0.95).facts["lowest proven"]
     assert {row["threshold"] for row in first["curve"]} <= set(THRESHOLDS)
+    # The bounds are those of the whole curve, which hold for all its thresholds at once.
+    assert all(row in workspace.report("evidence")["curve"] for row in first["curve"])
+    assert first["curve"]
     say(workspace, "one", lambda _: "noise")
     assert (claim(workspace)["precision"], claim(workspace)["lowest proven"]) == (0.0, None)
 

@@ -129,12 +129,11 @@ def claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     if sample.judged.is_empty():
         return {}
     used = threshold_of(workspace.report("select").get("facts", {}))
-    at, few = (
-        curve(sample, **asked, thresholds=np.array(thresholds)).filter(pl.col("segments") > 0).to_dicts()
-        for thresholds in ([used], THRESHOLDS)
-    )
-    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(curve(sample, **asked)), "method": METHOD}
-    return {**next(iter(at), {}), **told, "curve": few}
+    at = curve(sample, **asked, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
+    found = curve(sample, **asked)
+    few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
+    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(found), "method": METHOD}
+    return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
 
 
 def precision_curve(
@@ -274,7 +273,7 @@ def _warnings(
         for one in known
         if one.changed
     ]
-    if others := outside(workspace):
+    if others := outside(workspace, known):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
         )

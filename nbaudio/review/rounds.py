@@ -16,6 +16,7 @@ import polars as pl
 from nbaudio.review.records import RIGHT, UNSURE, ReviewRecord, content_hashes, records, word_hashes
 from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import verdicts
+from nbaudio.tables import text_column
 from nbaudio.workspace import Workspace
 
 _JUDGED = (
@@ -82,10 +83,9 @@ def rounds(workspace: Workspace | str | Path) -> list[Round]:
     return [_round(record, said, now.unique("segment_id")) for record in kept]
 
 
-def outside(workspace: Workspace | str | Path) -> int:
-    """How many segments have verdicts but were drawn by no review, or lie beyond what it has reached: these prove nothing."""
-    workspace = Workspace.open(workspace)
-    reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in rounds(workspace)]
+def outside(workspace: Workspace, known: Sequence[Round]) -> int:
+    """How many segments have verdicts but were drawn by none of the rounds, or lie beyond what it has reached."""
+    reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in known]
     return len(set(verdicts(workspace)["segment_id"]).difference(*reached))
 
 
@@ -124,7 +124,7 @@ def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> set[str]:
     """
     said = verdicts(workspace).select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
-    corrected = _column(judged, "corrected_by").is_not_null() | _column(judged, "text_corrected").is_not_null()
+    corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
     now = judged.select(
         "segment_id",
         content_now=pl.Series(content_hashes(judged), dtype=pl.String),
@@ -218,7 +218,3 @@ def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) 
         rows = max(shares.values(), key=lambda share: len(ids.intersection(share)))
         yield rows
         ids = ids.difference(rows)
-
-
-def _column(frame: pl.DataFrame, name: str) -> pl.Series:
-    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)

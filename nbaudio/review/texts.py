@@ -15,6 +15,7 @@ from nbaudio.report import Report, first_lines
 from nbaudio.review.bounds import uncorrected_bounds
 from nbaudio.review.records import RIGHT, content_hashes
 from nbaudio.review.verdicts import verdicts
+from nbaudio.tables import text_column
 from nbaudio.text import score_columns
 from nbaudio.text.normal import nfc
 from nbaudio.workspace import Workspace
@@ -55,11 +56,11 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
     workspace = Workspace.open(workspace)
     segments = workspace.segments
     before = uncorrected(workspace, segments)
-    held = {key: text for key, text in zip(segments["segment_id"], _column(segments, "text_corrected"), strict=True) if text}
+    held = {key: text for key, text in zip(segments["segment_id"], text_column(segments, "text_corrected"), strict=True) if text}
     wanted, problems = _wanted(before, segments, verdicts(workspace), held)
     before = before.drop("text_corrected", "text_origin", strict=False)
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
-    rows = _column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
+    rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
         after = _rewritten(segments, before, rows)
         fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *_CHANGED)
@@ -84,7 +85,7 @@ def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
         The same rows; `text`, `similarity`, `wer`, `cer` and bounds, as far as they are there, are those from before.
     """
     segments = uncorrected_bounds(workspace, segments)
-    if not _column(segments, "text_corrected").count():
+    if not text_column(segments, "text_corrected").count():
         return segments
     names = [name for name in _CHANGED if name in segments.columns]
     old = _known(workspace).select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
@@ -147,7 +148,7 @@ def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) ->
     rescored = corrected & pl.col("similarity").is_not_null()
     new = new.with_columns(pl.when(rescored).then(scores[name]).otherwise(name).alias(name) for name in scores.columns)
     return segments.with_columns(
-        _column(segments, name).scatter(rows, new[name]) for name in (*_CHANGED, "text_raw", "text_corrected", "text_origin")
+        text_column(segments, name).scatter(rows, new[name]) for name in (*_CHANGED, "text_raw", "text_corrected", "text_origin")
     )
 
 
@@ -156,7 +157,3 @@ def _known(workspace: Workspace) -> pl.DataFrame:
     if (workspace.path / f"{_TABLE}.parquet").exists():
         return workspace.table(_TABLE)
     return workspace.segments.select("segment_id", *_CHANGED).clear()
-
-
-def _column(frame: pl.DataFrame, name: str) -> pl.Series:
-    return frame[name] if name in frame.columns else pl.Series(name, [None] * len(frame), dtype=pl.String)
