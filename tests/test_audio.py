@@ -78,9 +78,12 @@ def _without_first_frame(mp3: bytes) -> bytes:
 
 
 def _full_decode(path: Path) -> np.ndarray:
-    if path.suffix == ".mp3":
+    if path.suffix in (".mp3", ".ogg"):
         with open_recording(path) as recording:
-            return recording.read(0, probe(path).num_samples)
+            whole = recording.read(0, probe(path).num_samples)
+        theirs = sf.read(path, dtype="float32", always_2d=True)[0]
+        assert path.name == "noheader.mp3" or np.abs(whole - theirs).max() < 1e-5
+        return whole
     with sf.SoundFile(path) as file:
         dtype = "int16" if file.subtype in ("PCM_16", "ULAW") else "float32"
         return file.read(dtype=dtype, always_2d=True)

@@ -1,6 +1,7 @@
 """Recordings read by FFmpeg (PyAV): what libsndfile cannot read, does slowly or not exactly; see `recordings`."""
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
@@ -16,16 +17,19 @@ from av.audio.codeccontext import AudioCodecContext
 from av.audio.resampler import AudioResampler
 from numpy.typing import NDArray
 
+from nbaudio.audio.ogg import index_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, stamp
 from nbaudio.audio.reasons import implausible, no_audio, no_samples
 from nbaudio.errors import AudioError
 
-# Decoded and thrown away before a window after a jump, in seconds: Opus settles in 80 ms (RFC 7845, section 4.6), AAC and
-# Vorbis in a frame or two. AMR and GSM predict from what was decoded long before; measured, on speech and tones. Others may
-# never settle (G.722, G.726): those are decoded from their beginning.
+# Decoded and thrown away before a window after a jump, in seconds: AAC and Vorbis settle in a frame or two. Opus settles in 1 s
+# where it predicts speech (SILK, at low bit rates), and in 80 ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from what
+# was decoded long before; measured, on speech and tones. Others may never settle: the predictors of G.722 and G.726, the noise
+# that WMA fills bands with. Those are decoded from their beginning.
 _RUN_UP_S = {
-    **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "opus", "vorbis", "wmav1", "wmav2"), 0.3),
+    **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "vorbis"), 0.3),
     **dict.fromkeys(("alac", "flac", "tta", "wavpack"), 0.3),
+    "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
 # An MP3's frame takes up to 511 bytes of those before it (ISO 11172-3, main_data_begin), at rates below 32 kHz 255 bytes: at
@@ -38,6 +42,10 @@ _REMEMBERING = {"aac", "amrnb", "amrwb", "mp2", "mp3"}
 # Decoders that are better than the usual ones: that of MP2 dithers from where it began.
 _BETTER = {"mp2": "mp2float"}
 
+# What stays in memory of a recording that is decoded from its beginning, in seconds: segments may overlap.
+_KEPT_S = 30
+# Entries of a container's index that are compared with an even clock.
+_LOOKED_AT = 500
 # Packets that a seek goes back further than to the one that is wanted: in MPEG program streams the first times are off by one.
 _BEFORE = 16
 
@@ -56,9 +64,10 @@ class AvRecording:
     The samples of a window depend on the file and the window alone, never on what was read before. A seek flushes the decoder,
     which does for most codecs; those that remember all the same get a new decoder.
 
-    Where a tick of the container's clock is one sample or part of one, or two samples where spectral band replication doubles the
-    rate, places are found by the clock; elsewhere by an index of the packets, made at the first jump. In Ogg the clock is off by
-    a packet after some jumps; of Opus it is not.
+    Positions count samples as a decode from the beginning gives them. In MP4 and the like, where a tick of the container's clock
+    is one sample or part of one (or two samples, where spectral band replication doubles the rate) and the clock runs evenly,
+    places are found by the clock; elsewhere by an index of the packets, made at the first jump. Opus and Vorbis in Ogg have an
+    index of their own, as the clock is off by a packet after some jumps.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -88,8 +97,11 @@ class AvRecording:
         self._run_up = self._find_run_up()
         container = self._container.format.name
         bare = container in _BARE
+        self._ogg = index_ogg(file, self.codec) if container == "ogg" and self.codec in ("opus", "vorbis") else None
         counts = self._ticks.numerator == 1 or self._ticks == 2
-        self._clock_tells = counts and not bare and (container != "ogg" or self.codec == "opus")
+        self._clock_tells = counts and not bare and container != "ogg" and self._is_even()
+        self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
+        self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         declared = Fraction(0)
         if self._stream.duration and not bare:
@@ -100,20 +112,23 @@ class AvRecording:
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""
-        parts, first = [], None
+        parts, end = [], start
         for position, samples in self._decode_from(start):
-            if position + samples.shape[1] > start:
-                first = position if first is None else first
-                parts.append(samples)
-            if position + samples.shape[1] >= stop:
+            if position > end:
+                raise AudioError(f"{self.path}: damaged: samples {end} to {position} cannot be decoded")
+            if position + samples.shape[1] > end:
+                parts.append(samples[:, end - position :])
+                end = position + samples.shape[1]
+            if end >= stop:
                 break
-        if first is None:
+        if not parts:
             return np.empty((0, self.num_channels), np.float32)
-        decoded = np.concatenate(parts, axis=1)
-        return decoded[:, max(0, start - first) : max(0, stop - first)].T
+        return np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T
 
     def count_samples(self, tail_s: float = 5.0) -> int:
         """Where decoding ends; only the last seconds are decoded where that is possible."""
+        if self._ogg:
+            return self._ogg.num_samples
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
         for start in (max(0, expected - int(tail_s * self.sampling_rate)), 0):
             end = 0
@@ -153,7 +168,21 @@ class AvRecording:
 
     @cached_property
     def _index(self) -> PacketIndex:
+        header = self._stream.codec_context.extradata or b""
+        if self.codec == "opus" and "matroska" in self._container.format.name and header.startswith(b"OpusHead"):
+            # Some writers give Matroska this number at another rate; the codec's own header counts (RFC 7845, section 5.1).
+            return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))
         return index_packets(self._begin, self._ticks)
+
+    def _is_even(self) -> bool:
+        """Whether the container's index, where it has one, gives all packets but the last the same duration."""
+        entries = self._stream.index_entries
+        last = len(entries) - 1
+        if last < 2:
+            return True
+        first, step = entries[0].timestamp, entries[1].timestamp - entries[0].timestamp
+        looked_at = range(0, last + 1, max(1, last // _LOOKED_AT))
+        return all(entries[number].timestamp == first + number * step for number in (*looked_at, last))
 
     def _begin(self) -> tuple[Iterator[AudioPacket], AudioCodecContext]:
         """All packets and a decoder, as if the file had just been opened."""
@@ -170,8 +199,10 @@ class AvRecording:
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
         """Packets from the one that holds a position on, each with the position behind it; None where the clock tells."""
-        if self._run_up == sys.maxsize:
-            yield from ((packet, None) for packet in self._begin()[0])
+        if self._ogg:
+            self._stream.codec_context.flush_buffers()
+            for number in range(self._ogg.first_for(target), len(self._ogg.ends)):
+                yield cast(AudioPacket, av.Packet(self._ogg.packet(self._file, number))), int(self._ogg.ends[number])
             return
         if self._clock_tells:
             self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
@@ -179,7 +210,7 @@ class AvRecording:
             return
         index = self._index
         first = index.first_for(target)
-        packets = self._jump_to(first) or islice(self._begin()[0], first, None)
+        packets = (self._jump_to(first) if first else None) or islice(self._begin()[0], first, None)
         for number, packet in enumerate(packets, first):
             if stamp(packet) is None:
                 yield packet, index.num_samples
@@ -208,27 +239,62 @@ class AvRecording:
         return None
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decoded frames as (position, samples of shape (channels, n)), from a little before `start` on.
+        """Decoded frames as (position, samples of shape (channels, n)), from a little before `start` on."""
+        if self._run_up < start:
+            yield from self._decode(self._packets_from(start - self._run_up))
+            return
+        if self._run_up < sys.maxsize:
+            yield from self._decode_all()
+            return
+        # The decoder goes on where it stands, so that windows in rising order cost one pass.
+        if self._decoded is None or not self._recent or start < self._recent[0][0]:
+            self._decoded = self._decode_all()
+            self._recent.clear()
+        yield from tuple(self._recent)
+        for position, samples in self._decoded:
+            self._recent.append((position, samples))
+            while self._recent[0][0] < position - _KEPT_S * self.sampling_rate:
+                self._recent.popleft()
+            yield position, samples
 
-        A packet that is broken or missing ends it: what comes behind a hole has lost its place.
+    def _decode_all(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Decoded frames from the beginning of the recording on; see `_decode_from`."""
+        if self._clock_tells or self._run_up == sys.maxsize:
+            yield from self._decode(((packet, None) for packet in self._begin()[0]), 0)
+        else:
+            yield from self._decode(self._packets_from(-sys.maxsize))
+
+    def _decode(
+        self, packets: Iterator[tuple[AudioPacket, int | None]], position: int | None = None
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Decode packets, given with the positions behind them; `position` is that of the first sample, None where they tell.
+
+        A packet that is broken leaves a gap in the positions; where none can tell its place, it ends the recording.
         """
         to_packed = AudioResampler(format="flt")
-        position = decoder = None
-        try:
-            for packet, end in self._packets_from(max(0, start - self._run_up)):
-                decoder = decoder or self._decoder()
+        decoder: AudioCodecContext | None = None
+        while True:
+            decoding = False
+            try:
+                if (found := next(packets, None)) is None:
+                    return
+                packet, end = found
+                decoder, decoding = decoder or self._decoder(), True
                 frames = decoder.decode(packet)
-                if position is None and frames:
-                    held = sum(frame.samples for frame in frames)
-                    position = self._time_of(frames[0]) if end is None else end - held
-                for frame in frames:
-                    if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
-                        return  # the stream turns into another
-                    for samples in self._samples(frame, to_packed):
-                        yield cast(int, position), samples
-                        position = cast(int, position) + samples.shape[1]
-        except av.error.FFmpegError:
-            return
+            except av.error.FFmpegError:
+                if not decoding or self._run_up == sys.maxsize:
+                    return
+                position = None
+                continue
+            if position is None and frames:
+                held = sum(frame.samples for frame in frames)
+                position = self._time_of(frames[0]) if end is None else end - held
+            for frame in frames:
+                if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
+                    return  # the stream turns into another
+                for samples in self._samples(frame, to_packed):
+                    yield cast(int, position), samples
+                    position = cast(int, position) + samples.shape[1]
 
     def _time_of(self, frame: av.AudioFrame) -> int:
         """Where the clock says that a frame begins."""

@@ -1,70 +1,209 @@
-"""What the pages of an Ogg file tell, which decoders pass over: where it breaks off, and what is chained behind its first part.
+"""Ogg files page by page: where they are damaged, and where every packet of Opus or Vorbis lies and which samples it holds.
 
-A page begins with ``OggS``, its flags, the position of the sound that it ends, the number of its stream, its own number and its
-checksum (RFC 3533, section 6).
+A page begins with ``OggS``, its flags, the granule position (of the last sample that it completes), the serial number of its
+stream, its own number and its checksum; then come the lacing values, which split its body into packets (RFC 3533, section 6).
 """
 
+import os
 import struct
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 _HEADER = struct.Struct("<4sBBqIIIB")
-# Of a stream.
-_FIRST, _LAST = 0x02, 0x04
+_FIRST, _LAST = 0x02, 0x04  # flags: the first and the last page of a stream
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+# What a codec's first packet begins with, and how many packets come before the audio.
+_HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
+# Samples of 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
+_OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
 
 
 class Pages(NamedTuple):
-    """What is wrong with a file, None for nothing, and how many samples it holds before that; 0 where this is not known."""
+    """What is wrong with a file, None for nothing, and how many samples it holds before that; None where this is not known."""
 
     problem: str | None
+    num_samples: int | None
+
+
+class _Page(NamedTuple):
+    """One page: its flags, granule position and stream, where its body begins in the file, and its lacing values."""
+
+    flags: int
+    granule: int
+    serial: int
+    body: int
+    lacing: bytes
+
+
+class _Damaged(Exception):  # noqa: N818 - never leaves this module
+    """The file cannot be followed further; the message says why and names the byte."""
+
+
+@dataclass(frozen=True)
+class OggIndex:
+    """The audio packets of one stream.
+
+    Attributes:
+        ends: for each packet, the position of the first sample behind its own; 0 is the first sample of the recording.
+        num_samples: samples in all, without those that the last page's granule position cuts off.
+        starts: number of the first segment (one lacing value each) of each packet, and the number of segments at the end.
+        offsets: where each segment begins in the file.
+        sizes: bytes of each segment.
+    """
+
+    ends: NDArray[np.int64]
     num_samples: int
+    starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def first_for(self, position: int) -> int:
+        """Number of the first packet that reaches behind a position; the first for 0, the last where none does."""
+        return 0 if position <= 0 else min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1)
+
+    def packet(self, file: BinaryIO, number: int) -> bytes:
+        """A packet's bytes, joined where it goes on behind a page's header."""
+        first, last = int(self.starts[number]), int(self.starts[number + 1])
+        parts, at = [], first
+        while at < last:
+            offset, end = int(self.offsets[at]), at + 1
+            while end < last and self.offsets[end] == self.offsets[end - 1] + self.sizes[end - 1]:
+                end += 1
+            parts.append(os.pread(file.fileno(), int(self.sizes[at:end].sum()), offset))
+            at = end
+        return b"".join(parts)
 
 
 def look_through(path: Path) -> Pages:
     """Go through the pages of an Ogg file up to the first that is not as it should be.
 
     Returns:
-        A problem that names the byte, and how many samples the pages before it hold, in Opus those at 48 kHz; 0 where that is not
-        known, as of streams side by side. Of a file that is no Ogg, no problem.
+        A problem that names the byte, and how many samples the pages before it hold, in Opus those at 48 kHz; None where that is
+        not known, as of streams side by side. Of a file that is no Ogg, no problem.
     """
-    problem, position, streams = _walk(path)
+    problem, position, serials, begin = None, 0, set(), b""
     with path.open("rb") as file:
-        begin = file.read(4096)
+        try:
+            for page in _pages(file, checked=True):
+                begin = begin or os.pread(file.fileno(), 4096, 0)
+                serials.add(page.serial)
+                position = max(position, page.granule)
+        except _Damaged as damaged:
+            problem = str(damaged)
     opus = begin.find(b"OpusHead")
-    if streams != 1 or (opus < 0 and b"\x01vorbis" not in begin):
-        return Pages(problem, 0)
-    # What the encoder puts before the sound is told in the header (RFC 7845, section 5.1).
+    if len(serials) != 1 or (opus < 0 and b"\x01vorbis" not in begin):
+        return Pages(problem, None)
+    # The header says how many samples the encoder puts before the sound (RFC 7845, section 5.1).
     delay = int.from_bytes(begin[opus + 10 : opus + 12], "little") if opus >= 0 else 0
     return Pages(problem, max(0, position - delay))
 
 
-def _walk(path: Path) -> tuple[str | None, int, int]:
-    """The problem, the last position before it, and how many streams there are."""
+def index_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
+    """Find all packets of the first stream of a codec, without decoding them.
+
+    Args:
+        file: an open file; it is read by offset.
+        codec: ``opus`` or ``vorbis``.
+
+    Returns:
+        The index; None where there is no such stream, or where the packets' sizes contradict the pages' granule positions.
+    """
+    magic, headers = _HEADERS[codec]
+    pages: list[_Page] = []
+    begin = b""
+    try:
+        for page in _pages(file, checked=False):
+            if not pages and os.pread(file.fileno(), len(magic), page.body) == magic:
+                begin = os.pread(file.fileno(), 64, page.body)
+            if begin and (not pages or page.serial == pages[0].serial):
+                pages.append(page)
+    except _Damaged:
+        pass  # what comes behind is not read
+    if not pages:
+        return None
+    lacing = np.frombuffer(b"".join(page.lacing for page in pages), np.uint8).astype(np.int64)
+    counts = np.array([len(page.lacing) for page in pages])
+    before = np.cumsum(lacing) - lacing
+    firsts = np.cumsum(counts) - counts
+    bodies = np.repeat([page.body for page in pages], counts)
+    offsets = bodies + before - np.repeat(before[np.minimum(firsts, max(0, len(lacing) - 1))], counts)
+    starts = np.concatenate([[0], np.flatnonzero(lacing < 255) + 1])
+    completed = np.searchsorted(starts, firsts + counts, side="right") - 1 - headers  # audio packets up to the end of each page
+    starts = starts[headers:]
+    if len(starts) < 2:
+        return None
+    held = _held(file, codec, begin, starts, offsets)
+    ends = np.cumsum(held)
+    lead = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
+    told = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
+    total = int(ends[-1])
+    if told:
+        # A stream may have been cut out of a longer one: then all positions are greater by the same number.
+        by = told[0][0] - told[0][1] if len(told) > 1 else 0
+        if any(granule - end != by for granule, end in told[:-1]) or told[-1][0] - told[-1][1] > by:
+            return None
+        total = min(total, told[-1][0] - by) if pages[-1].flags & _LAST else total
+    return OggIndex(ends - lead, max(0, total - lead), starts, offsets, lacing)
+
+
+def _held(file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Samples that each packet completes."""
+    data = np.memmap(file, np.uint8, "r")
+    at = np.append(offsets, len(data))[starts[:-1]]
+    first, second = (data[np.minimum(at + by, len(data) - 1)].astype(np.int64) for by in (0, 1))
+    if codec == "opus":
+        frames = np.choose(first & 3, [1, 2, 2, second & 63])
+        return np.asarray(_OPUS_FRAME[first >> 3] * frames, np.int64)
+    # A packet's window overlaps the one before by halves; of the two modes in use, the first is the short one (Vorbis I, 4.3).
+    window = np.where(first & 2, 1 << (begin[28] >> 4), 1 << (begin[28] & 15))
+    held = np.zeros(len(window), np.int64)
+    held[1:] = (window[1:] + window[:-1]) // 4
+    return held
+
+
+def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
+    """All pages; with `checked` by their checksums too.
+
+    Raises:
+        _Damaged: a page is missing, broken or not the next one, or another recording begins.
+    """
     numbers: dict[int, int] = {}
-    position, ended, in_data = 0, False, False
-    with path.open("rb") as file:
-        while head := file.read(_HEADER.size):
-            at = file.tell() - len(head)
-            if not head.startswith(b"OggS"):
-                return f"damaged: there is no page at byte {at:,}" if at else None, position, len(numbers)
-            lacing = file.read(head[-1])
-            body = file.read(sum(lacing))
-            if len(head) < _HEADER.size or len(lacing) < head[-1] or len(body) < sum(lacing):
-                return f"truncated: it ends within a page, which begins at byte {at:,}", position, len(numbers)
-            _, _, flags, granule, stream, number, check, _ = _HEADER.unpack(head)
-            if _checksum(head[:22] + bytes(4) + head[26:] + lacing + body) != check:
-                return f"damaged: the page at byte {at:,} is not what was written", position, len(numbers)
-            if flags & _FIRST and in_data:
-                return f"chained: another recording begins at byte {at:,}, which is not read", position, len(numbers)
-            if not flags & _FIRST and number != numbers.get(stream, number - 1) + 1:
-                return f"damaged: pages are missing before byte {at:,}", position, len(numbers)
-            in_data |= not flags & _FIRST and granule > 0
-            numbers[stream] = number
-            position = max(position, granule)
-            ended = bool(flags & _LAST)
-    return None if ended else "truncated: its last page is missing", position, len(numbers)
+    at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
+    while at < size:
+        data = os.pread(file.fileno(), _HEADER.size + 255, at)
+        if not data.startswith(b"OggS"):
+            if at:
+                raise _Damaged(f"damaged: there is no page at byte {at:,}")
+            return
+        if len(data) < _HEADER.size or len(data) < _HEADER.size + data[26]:
+            raise _Damaged(f"truncated: it ends within a page, which begins at byte {at:,}")
+        _, _, flags, granule, serial, number, check, segments = _HEADER.unpack_from(data)
+        lacing = data[_HEADER.size : _HEADER.size + segments]
+        body = at + _HEADER.size + segments
+        end = body + sum(lacing)
+        if end > size:
+            raise _Damaged(f"truncated: it ends within a page, which begins at byte {at:,}")
+        if checked:
+            page = os.pread(file.fileno(), end - at, at)
+            if _checksum(page[:22] + bytes(4) + page[26:]) != check:
+                raise _Damaged(f"damaged: the page at byte {at:,} is not what was written")
+        if flags & _FIRST and in_data:
+            raise _Damaged(f"chained: another recording begins at byte {at:,}, which is not read")
+        if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
+            raise _Damaged(f"damaged: pages are missing before byte {at:,}")
+        in_data |= not flags & _FIRST and granule > 0
+        numbers[serial] = number
+        ended = bool(flags & _LAST)
+        yield _Page(flags, granule, serial, body, lacing)
+        at = end
+    if not ended:
+        raise _Damaged("truncated: its last page is missing")
 
 
 def _checksum(page: bytes) -> int:

@@ -71,12 +71,13 @@ def check(packet: AudioPacket) -> int:
     return zlib.crc32(memoryview(packet))
 
 
-def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
+def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
     """Read a stream's packets once; where they must be decoded, twice.
 
     Args:
         begin: starts the stream anew and gives its packets and a decoder.
         ticks: samples in one tick of the container's clock.
+        skipped: samples before the first that was recorded; None for as many as the decoder drops.
     """
     packets, decoder = begin()
     lead, size = _decode_first(islice(packets, _FIRST), decoder)
@@ -102,7 +103,7 @@ def index_packets(begin: Begin, ticks: Fraction) -> PacketIndex:
     if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
         return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
     number, given = lead
-    return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
+    return PacketIndex(clock, known, ends - (int(ends[number]) - given if skipped is None else skipped), rising)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:

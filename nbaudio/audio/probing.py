@@ -1,20 +1,28 @@
 """What a recording really is: headers are read, and not believed."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import soundfile as sf
 
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.ogg import look_through
 from nbaudio.audio.reasons import no_samples
-from nbaudio.audio.recordings import SoundfileRecording, open_recording
+from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.errors import AudioError
 from nbaudio.places import Remote
 
 # Enough to make a decoder touch the last frames.
 _TAIL_SAMPLES = 4096
+# Of the beginning, seconds that are decoded twice, and in how many windows.
+_BEGINNING_S = 2.0
+_WINDOWS = 3
+# How far windows may be from a decode of the whole, full scale being 1; see docs/audio.md. Others are equal.
+_WINDOWS_OFF = {"aac": 0.5, "ac3": 0.5, "eac3": 0.5, "amrwb": 0.5, "amrnb": 0.001, "opus": 0.001}
+_RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
 # Samples of all channels together.
 _COUNT_BLOCK = 1 << 20
 
@@ -68,11 +76,70 @@ def probe(path: Path | Remote) -> Probe:
         pages = look_through(path) if known == "OGG" else None
         if pages and pages.problem:
             # Behind a hole decoders go on as if it were not there: sound from elsewhere would come under these times.
-            num_samples = min(num_samples, pages.num_samples or num_samples)
+            num_samples = min(num_samples, num_samples if pages.num_samples is None else pages.num_samples)
             warning = f"{pages.problem}; {num_samples / recording.sampling_rate:.1f} s are used"
+        if num_samples > 0:
+            num_samples, warning = _check_beginning(recording, path, num_samples, warning)
         if num_samples <= 0:
             raise AudioError(f"{path}: {no_samples(path)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
+
+
+def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:
+    """Decode the beginning in one go and in windows: what damage does to a header shows there.
+
+    Returns:
+        How many samples can be used, which is less where a short recording is damaged, and what is wrong.
+
+    Raises:
+        AudioError: windows are not what a decode from the start gives.
+    """
+    if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
+        return num_samples, warning  # a sample's place follows from its number
+    rate = recording.sampling_rate
+    length = min(num_samples, int(_BEGINNING_S * rate))
+
+    def read(start: int, stop: int) -> Window:
+        # libsndfile may keep what it read before, so that only a new one shows where it lands.
+        fresh = open_recording(path) if isinstance(recording, SoundfileRecording) else nullcontext(recording)
+        with fresh as opened:
+            return opened.read(start, stop)
+
+    try:
+        whole = read(0, length)
+    except AudioError as error:
+        whole = np.empty((0, recording.num_channels), np.float32)
+        warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
+    if len(whole) < length and length == num_samples:
+        num_samples = _decodable(path, length)
+        warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
+        if num_samples:
+            return _check_beginning(recording, path, num_samples, warning)
+    # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
+    windows = (10 if recording.codec.startswith("alac_") else 1) * _WINDOWS if len(whole) else 0
+    for number in range(windows):
+        start = length * (2 * number + 1) // (2 * windows)
+        same = whole[start : start + _TAIL_SAMPLES]
+        window = read(start, start + len(same))
+        with np.errstate(invalid="ignore"):
+            off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
+        if (off > _WINDOWS_OFF.get(recording.codec, 0)).any():
+            raise AudioError(f"{path}: damaged: its sound is another one when it is read from {start / rate:.2f} s on")
+    return num_samples, warning
+
+
+def _decodable(path: Path, length: int) -> int:
+    """The most samples, up to `length`, that decode in one go from the start."""
+    held = 0
+    while held < length:
+        middle = (held + length + 1) // 2
+        try:
+            with open_recording(path) as recording:
+                whole = len(recording.read(0, middle)) == middle
+        except AudioError:
+            whole = False
+        held, length = (middle, length) if whole else (held, middle - 1)
+    return held
 
 
 def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | None]:
@@ -87,7 +154,11 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
         return held, _short(declared, held, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
-    return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
+    promised = _promised(recording, path)
+    if promised > declared and "adpcm" in recording.codec:
+        # libsndfile decodes the block that is cut off to other samples each time; no block holds more than this.
+        declared = max(0, declared - _TAIL_SAMPLES)
+    return declared, _short(promised, declared, recording.sampling_rate)
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:

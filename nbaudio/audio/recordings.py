@@ -115,7 +115,7 @@ def _open(path: Path) -> Recording:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:
         return AvRecording(path, file)
-    if recording.codec == "opus" or not recording.is_exact:
+    if not recording.is_exact:
         recording.close(keep_file=True)
         return AvRecording(path, file)
     return recording
@@ -146,7 +146,7 @@ class SoundfileRecording:
             self.close()
             raise AudioError(f"{path}: {problem}")
         self._dtype = "int16" if subtype in _INT16_SUBTYPES else "float32"
-        self._run_up = int(_RUN_UP_S * self.sampling_rate) if self.codec in ("mp3", "vorbis") else 0
+        self._run_up = int(_RUN_UP_S * self.sampling_rate) if self.codec == "mp3" else 0
 
     @property
     def is_exact(self) -> bool:
@@ -156,8 +156,10 @@ class SoundfileRecording:
         which shows in the last bit, and guesses the length.
         """
         # Below 0 is what libsndfile makes of an absurd length, beyond all bounds of one that the header leaves open. In GSM and
-        # some ADPCM it cannot seek.
+        # some ADPCM it cannot seek. In Vorbis it lands on the wrong sample after some jumps.
         if not 0 <= self.declared_samples < _OPEN_LENGTH or not self._file.seekable():
+            return False
+        if self.codec in ("vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii"):
             return False
         return self.codec != "mp3" or (
             self.num_channels == 2 and self.sampling_rate >= 32000 and length_is_known(self._descriptor.fileno())
