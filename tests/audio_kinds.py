@@ -10,7 +10,10 @@ from typing import NamedTuple
 import av
 import numpy as np
 import soundfile as sf
+from av.audio.resampler import AudioResampler
 from conftest import sweeps
+
+from nbaudio.audio import open_recording
 
 Write = Callable[[Path, np.ndarray, int], None]
 
@@ -24,6 +27,8 @@ class Kind(NamedTuple):
         write: makes one.
         rate: Hz.
         channels: number of channels.
+        rates: others that its encoder takes.
+        low: makes one at a low bit rate; None where a kind has but one.
     """
 
     name: str
@@ -31,18 +36,39 @@ class Kind(NamedTuple):
     write: Write
     rate: int = 48000
     channels: int = 2
+    rates: tuple[int, ...] = (8000, 16000, 44100, 48000)
+    low: Write | None = None
 
 
-def with_soundfile(path: Path, samples: np.ndarray, rate: int, *, container: str, subtype: str) -> None:
-    sf.write(path, samples, rate, format=container, subtype=subtype)
+class Variant(NamedTuple):
+    """A kind at one rate, number of channels, bit rate and length in seconds."""
+
+    kind: Kind
+    rate: int
+    channels: int
+    low: bool
+    seconds: float
 
 
-def with_av(path: Path, samples: np.ndarray, rate: int, *, codec: str, container: str | None = None) -> None:
+def with_soundfile(
+    path: Path, samples: np.ndarray, rate: int, *, container: str, subtype: str, compression: float | None = None
+) -> None:
+    with sf.SoundFile(
+        path, "w", rate, samples.shape[1], format=container, subtype=subtype, compression_level=compression
+    ) as file:
+        for first in range(0, len(samples), rate):  # libsndfile crashes when it gets a minute of Vorbis at once
+            file.write(samples[first : first + rate])
+
+
+def with_av(
+    path: Path, samples: np.ndarray, rate: int, *, codec: str, container: str | None = None, bit_rate: int | None = None
+) -> None:
+    """Encode with the encoders of PyAV; `bit_rate` is that of a channel."""
     layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[samples.shape[1]]
     with av.open(str(path), "w", format=container, options={"fflags": "+bitexact"}) as file:
         stream = file.add_stream(codec, rate=rate, layout=layout)
-        if codec.startswith("wma"):
-            stream.bit_rate = 128_000
+        if bit_rate:
+            stream.bit_rate = bit_rate * samples.shape[1]
         frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples).reshape(1, -1), format="flt", layout=layout)
         frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
         file.mux(stream.encode(frame))
@@ -62,13 +88,34 @@ def rewrapped(path: Path, samples: np.ndarray, rate: int, *, made: Write, suffix
     inner.unlink()
 
 
-def _sf(container: str, subtype: str) -> Write:
-    return partial(with_soundfile, container=container, subtype=subtype)
+def _sf(container: str, subtype: str, compression: float | None = None) -> Write:
+    return partial(with_soundfile, container=container, subtype=subtype, compression=compression)
 
 
-def _av(codec: str, container: str | None = None) -> Write:
-    return partial(with_av, codec=codec, container=container)
+def _av(codec: str, container: str | None = None, bit_rate: int | None = None) -> Write:
+    return partial(with_av, codec=codec, container=container, bit_rate=bit_rate)
 
+
+def _lossy(
+    name: str,
+    suffix: str,
+    codec: str,
+    container: str | None = None,
+    *,
+    rate: int = 48000,
+    channels: int = 2,
+    rates: tuple[int, ...] = (8000, 16000, 44100, 48000),
+    low: int = 32_000,
+    usual: int = 64_000,
+) -> Kind:
+    """A kind at two bit rates a channel."""
+    return Kind(name, suffix, _av(codec, container, usual), rate, channels, rates, _av(codec, container, low))
+
+
+_OPUS = (8000, 16000, 48000)
+_MP2 = (16000, 44100, 48000)
+_AC3 = (44100, 48000)
+_OGG, _LOW_OGG = (_sf("OGG", "VORBIS", level) for level in (0.4, 0.9))
 
 KINDS = (
     Kind("WAV, PCM 8", ".wav", _sf("WAV", "PCM_U8"), 8000, 1),
@@ -80,11 +127,11 @@ KINDS = (
     Kind("WAV, mu-law", ".wav", _sf("WAV", "ULAW"), 8000, 1),
     Kind("WAV, A-law", ".wav", _sf("WAV", "ALAW"), 8000, 2),
     Kind("WAV, IMA ADPCM", ".wav", _av("adpcm_ima_wav"), 44100, 2),
-    Kind("WAV, GSM 06.10", ".wav", _sf("WAV", "GSM610"), 8000, 1),
-    Kind("WAV, G.722", ".wav", _av("g722"), 16000, 1),
-    Kind("WAV, G.726", ".wav", _av("g726"), 8000, 1),
-    Kind("WAV, MP3", ".wav", _av("libmp3lame"), 44100, 2),
-    Kind("WAV, MP2", ".wav", _av("mp2"), 48000, 1),
+    Kind("WAV, GSM 06.10", ".wav", _sf("WAV", "GSM610"), 8000, 1, (8000,)),
+    Kind("WAV, G.722", ".wav", _av("g722"), 16000, 1, (16000,)),
+    Kind("WAV, G.726", ".wav", _av("g726"), 8000, 1, (8000,)),
+    _lossy("WAV, MP3", ".wav", "libmp3lame", rate=44100),
+    _lossy("WAV, MP2", ".wav", "mp2", channels=1, rates=_MP2),
     Kind("RF64", ".wav", _sf("RF64", "PCM_16")),
     Kind("Wave64", ".w64", _sf("W64", "PCM_24")),
     Kind("AIFF, PCM 16", ".aiff", _sf("AIFF", "PCM_16"), 44100, 2),
@@ -105,36 +152,54 @@ KINDS = (
     Kind("WavPack", ".wv", _av("wavpack"), 44100, 2),
     Kind("TTA", ".tta", _av("tta"), 44100, 2),
     Kind("ALAC in MP4", ".m4a", _av("alac"), 44100, 2),
-    Kind("MP3", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 44100, 2),
-    Kind("MP3, one channel", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 22050, 1),
-    Kind("MP3 in Matroska", ".mka", _av("libmp3lame")),
-    Kind("MP3 in MP4", ".mp4", _av("libmp3lame"), 44100, 2),
-    Kind("MP3 in AVI", ".avi", _av("libmp3lame"), 48000, 2),
-    Kind("MP2 in MPEG-TS", ".ts", _av("mp2")),
-    Kind("MP2 in MPEG-PS", ".mpg", _av("mp2", "mpeg")),
-    Kind("Vorbis in Ogg", ".ogg", _sf("OGG", "VORBIS"), 44100, 2),
-    Kind("Vorbis in WebM", ".webm", partial(rewrapped, made=_sf("OGG", "VORBIS"), suffix=".ogg"), 44100, 2),
-    Kind("Opus in Ogg", ".opus", _av("libopus")),
-    Kind("Opus in WebM", ".webm", _av("libopus")),
-    Kind("Opus in MP4", ".mp4", _av("libopus"), 48000, 1),
-    Kind("AAC in MP4", ".m4a", _av("aac"), 44100, 2),
-    Kind("AAC in MP4, 5.1", ".mp4", _av("aac"), 48000, 6),
-    Kind("AAC in MP4, 7.1", ".mp4", _av("aac"), 48000, 8),
-    Kind("AAC in Matroska", ".mka", _av("aac"), 44100, 2),
-    Kind("AAC, bare (ADTS)", ".aac", _av("aac", "adts"), 44100, 2),
-    Kind("AAC in MPEG-TS", ".ts", _av("aac"), 44100, 2),
-    Kind("AAC in QuickTime", ".mov", _av("aac")),
-    Kind("AAC in 3GP", ".3gp", _av("aac"), 16000, 1),
-    Kind("AAC in FLV", ".flv", _av("aac"), 44100, 2),
-    Kind("WMA, version 1", ".wma", _av("wmav1"), 44100, 2),
-    Kind("WMA", ".wma", _av("wmav2"), 44100, 2),
-    Kind("MP2", ".mp2", _av("mp2"), 44100, 2),
-    Kind("AC-3 in Matroska", ".mka", _av("ac3")),
-    Kind("AC-3, bare", ".ac3", _av("ac3")),
-    Kind("AC-3 in MPEG-TS", ".ts", _av("ac3"), 48000, 6),
-    Kind("AC-3 in MPEG-PS", ".vob", _av("ac3", "vob")),
-    Kind("E-AC-3 in MP4", ".mp4", _av("eac3"), 48000, 6),
+    Kind("MP3", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 44100, 2, low=_av("libmp3lame", bit_rate=32_000)),
+    Kind("MP3, one channel", ".mp3", _sf("MP3", "MPEG_LAYER_III"), 22050, 1, low=_av("libmp3lame", bit_rate=16_000)),
+    _lossy("MP3 in Matroska", ".mka", "libmp3lame"),
+    _lossy("MP3 in MP4", ".mp4", "libmp3lame", rate=44100, rates=(16000, 44100, 48000)),
+    _lossy("MP3 in AVI", ".avi", "libmp3lame"),
+    _lossy("MP2 in MPEG-TS", ".ts", "mp2", rates=_MP2),
+    _lossy("MP2 in MPEG-PS", ".mpg", "mp2", "mpeg", rates=_MP2),
+    Kind("Vorbis in Ogg", ".ogg", _OGG, 44100, 2, low=_LOW_OGG),
+    Kind(
+        "Vorbis in WebM",
+        ".webm",
+        partial(rewrapped, made=_OGG, suffix=".ogg"),
+        44100,
+        low=partial(rewrapped, made=_LOW_OGG, suffix=".ogg"),
+    ),
+    _lossy("Opus in Ogg", ".opus", "libopus", rates=_OPUS, low=12_000),
+    _lossy("Opus in WebM", ".webm", "libopus", rates=_OPUS, low=16_000),
+    _lossy("Opus in MP4", ".mp4", "libopus", channels=1, rates=_OPUS, low=12_000),
+    _lossy("AAC in MP4", ".m4a", "aac", rate=44100),
+    Kind("AAC in MP4, 5.1", ".mp4", _av("aac", bit_rate=64_000), 48000, 6),
+    Kind("AAC in MP4, 7.1", ".mp4", _av("aac", bit_rate=64_000), 48000, 8),
+    _lossy("AAC in Matroska", ".mka", "aac", rate=44100),
+    _lossy("AAC, bare (ADTS)", ".aac", "aac", "adts", rate=44100),
+    _lossy("AAC in MPEG-TS", ".ts", "aac", rate=44100),
+    _lossy("AAC in QuickTime", ".mov", "aac"),
+    _lossy("AAC in 3GP", ".3gp", "aac", rate=16000, channels=1),
+    _lossy("AAC in FLV", ".flv", "aac", rate=44100, rates=(44100,)),
+    _lossy("WMA, version 1", ".wma", "wmav1", rate=44100),
+    _lossy("WMA", ".wma", "wmav2", rate=44100),
+    _lossy("MP2", ".mp2", "mp2", rate=44100, rates=_MP2),
+    _lossy("AC-3 in Matroska", ".mka", "ac3", rates=_AC3, low=48_000, usual=96_000),
+    _lossy("AC-3, bare", ".ac3", "ac3", rates=_AC3, low=48_000, usual=96_000),
+    _lossy("AC-3 in MPEG-TS", ".ts", "ac3", channels=6, rates=_AC3),
+    _lossy("AC-3 in MPEG-PS", ".vob", "ac3", "vob", rates=_AC3, low=48_000, usual=96_000),
+    _lossy("E-AC-3 in MP4", ".mp4", "eac3", channels=6, rates=_AC3),
 )
+
+
+def variants(kind: Kind) -> list[Variant]:
+    """A kind at each of its rates with one and with two channels; bit rates and lengths alternate so that each pair occurs."""
+    made = []
+    for number, rate in enumerate(kind.rates):
+        for channels in (1, 2) if kind.name not in ("WAV, GSM 06.10", "WAV, G.722", "WAV, G.726") else (1,):
+            low = kind.low is not None and (number + channels) % 2 == 1
+            made.append(Variant(kind, rate, channels, low, 1.0 if (number // 2 + channels) % 2 else 9.0))
+    if kind.low and len(kind.rates) < 4:  # the pairs that are missing
+        made += [Variant(kind, kind.rates[-1], 1, low, seconds) for low in (False, True) for seconds in (1.0, 9.0)]
+    return made
 
 
 def with_ffmpeg(path: Path, samples: np.ndarray, rate: int, *, options: tuple[str, ...]) -> None:
@@ -168,11 +233,61 @@ def _sweeps(seconds: float, rate: int, channels: int) -> np.ndarray:
     return sweeps(seconds, rate, channels=channels)
 
 
-def make(kind: Kind, folder: Path, seconds: float = 6.0, samples: np.ndarray | None = None) -> Path:
+def make(kind: Kind, folder: Path, seconds: float = 6.0, samples: np.ndarray | None = None, *, low: bool = False) -> Path:
     """A recording of a kind, of `sweeps` unless other samples are given."""
     stem = "".join(letter if letter.isalnum() else "_" for letter in kind.name)
     path = folder / f"{stem}{kind.suffix}"
     if samples is None:
         samples = _sweeps(seconds, kind.rate, kind.channels)
-    kind.write(path, samples, kind.rate)
+    (kind.low if low and kind.low else kind.write)(path, samples, kind.rate)
     return path
+
+
+def make_variant(variant: Variant, folder: Path) -> Path:
+    """A recording of a variant."""
+    kind = variant.kind._replace(rate=variant.rate, channels=variant.channels)
+    return make(kind, folder, variant.seconds, low=variant.low)
+
+
+def decoded(path: Path) -> np.ndarray:
+    """All samples as another program would decode them in one pass: FFmpeg, or libsndfile where FFmpeg is wrong about the end."""
+    if path.suffix in (".ogg", ".caf"):
+        return sf.read(path, dtype="float32", always_2d=True)[0]
+    to_packed = AudioResampler(format="flt")
+    with av.open(str(path)) as file:
+        frames = [packed for frame in file.decode(audio=0) for packed in to_packed.resample(frame)]
+    return np.concatenate([frame.to_ndarray().reshape(-1, frame.layout.nb_channels) for frame in frames])
+
+
+def full_scale(samples: np.ndarray) -> np.ndarray:
+    """Samples as float64 with a full scale of 1."""
+    return samples.astype(np.float64) / (32768 if samples.dtype == np.int16 else 1)
+
+
+def largest_difference(path: Path, num_samples: int, *, windows: int, seed: int) -> float:
+    """How far windows are from a read of the whole recording: in random, rising and falling order, and each from a fresh open.
+
+    Raises:
+        AssertionError: a window is not as long as was asked for, or depends on what was read before.
+    """
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(0, num_samples - 100, windows).tolist()
+    starts[: windows // 3] = rng.integers(max(0, num_samples - 20_000), num_samples - 100, windows // 3).tolist()
+    rng.shuffle(starts)
+    asked = [(start, min(num_samples, start + int(rng.integers(1, 5000)))) for start in starts]
+    with open_recording(path) as recording:
+        whole = full_scale(recording.read(0, num_samples))
+    assert len(whole) == num_samples
+    found: dict[tuple[int, int], np.ndarray] = {}
+    largest = 0.0
+    for order in (asked, sorted(asked)[: windows // 2], sorted(asked)[::-2]):
+        with open_recording(path) as recording:
+            for start, stop in order:
+                window = full_scale(recording.read(start, stop))
+                assert len(window) == stop - start
+                assert np.array_equal(found.setdefault((start, stop), window), window), "it depends on what was read before"
+                largest = max(largest, float(np.abs(window - whole[start:stop]).max()))
+    for start, stop in asked[: windows // 4]:
+        with open_recording(path) as recording:
+            assert np.array_equal(full_scale(recording.read(start, stop)), found[start, stop]), "it depends on earlier reads"
+    return largest

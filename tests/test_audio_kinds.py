@@ -9,7 +9,17 @@ import av
 import numpy as np
 import polars as pl
 import pytest
-from audio_kinds import FFMPEG_KINDS, KINDS, Kind, make
+from audio_kinds import (
+    FFMPEG_KINDS,
+    KINDS,
+    Kind,
+    Variant,
+    decoded,
+    full_scale,
+    largest_difference,
+    make,
+    make_variant,
+)
 
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
@@ -52,18 +62,90 @@ def check_kind(path: Path, kind: Kind) -> None:
     assert (found.sampling_rate, found.num_channels, found.warning) == (kind.rate, kind.channels, None)
     # Encoder delay that a container does not declare (bare AAC, AMR, WMA, MP2, AC-3) counts as recorded.
     assert abs(found.num_samples - SECONDS * kind.rate) <= 3072
-    starts = np.random.default_rng(7).integers(0, found.num_samples - 1000, 8)
-    largest = 0.0
+    assert largest_difference(path, found.num_samples, windows=24, seed=7) <= BOUNDS[kind.name]
+
+
+def check_variant(path: Path, variant: Variant, *, windows: int) -> None:
+    """Windows keep the bound, and the whole is what another decoder makes of the file: no sample more, none moved."""
+    found = probe(path)
+    assert (found.num_channels, found.warning is None or "declares" in found.warning) == (variant.channels, True)
+    assert largest_difference(path, found.num_samples, windows=windows, seed=variant.rate) <= BOUNDS[variant.kind.name]
     with open_recording(path) as recording:
-        whole = recording.read(0, found.num_samples)
-        assert whole.shape == (found.num_samples, kind.channels)
-        for start in (0, 1, found.num_samples - 1000, *starts.tolist()):
-            window = recording.read(start, start + 1000)
-            assert window.shape == (1000, kind.channels)
-            largest = max(largest, float(np.abs(window.astype(np.float64) - whole[start : start + 1000]).max()))
-            with open_recording(path) as fresh:
-                np.testing.assert_array_equal(fresh.read(start, start + 1000), window)
-    assert largest <= BOUNDS[kind.name]
+        whole = full_scale(recording.read(0, found.num_samples))
+    theirs = decoded(path)
+    assert len(whole) == found.num_samples == len(theirs)
+    off = np.abs(whole - theirs).max(axis=1)
+    if found.codec == "opus":
+        off = off[:-24]  # FFmpeg puts what its resampler holds back behind the end that the file states
+    first_block = 5 * found.sampling_rate if found.codec in ("aac", "ac3", "eac3") else len(off)
+    # FFmpeg's usual decoder of MP2 dithers to 16 bits.
+    assert off[:first_block].max() < (1e-4 if found.codec.startswith("mp2") else 1e-5)
+    assert off[first_block:].max(initial=0) < 0.1
+
+
+QUICK = ("Vorbis in Ogg", "Opus in Ogg", "Opus in WebM", "AAC in MP4", "WMA", "MP3", "MP2", "MP3 in MP4")
+QUICK_VARIANTS = [
+    Variant(kind, rate, channels, low, seconds)
+    for kind in KINDS
+    if kind.name in QUICK
+    for rate, channels, low, seconds in ((16000, 1, True, 6.0), (kind.rates[0], 2, False, 1.0))
+]
+
+
+@pytest.mark.parametrize("variant", QUICK_VARIANTS, ids=lambda variant: f"{variant.kind.name} {variant.rate} {variant.low}")
+def test_windows_at_other_rates_and_low_bit_rates(variant: Variant, tmp_path: Path) -> None:
+    check_variant(make_variant(variant, tmp_path), variant, windows=40)
+
+
+def test_vorbis_windows_are_right_in_files_of_many_pages(tmp_path: Path) -> None:
+    # libsndfile is off by a block after some jumps: in 13 of 300 windows of such a file.
+    kind = next(kind for kind in KINDS if kind.name == "Vorbis in Ogg")
+    for rate, channels, low in ((44100, 2, False), (44100, 2, True), (8000, 1, True)):
+        path = make(kind._replace(rate=rate, channels=channels), tmp_path, 9.0, low=low)
+        assert largest_difference(path, probe(path).num_samples, windows=100, seed=1) == 0
+
+
+@pytest.mark.parametrize("name", ["AAC in MP4", "AC-3, bare"])
+def test_windows_of_loud_noise_are_those_of_the_whole(tmp_path: Path, name: str) -> None:
+    # The decoders fill bands with noise of their own, which is loudest here: 0.2 to 1 from another start.
+    kind = next(kind for kind in KINDS if kind.name == name)
+    noise = np.clip(0.3 * np.random.default_rng(3).normal(size=(48000 * 7, 1)), -0.99, 0.99).astype(np.float32)
+    path = make(kind._replace(rate=48000, channels=1), tmp_path, samples=noise, low=True)
+    assert largest_difference(path, probe(path).num_samples, windows=30, seed=2) == 0
+
+
+def test_the_delay_of_opus_is_that_of_its_own_header(specimens: dict[str, Path], tmp_path: Path) -> None:
+    """FFmpeg before 7 wrote Matroska's CodecDelay at the rate of the source: 104 samples of 16 kHz as if they were of 48 kHz."""
+    kind = next(kind for kind in KINDS if kind.name == "Opus in WebM")
+    path = make(kind._replace(rate=16000, channels=1), tmp_path, 3.0)
+    data = path.read_bytes()
+    known = probe(path)
+    with open_recording(path) as recording:
+        whole = recording.read(0, known.num_samples)
+    assert (known.num_samples, len(whole)) == (144_000, 144_000)
+    at = data.index(b"\x56\xaa") + 2
+    size = data[at] & 0x7F
+    assert int.from_bytes(data[at + 1 : at + 1 + size], "big") == 6_500_000
+    path.write_bytes(data[: at + 1] + (2_166_667).to_bytes(size, "big") + data[at + 1 + size :])
+    assert probe(path) == known
+    with open_recording(path) as recording:
+        np.testing.assert_array_equal(recording.read(0, 144_000), whole)
+        np.testing.assert_array_equal(recording.read(50_000, 60_000), whole[50_000:60_000])
+
+
+def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(specimens: dict[str, Path]) -> None:
+    for name in ("AAC in MP4", "AAC in QuickTime", "MP3 in MP4"):
+        with open_recording(specimens[name]) as recording:
+            np.testing.assert_allclose(recording.read(0, 2000), decoded(specimens[name])[:2000], atol=1e-6)
+
+
+def test_windows_in_rising_order_cost_one_pass(specimens: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_recording(specimens["WMA"]) as recording:
+        assert isinstance(recording, AvRecording)
+        recording.read(0, 1000)
+        monkeypatch.delattr(AvRecording, "_begin")
+        for start in (500, 40_000, 39_000, 150_000):
+            assert len(recording.read(start, start + 5000)) == 5000
 
 
 def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Path) -> None:
@@ -96,7 +178,7 @@ def test_the_content_decides_what_a_file_is_and_its_name_nothing(specimens: dict
         assert probe(shutil.copy(specimens[name], tmp_path / wrong)) == known
 
 
-@pytest.mark.parametrize("name", ["Opus in WebM", "Vorbis in WebM", "AAC in Matroska", "AAC, bare (ADTS)", "MP3 in Matroska"])
+@pytest.mark.parametrize("name", ["Vorbis in WebM", "AAC in Matroska", "AAC, bare (ADTS)", "MP3 in Matroska"])
 def test_an_index_by_counting_equals_an_index_by_decoding(
     specimens: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,11 @@ import av.error
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 from av.audio.resampler import AudioResampler
+from av.codec.context import Flags2
 from numpy.typing import NDArray
 
 from nbaudio.audio.ogg import index_ogg
-from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, stamp
+from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, stamp
 from nbaudio.audio.reasons import implausible, no_audio, no_samples
 from nbaudio.errors import AudioError
 
@@ -38,10 +39,14 @@ _LOW_MP3_RUN_UP_S = 2.0
 
 # Decoders that a flush does not bring back to their start: AAC keeps the seed of the noise that it fills bands with, AMR its
 # predictors, MP3 what it makes up for a first frame that takes bits from before the file.
-_REMEMBERING = {"aac", "amrnb", "amrwb", "mp2", "mp3"}
+_REMEMBERING = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
 # Decoders that are better than the usual ones: that of MP2 dithers from where it began.
 _BETTER = {"mp2": "mp2float"}
 
+# Codecs whose decoders fill bands with noise, which is another noise from another start. Their recordings are decoded in blocks
+# that begin at fixed places, each by a new decoder, so that a window is made of the same samples as a read of the whole.
+_NOISY = {"aac", "ac3", "amrwb", "eac3"}
+_BLOCK_S = 5.0
 # What stays in memory of a recording that is decoded from its beginning, in seconds: segments may overlap.
 _KEPT_S = 30
 # Entries of a container's index that are compared with an even clock.
@@ -99,9 +104,10 @@ class AvRecording:
         bare = container in _BARE
         self._ogg = index_ogg(file, self.codec) if container == "ogg" and self.codec in ("opus", "vorbis") else None
         counts = self._ticks.numerator == 1 or self._ticks == 2
-        self._clock_tells = counts and not bare and container != "ogg" and self._is_even()
+        self._clock_tells = counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
+        self._block = -1, np.empty((0, 0), np.float32)
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         declared = Fraction(0)
         if self._stream.duration and not bare:
@@ -112,6 +118,23 @@ class AvRecording:
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Recording.read`."""
+        if self._ogg or self.codec == "opus":
+            stop = min(stop, (self._ogg or self._index).num_samples)
+        if self.codec not in _NOISY:
+            return self._read(start, stop)
+        length = int(_BLOCK_S * self.sampling_rate)
+        parts = [np.empty((0, self.num_channels), np.float32)]
+        for number in range(start // length, -(-stop // length)):
+            if self._block[0] != number:
+                self._block = number, self._read(number * length, (number + 1) * length)
+            samples = self._block[1]
+            parts.append(samples[max(0, start - number * length) : stop - number * length])
+            if len(samples) < length:
+                break
+        return np.concatenate(parts)
+
+    def _read(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Samples [start, stop), decoded from a little before."""
         parts, end = [], start
         for position, samples in self._decode_from(start):
             if position > end:
@@ -127,8 +150,8 @@ class AvRecording:
 
     def count_samples(self, tail_s: float = 5.0) -> int:
         """Where decoding ends; only the last seconds are decoded where that is possible."""
-        if self._ogg:
-            return self._ogg.num_samples
+        if self._ogg or self.codec == "opus":
+            return (self._ogg or self._index).num_samples
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
         for start in (max(0, expected - int(tail_s * self.sampling_rate)), 0):
             end = 0
@@ -287,7 +310,8 @@ class AvRecording:
                 position = None
                 continue
             if position is None and frames:
-                held = sum(frame.samples for frame in frames)
+                # The first frame of Opus may be shorter than its packet: its decoder holds back samples when it resamples.
+                held = opus_samples(bytes(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
                 position = self._time_of(frames[0]) if end is None else end - held
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
@@ -313,6 +337,9 @@ class AvRecording:
     def _decoder(self) -> AudioCodecContext:
         """The stream's decoder, or a new one of its kind; asked for after a seek."""
         decoder = self._stream.codec_context
+        if self.codec == "opus":
+            # Otherwise the samples before the first are dropped from the first packet that is decoded, whichever that is.
+            decoder.flags2 |= int(Flags2.skip_manual)
         if self.codec not in _REMEMBERING:
             return decoder
         new = cast(AudioCodecContext, AudioCodecContext.create(_BETTER.get(decoder.name, decoder.codec), "r"))

@@ -5,6 +5,7 @@ first bits whether its window is long or short (Vorbis I, section 4.3), and othe
 does not agree with the container's clock, or is of another codec, is decoded once instead.
 """
 
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -42,17 +43,19 @@ class PacketIndex:
         ends: position of the first sample behind each packet's own; the last is the recording's length, less nothing that the
             container says to drop at the end.
         rising: whether stamps never fall from packet to packet, so that a packet can be found by its own where no other has it.
+        dropped: samples at the end that the container says to drop, where that is known without decoding.
     """
 
     stamps: NDArray[np.int64]
     checks: NDArray[np.int64]
     ends: NDArray[np.int64]
     rising: bool
+    dropped: int = 0
 
     @property
     def num_samples(self) -> int:
-        """Samples in all, before the container's word on what to drop at the end."""
-        return int(self.ends[-1]) if len(self.ends) else 0
+        """Samples in all, before the container's word on what to drop at the end where only the decoder knows it."""
+        return max(0, int(self.ends[-1]) - self.dropped) if len(self.ends) else 0
 
     def first_for(self, position: int) -> int:
         """Number of the first packet that reaches behind a position; the last where none does."""
@@ -71,18 +74,28 @@ def check(packet: AudioPacket) -> int:
     return zlib.crc32(memoryview(packet))
 
 
+def _trimmed(packet: AudioPacket) -> tuple[int, int]:
+    """Samples that the container says to drop at a packet's start and end."""
+    if not packet.has_sidedata("skip_samples"):
+        return 0, 0
+    start, end = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
+    return start, end
+
+
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
     """Read a stream's packets once; where they must be decoded, twice.
 
     Args:
         begin: starts the stream anew and gives its packets and a decoder.
         ticks: samples in one tick of the container's clock.
-        skipped: samples before the first that was recorded; None for as many as the decoder drops.
+        skipped: samples of Opus before the first that was recorded; None for as many as the container says.
     """
     packets, decoder = begin()
-    lead, size = _decode_first(islice(packets, _FIRST), decoder)
+    opus = decoder.name.removeprefix("lib") == "opus"
+    lead, size = (None, 0) if opus else _decode_first(islice(packets, _FIRST), decoder)
     packets, decoder = begin()
     count = _counter(decoder, size)
+    trims: list[tuple[int, int]] = []
     stamps: list[int] = []
     checks: list[int] = []
     counts: list[int] = []
@@ -92,18 +105,23 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
             if at is not None:
                 stamps.append(at)
                 checks.append(check(packet))
+                if opus:
+                    trims.append(_trimmed(packet))
                 if callable(count):
                     counts.append(count(memoryview(packet)))
     clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
     held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
     rising = not (np.diff(clock) < 0).any()
     ends = np.cumsum(held)
+    if opus:  # each packet says what it holds, whatever the clock says
+        begun = sum(start for start, _ in trims) if skipped is None else skipped
+        return PacketIndex(clock, known, ends - begun, rising, sum(end for _, end in trims))
     # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
     if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
         return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
     number, given = lead
-    return PacketIndex(clock, known, ends - (int(ends[number]) - given if skipped is None else skipped), rising)
+    return PacketIndex(clock, known, ends - (int(ends[number]) - given), rising)
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:

@@ -21,7 +21,7 @@ _TAIL_SAMPLES = 4096
 _BEGINNING_S = 2.0
 _WINDOWS = 3
 # How far windows may be from a decode of the whole, full scale being 1; see docs/audio.md. Others are equal.
-_WINDOWS_OFF = {"aac": 0.5, "ac3": 0.5, "eac3": 0.5, "amrwb": 0.5, "amrnb": 0.001, "opus": 0.001}
+_WINDOWS_OFF = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
 # Samples of all channels together.
 _COUNT_BLOCK = 1 << 20
@@ -191,6 +191,7 @@ def _count(path: Path, channels: int) -> int:
 
 
 def _short(declared: int, held: int, rate: int) -> str | None:
-    if declared - held < rate / 10:  # an estimate from a bit rate, or a last frame: nobody misses it
+    # An estimate from a bit rate, an encoder's delay and last frame: nobody misses them.
+    if declared - held < max(rate / 10, _TAIL_SAMPLES):
         return None
     return f"truncated: the header declares {declared / rate:.1f} s, {held / rate:.1f} s can be decoded"

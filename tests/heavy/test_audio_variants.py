@@ -1,0 +1,19 @@
+"""Every kind of recording at several rates, bit rates and lengths: windows keep docs/audio.md, all samples are in place."""
+
+from pathlib import Path
+
+import pytest
+from audio_kinds import KINDS, Variant, make_variant, variants
+from test_audio_kinds import check_variant
+
+VARIANTS = [variant for kind in KINDS for variant in variants(kind)]
+
+
+def _name(variant: Variant) -> str:
+    channels = "mono" if variant.channels == 1 else "stereo"
+    return f"{variant.kind.name}, {variant.rate} Hz, {channels}, {'low' if variant.low else 'usual'}, {variant.seconds:g} s"
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=_name)
+def test_windows_of_a_variant_are_exact_and_where_another_decoder_has_them(variant: Variant, tmp_path: Path) -> None:
+    check_variant(make_variant(variant, tmp_path), variant, windows=200)
