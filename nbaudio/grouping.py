@@ -126,7 +126,7 @@ def choose_grouping(
         raise refused or InputError("group_by: there is nothing to group by")
     share, chosen, divided = best
     own = losses[chosen]
-    if own and own.segments and (len(chosen) > 1 or len(losses) > 1 or share > COSTLY):
+    if len(losses) > 1 or (own and own.segments and (len(chosen) > 1 or share > COSTLY)):
         for key in dict.fromkeys((*chosen, *GROUPS)):
             if (key,) not in losses and usable_keys(fit, (key,))[0]:
                 try:

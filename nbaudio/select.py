@@ -176,9 +176,10 @@ def decide(
     def lost_share(divided: pl.DataFrame) -> float:
         kept = fit.filter(divided["reason"].is_null())
         if not budget:
-            return 1 - len(kept) / max(len(fit), 1)
+            return (len(fit) - len(kept)) / max(len(fit), 1)
         # What is lost leaves room for other segments, as long as there are more than the budget has room for.
-        return 1 - min(budget.limit, budget.total(kept)) / max(min(budget.limit, budget.total(fit)), 1)
+        room = min(budget.limit, budget.total(fit))
+        return (room - min(room, budget.total(kept))) / max(room, 1)
 
     try:
         grouping = choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)

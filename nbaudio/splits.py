@@ -33,6 +33,7 @@ _TRAIN, _OPEN = SPLITS.index("train"), -1
 LOST = ("crosses_splits", "beyond_split_size", "not_gold")
 """Reasons of segments that grouping keeps out of all splits."""
 
+_FEWEST_GROUPS = 10
 # The search for a division that loses less: it leaves alone what loses hardly anything, and ends after so many trials or visits
 # of a value in a unit, about a second's worth, so that its time does not grow with the corpus.
 _HARDLY_ANY = 0.001
@@ -91,9 +92,9 @@ def divide(
 ) -> pl.DataFrame:
     """Divide segments into splits; no value of any key is in two of them.
 
-    Separate groups that fit are taken whole, in seeded order. What is then missing from a split is taken value by value,
-    always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out splits are
-    freed and filled again as long as less is lost (see `_Division.improve`). At last each split is trimmed to its
+    Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing from a split is taken value
+    by value, always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out
+    splits are freed and filled again as long as less is lost (see `_Division.improve`). At last each split is trimmed to its
     target in seeded order; segments without any value of the keys that are trimmed go to train.
 
     Args:
@@ -270,7 +271,11 @@ class _Division:
         return float(weight[within == self.size].sum())
 
     def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
-        """Groups without a value in any split so far that fit into the amount, in seeded order, and what each weighs."""
+        """Groups without a value in any split so far that fit into the amount, and what each weighs.
+
+        In seeded order, those of up to a tenth of the amount first, then those of twice, four times as much and so on: a split
+        has several speakers where there are any that are small enough.
+        """
         number = len(self.group)
         group_of_unit = np.zeros(self.num_units, dtype=np.int64)
         group_of_unit[self.pair_unit] = self.group[self.pair_value]
@@ -280,7 +285,8 @@ class _Division:
         begun = np.zeros(number, dtype=np.bool_)
         begun[self.group[self.split != _OPEN]] = True
         whole = np.flatnonzero(~begun & (group_weight > 0))
-        order = whole[np.argsort(group_hash[whole], kind="stable")]
+        size_class = np.maximum(np.frexp(_FEWEST_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
+        order = whole[np.lexsort((group_hash[whole], size_class))]
         fitting, left = [], amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
             if more <= left:

@@ -27,7 +27,7 @@ from nbaudio.source_splits import split_in
 
 _ROWS = 4096
 _CLIPS = 32
-_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.parquet")
+_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
 _FURTHER = ("segment_id", "source_split")
 _WANTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
 # Names that datasets give these columns, the usual first.
