@@ -23,7 +23,7 @@ from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.names import is_audio
-from nbaudio.source_splits import split_in
+from nbaudio.source_splits import role, split_in
 
 _ROWS = 4096
 _CLIPS = 32
@@ -130,7 +130,9 @@ def _split_of(path: Path, source: Path) -> str | None:
     """The split of a file, as Hugging Face finds it in names of files and folders."""
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
-    return shard[1] if shard else split_in(relative.removesuffix(path.suffix))
+    if shard and role(shard[1]):
+        return shard[1]
+    return split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:
