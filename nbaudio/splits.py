@@ -39,6 +39,7 @@ _FEWEST_GROUPS = 10
 _HARDLY_ANY = 0.001
 _TRIALS = 60
 _VISITS = 20_000_000
+_TRIAL_VISITS = 8  # besides those of its steps
 
 
 class Target(NamedTuple):
@@ -196,6 +197,7 @@ class _Division:
         self.split = np.full(num_values, _OPEN)
         self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
         self.visits = 0
+        self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Integers:
         """The split of each row once all others are filled: values that are still open go to train, crossing units to none."""
@@ -219,6 +221,8 @@ class _Division:
             if fewest <= _HARDLY_ANY * len(self.unit_of_row) or self.visits > most_visits:
                 break
             before = self.split.copy()
+            self.visits += _TRIAL_VISITS * len(self.pair_unit)
+            self.shuffle = np.uint64(draw())
             order = list(wanted)[:: 1 if draw() % 2 else -1]
             held = np.flatnonzero(self.split != _OPEN if trial % 2 else self.split == order[0])
             self.split[held[draw(len(held)) % np.uint64(3) == 0]] = _OPEN
@@ -286,7 +290,7 @@ class _Division:
         begun[self.group[self.split != _OPEN]] = True
         whole = np.flatnonzero(~begun & (group_weight > 0))
         size_class = np.maximum(np.frexp(_FEWEST_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
-        order = whole[np.lexsort((group_hash[whole], size_class))]
+        order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
         fitting, left = [], amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
             if more <= left:
