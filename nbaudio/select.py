@@ -1,89 +1,37 @@
 """What goes into the corpus: filters, train, dev and test, a budget; every segment is in, or out with the rule that put it out.
 
 Conventions: each call decides everything anew from the tables. The first rule that hits is the reason: those of
-`tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then `LATER_RULES`. Durations
-are compared in samples and summed in whole microseconds, never as floats; before any audio has arrived a microsecond stands in
-for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order of rows.
+`tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
+`selection.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; before any audio has
+arrived a microsecond stands in for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order of
+rows.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from numbers import Real
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from nbaudio.budget import MICRO, Budget, make_budget, over_budget
+from nbaudio.budget import MICRO, Budget, over_budget
 from nbaudio.channels import own_channel
 from nbaudio.errors import InputError
+from nbaudio.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.keys import hash_column
-from nbaudio.leakage import GROUPS, leakage
+from nbaudio.leakage import GROUPS
 from nbaudio.places import Remote
 from nbaudio.report import Report
 from nbaudio.review.rounds import gold_ids
-from nbaudio.review.verdicts import seen_ids
+from nbaudio.review.verdicts import seen_in
+from nbaudio.select_report import reasons_of, select_report
+from nbaudio.selection import HELD_OUT, Parameters
 from nbaudio.sizes import PCM, ClipSize, measure
-from nbaudio.splits import Target, divide, parse_target, usable_keys
-from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, segment_failures, whole_recording, with_durations
+from nbaudio.splits import divide, usable_keys
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
 
-HELD_OUT = ("test", "dev")
-"""The splits that are filled before train, in that order."""
-
-LATER_RULES = ("reviewed", "crosses_splits", "beyond_split_size", "not_gold", "over_budget")
-"""Reasons of segments that pass every filter and still are out."""
-
 _MEASURED_CLIPS = 64
-_COSTLY = 0.1
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """What `select` is asked for; see there.
-
-    Raises:
-        InputError: a value is not allowed; names it and what is.
-    """
-
-    min_similarity: float = 0.8
-    max_duration: float = 20.0
-    min_duration: float = 0.0
-    hours: float | None = None
-    disk: int | str | None = None
-    dev: int | str | None = None
-    test: int | str | None = None
-    group_by: tuple[str, ...] = ("speaker_id", "recording_id")
-    seed: int = 42
-    gold: bool = False
-    clip_size: ClipSize = PCM
-
-    def __post_init__(self) -> None:
-        _check_number("min_similarity", self.min_similarity, -1, 1)
-        _check_number("max_duration", self.max_duration, 0, 1e6)
-        _check_number("min_duration", self.min_duration, 0, float(self.max_duration))
-        if self.hours is not None:
-            _check_number("hours", self.hours, 0, 1e9)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise InputError(f"seed={self.seed!r}: must be a whole number")
-        for split in HELD_OUT:
-            self.target(split, default=0)
-        self.budget()
-
-    def target(self, split: str, *, default: int) -> Target:
-        """The size asked for a split, `default` segments where none was."""
-        asked = self.dev if split == "dev" else self.test
-        return Target(default, "segments") if asked is None else parse_target(asked, split)
-
-    def budget(self) -> Budget | None:
-        """The budget asked for, if any."""
-        return make_budget(hours=self.hours, disk=self.disk, clip_size=self.clip_size)
-
-
-def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
-        raise InputError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")
 
 
 def select(
@@ -96,7 +44,7 @@ def select(
     disk: int | str | None = None,
     dev: int | str | None = None,
     test: int | str | None = None,
-    group_by: Sequence[str] | str | None = ("speaker_id", "recording_id"),
+    group_by: Sequence[str] | str | None = AUTO,
     seed: int = 42,
     gold: bool = False,
 ) -> Report:
@@ -113,6 +61,7 @@ def select(
             that the filters and the budget leave.
         test: the same for test.
         group_by: columns, none of whose values may be in two splits; a sequence, or names with commas between; empty for none.
+            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone where both would lose more than 5 % of the segments.
         seed: another one makes other choices.
         gold: test is made of segments alone that reviewers call right (see `nbaudio.review.rounds`); by default of all of them
             that pass the filters. What shares a value of `group_by` with them is out.
@@ -134,6 +83,7 @@ def select(
     """
     workspace = Workspace.open(workspace)
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
+    columns = tuple(name.strip() for name in names if name.strip())
     parameters = Parameters(
         min_similarity=min_similarity,
         max_duration=max_duration,
@@ -142,7 +92,7 @@ def select(
         disk=disk,
         dev=dev,
         test=test,
-        group_by=tuple(name.strip() for name in names if name.strip()),
+        group_by=None if columns == (AUTO,) else columns,
         seed=seed,
         gold=gold,
     )
@@ -151,8 +101,9 @@ def select(
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
     right = gold_ids(workspace, segments) if gold else set()
-    chosen = choose(recordings, segments, seen_ids(workspace), parameters, gold=right)
-    report = _report(recordings, chosen, parameters)
+    reviews = seen_in(workspace)
+    chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right)
+    report = select_report(workspace.path, recordings, chosen, parameters=parameters, grouping=grouping, reviews=reviews)
     workspace.save(segments=chosen)
     workspace.save_report("select", report.to_dict())
     return report
@@ -181,30 +132,65 @@ def choose(
     Raises:
         InputError: more is asked for than there is.
     """
+    return decide(recordings, segments, reviewed, parameters, gold=gold)[0]
+
+
+def decide(
+    recordings: pl.DataFrame,
+    segments: pl.DataFrame,
+    reviewed: Collection[str],
+    parameters: Parameters,
+    *,
+    gold: Collection[str] = (),
+) -> tuple[pl.DataFrame, Grouping]:
+    """As `choose`, and what the splits were grouped by.
+
+    Raises:
+        InputError: more is asked for than there is.
+    """
     segments = conform(segments, SEGMENTS, "segments")
     frame = filtered(recordings, segments, parameters)
     fit = frame.filter(pl.col("reason").is_null()).drop("reason")
-    keys, _ = usable_keys(fit, parameters.group_by)
     sizes = dict.fromkeys(HELD_OUT, _default_size(fit, parameters.budget()))
     is_gold = fit.select(_in(gold)).to_series() if parameters.gold else None
     if is_gold is not None:
         sizes["test"] = int(is_gold.sum())
         if not sizes["test"]:
+            out = reasons_of(frame.filter(_in(gold))["reason"], parameters)
             raise InputError(
                 "gold: of the segments that pass the filters, reviewers call none right as they are now; import verdicts first"
+                + (f", or keep more; of those that they call right the filters put out {out}" if out else "")
             )
     targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
-    divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
-    if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
-        raise InputError(
-            f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
-            "group by fewer or other columns, or ask for less (dev=0, test=0)"
-        )
+    budget = parameters.budget()
+
+    def divide_by(keys: Sequence[str]) -> pl.DataFrame:
+        divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
+        if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
+            raise InputError(
+                f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
+                "group by fewer or other columns, or ask for less (dev=0, test=0)"
+            )
+        return divided
+
+    def lost_share(divided: pl.DataFrame) -> float:
+        kept = fit.filter(divided["reason"].is_null())
+        if not budget:
+            return (len(fit) - len(kept)) / max(len(fit), 1)
+        # What is lost leaves room for other segments, as long as there are more than the budget has room for.
+        room = min(budget.limit, budget.total(fit))
+        return (room - min(room, budget.total(kept))) / max(room, 1)
+
+    try:
+        grouping = choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
+    except InputError as error:
+        out = reasons_of(frame["reason"], parameters)
+        raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters put out {out}" if out else "")) from error
+    divided = grouping.divided
     reviewed_train = (pl.col("split") == "train") & _in(reviewed)
     fit = pl.concat([fit, divided], how="horizontal").with_columns(
         reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")
     )
-    budget = parameters.budget()
     if budget:
         over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed)
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
@@ -215,13 +201,14 @@ def choose(
         .select("split", reason=pl.coalesce("reason", "later"))
     )
     kept = decided["reason"].is_null()
-    return segments.with_columns(
+    chosen = segments.with_columns(
         pl.select(
             split=pl.when(kept).then(decided["split"]),
             decision=pl.when(kept).then(pl.lit("accept")).otherwise(pl.lit("reject")).cast(SEGMENTS["decision"]),
             reason=decided["reason"],
         )
     )
+    return chosen, grouping
 
 
 def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
@@ -231,7 +218,8 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
         `row` (in `segments`), `segment_id`, `recording_id`, `speaker_id`, `source_channel`, the grouping keys, `start_sample`,
         `end_sample`, `micros` (duration in whole microseconds) and `reason` (the first filter that hits, null where none does).
     """
-    usable_keys(segments, parameters.group_by)
+    keys = GROUPS if parameters.group_by is None else parameters.group_by
+    usable_keys(segments, keys)
     recordings = conform(recordings, RECORDINGS, "recordings")
     preview = without_audio(recordings)
     rate = pl.Series("rate", [MICRO] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
@@ -246,7 +234,7 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text", "start_sample", "end_sample")
     frame = (
         segments.with_columns(own_channel(segments))
-        .select(*dict.fromkeys((*own, "source_channel", "similarity", *parameters.group_by)))
+        .select(*dict.fromkeys((*own, "source_channel", "similarity", *keys)))
         .with_row_index("row")
         .join(facts, on="recording_id", how="left", maintain_order="left", validate="m:1")
         .sort("segment_id", "row")
@@ -269,17 +257,12 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
     }
     return frame.select(
         "row",
-        *dict.fromkeys(("segment_id", "recording_id", "speaker_id", "source_channel", *parameters.group_by)),
+        *dict.fromkeys(("segment_id", "recording_id", "speaker_id", "source_channel", *keys)),
         "start_sample",
         "end_sample",
         micros=(length * MICRO + pl.col("rate") - 1) // pl.col("rate"),
         reason=pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items()),
     )
-
-
-def without_audio(recordings: pl.DataFrame) -> bool:
-    """Whether no recording is there yet, so that a selection is a preview by the source's own times."""
-    return recordings["num_samples"].null_count() == len(recordings)
 
 
 def _limit(seconds: float, rate: pl.Series) -> pl.Series:
@@ -312,73 +295,3 @@ def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: p
         .join(facts, on="recording_id", how="left")
     )
     return measure(clips.sort("path", "start_sample"), root) or PCM
-
-
-def _report(recordings: pl.DataFrame, chosen: pl.DataFrame, parameters: Parameters) -> Report:
-    """What `choose` decided, counted."""
-    timed = with_durations(chosen, recordings).with_columns(micros=(pl.col("duration_s") * MICRO).round())
-    kept = timed.filter(pl.col("split").is_not_null())
-    lost = timed.filter(pl.col("reason").is_in(["crosses_splits", "beyond_split_size", "not_gold"]))
-    rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
-    leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *parameters.group_by))))
-    facts: dict[str, Any] = {
-        "segments": len(chosen),
-        "kept": len(kept),
-        "hours": _hours(kept),
-        **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
-        "rejected": dict(rejected.iter_rows()),
-        "leakage": {check.removesuffix("_id"): shared for check, shared in leaks.select("check", "shared").iter_rows()},
-        "lost to grouping": {"segments": len(lost), "hours": _hours(lost)},
-    }
-    budget = parameters.budget()
-    if budget:
-        size = parameters.clip_size
-        basis = "upper bound, nothing measured" if size == PCM else "measured"
-        facts["budget"] = {
-            "limit": budget.show(budget.limit),
-            "used": budget.show(budget.total(kept)),
-            **({"estimate": f"{size.per_second / 1000:.1f} kB/s ({basis})"} if parameters.disk is not None else {}),
-        }
-    facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name != "clip_size"}
-    facts["parameters"]["group_by"] = list(parameters.group_by)
-    return Report("select", facts, warnings=_warnings(timed, preview=without_audio(recordings), parameters=parameters))
-
-
-def _warnings(timed: pl.DataFrame, *, preview: bool, parameters: Parameters) -> list[str]:
-    """What is worth knowing of a selection though it was made."""
-    found = []
-    counts: dict[str | None, int] = dict(timed["reason"].value_counts().iter_rows())
-    after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
-    kept = after_filters.filter(pl.col("reason").is_null())
-    if preview:
-        found.append("no audio yet: a preview by the source's times; windows past the end of a recording are not seen")
-    unscored = after_filters["similarity"].fill_nan(None).null_count()
-    if unscored:
-        found.append(f"{unscored:,} segments have no similarity and passed that filter")
-    for key in parameters.group_by:
-        missing = after_filters[key].null_count()
-        if missing and missing == len(after_filters):
-            found.append(f"{key} is empty: nothing is grouped by it")
-        elif missing:
-            found.append(f"{missing:,} segments have no {key} and are not grouped by it")
-    if len(kept) and not (kept["split"] == "train").any():
-        found.append("train is empty")
-    lost = counts.get("crosses_splits", 0)
-    over_budget = counts.get("over_budget", 0)
-    if lost > _COSTLY * len(after_filters) and not over_budget:
-        single = max(parameters.group_by, key=lambda key: after_filters[key].n_unique())
-        found.append(
-            f"grouping by {', '.join(parameters.group_by)} costs {lost:,} segments ({lost / len(after_filters):.0%}, reason "
-            f"crosses_splits); grouping by a single one, such as group_by={single!r}, costs none of them"
-        )
-    if parameters.budget() and not over_budget and len(kept):
-        found.append("the budget is not reached: everything that passed is kept")
-    return found
-
-
-def _hours(timed: pl.DataFrame) -> float:
-    return round(float(timed["duration_s"].sum()) / 3600, 4)
-
-
-def _counts(part: pl.DataFrame) -> dict[str, Any]:
-    return {"segments": len(part), "hours": _hours(part), "speakers": part["speaker_id"].drop_nulls().n_unique()}

@@ -115,6 +115,11 @@ def with_durations(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     return segments.join(rates, on="recording_id", how="left", maintain_order="left").with_columns(seconds_column())
 
 
+def without_audio(recordings: pl.DataFrame) -> bool:
+    """Whether no recording is there yet, so that a selection is a preview by the source's own times."""
+    return recordings["num_samples"].null_count() == len(recordings)
+
+
 def whole_recording() -> pl.Expr:
     """Whether a segment is a whole recording whose length is not known yet: it has no times at all."""
     return pl.col("source_start").is_null() & pl.col("source_end").is_null()

@@ -130,9 +130,10 @@ class Workspace:
         """Keep what a step reported."""
         write_json(self.path / f"reports/{step}.json", report)
 
+    def reviewed(self) -> dict[str, set[str]]:
+        """Segments that reviewers were given, by the name of the review."""
+        return {path.stem: set(read_json(path)["segment_ids"]) for path in sorted((self.path / "reviews").glob("*.json"))}
+
     def reviewed_ids(self) -> set[str]:
         """Segments that any reviewer was given in a round."""
-        ids: set[str] = set()
-        for path in sorted((self.path / "reviews").glob("*.json")):
-            ids.update(read_json(path)["segment_ids"])
-        return ids
+        return set().union(*self.reviewed().values())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openpyxl import Workbook
 
 from nbaudio.errors import InputError
-from nbaudio.ingest import lhotse, nemo, subtitles, table, textgrid
+from nbaudio.ingest import READERS, lhotse, nemo, subtitles, table, textgrid
 
 TIMES = ["name", "source_start", "source_end"]
 
@@ -24,6 +24,73 @@ def lines(path, *rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
     return path
+
+
+# A source's own splits
+
+
+HEARD = {"id": "a-1", "recording_id": "a", "start": 0, "duration": 1, "text": "da"}
+RECORDING = {"id": "a", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}
+ONE_SEGMENT = {
+    "commonvoice": "client_id\tpath\tsentence\n1f\ta.mp3\tDa\n",
+    "folder": "",
+    "kaldi": "r1 a.wav\n",
+    "lhotse": json.dumps({"id": "c", "duration": 1, "supervisions": [HEARD], "recording": RECORDING}),
+    "librispeech": "84-1-0000 DA\n",
+    "nemo": json.dumps({"audio_filepath": "a.wav", "duration": 1, "text": "da"}),
+    "parlaspeech": json.dumps({"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "split": "test"}),
+    "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nda\n",
+    "table": "name,text,split\na.wav,da,test\n",
+    "textgrid": '"ooTextFile" "TextGrid" 0 1 <exists> 1 "IntervalTier" "words" 0 1 1  0 1 "da"',
+}
+
+
+def one_segment(format_, path):
+    """A file with one segment, as each format has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "text": ["da"]})
+    if format_ in ONE_SEGMENT:
+        path.write_text(ONE_SEGMENT[format_])
+    elif path.suffix == ".parquet":
+        pq.write_table(columns, path)
+    else:
+        with pa.ipc.new_stream(path, columns.schema) as stream:
+            stream.write_table(columns)
+
+
+@pytest.mark.parametrize(
+    ("format_", "source", "file", "split"),
+    [
+        ("kaldi", "data/test_clean", "wav.scp", "test_clean"),
+        ("kaldi", "data/hr", "wav.scp", None),
+        ("nemo", "all", "dev.json", "dev"),
+        ("nemo", "test_manifest.json", "", "test_manifest"),
+        ("nemo", "session.json", "", None),
+        ("lhotse", "all", "cuts_test-clean.jsonl", "test-clean"),
+        ("lhotse", "hr_cuts_dev.jsonl", "", "dev"),
+        ("lhotse", "cuts.jsonl", "", None),
+        ("hf", "all", "test-00000-of-00001.parquet", "test"),
+        ("hf", "all", "hr/validation/0000.parquet", "validation"),
+        ("hf", "all", "data/test.parquet", "test"),
+        ("hf", "test.parquet", "", "test"),
+        ("hf", "all", "test/data-00000-of-00001.arrow", "test"),
+        ("hf", "all", "data/0000.parquet", None),
+        ("subtitles", "all", "test/a.srt", "test"),
+        ("subtitles", "all", "2018/test.srt", None),
+        ("textgrid", "all", "DEV/x/a.TextGrid", "DEV"),
+        ("folder", "all", "test/a.wav", "test"),
+        ("folder", "all", "2018/test.wav", None),
+        ("commonvoice", "hr", "test.tsv", "test"),
+        ("commonvoice", "hr", "validated.tsv", None),
+        ("librispeech", "all", "test-other/84/1/84-1.trans.txt", "test-other"),
+        ("table", "a.csv", "", "test"),
+        ("parlaspeech", "asr.json", "", "test"),
+    ],
+)
+def test_every_reader_keeps_the_split_that_a_source_says(tmp_path, format_, source, file, split):
+    one_segment(format_, tmp_path / source / file)
+    frame = READERS[format_](tmp_path / source).frame
+    assert (frame["source_split"].to_list() if "source_split" in frame.columns else [None]) == [split]
 
 
 # NeMo

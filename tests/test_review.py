@@ -143,6 +143,8 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     assert report.warnings == [
         "15 were asked for, only 10 segments can be reviewed: all are in the sheet",
         "not drawn from: 5 segments of 1 recordings that are missing (c)",
+        "10 of 10 segments that can be reviewed were given to reviewers and stay out of train; "
+        "left for training are 0 segments (0 hours)",
     ]
     assert not report.problems
     assert workspace.reviewed_ids() == heard
@@ -266,7 +268,50 @@ def test_what_has_been_put_into_train_before_is_told(workspace, tmp_path):
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
     assert "5 of them are in train, where they must not be: run select again before materialize" in report.warnings
     change(workspace, split=pl.lit(None, dtype=SEGMENTS["split"]))
-    assert not [line for line in review.export(workspace, out=tmp_path / "s.xlsx", n=10).warnings if "train" in line]
+    assert not [line for line in review.export(workspace, out=tmp_path / "s.xlsx", n=10).warnings if "are in train" in line]
+
+
+def many(workspace, number):
+    """A workspace with so many segments of four seconds, without audio."""
+    rows = {"segment_id": [f"x{at:04d}" for at in range(number)], "recording_id": "a", "text": "riječ"}
+    times = {"source_start": [str(5 * at) for at in range(number)], "source_end": [str(5 * at + 4) for at in range(number)]}
+    made = Workspace.create(workspace.path, audio=None)
+    made.save(segments=pl.DataFrame({**rows, **times}), recordings=pl.DataFrame({"recording_id": ["a"]}))
+    return made
+
+
+@pytest.mark.parametrize(("number", "drawn"), [(200, 20), (7, 1), (10_001, 1000), (20_000, 1000)])
+def test_without_a_number_a_tenth_is_drawn_and_at_most_a_thousand(workspace, tmp_path, number, drawn):
+    workspace = many(workspace, number)
+    report = review.export(workspace, out=tmp_path / "s.xlsx")
+    assert report.facts["drawn"] == drawn == len(workspace.reviewed_ids())
+    assert report.facts["left for train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
+    assert [line for line in report.warnings if "stay out of train" in line and number > 10] == []
+
+
+def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_call_is_the_same(workspace, tmp_path):
+    workspace = many(workspace, 200)
+    review.export(workspace, out=tmp_path / "one.xlsx", n=100)
+    second = review.export(workspace, out=tmp_path / "two.xlsx")
+    assert (second.facts["drawn"], second.facts["left for train"]["segments"]) == (10, 90)
+    before = (tmp_path / "two.xlsx").read_bytes()
+    again = review.export(workspace, out=tmp_path / "two.xlsx")
+    assert (tmp_path / "two.xlsx").read_bytes() == before
+    assert again.to_dict() == second.to_dict()
+
+
+def test_a_number_is_honoured_up_to_all_and_what_is_left_for_training_is_said(workspace, tmp_path):
+    workspace = many(workspace, 200)
+    report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
+    [line] = [line for line in report.warnings if "stay out of train" in line]
+    assert line.startswith("150 of 200 segments that can be reviewed were given to reviewers")
+    assert line.endswith("left for training are 50 segments (0.056 hours)")
+    review.export(workspace, out=tmp_path / "two.xlsx", n=1000)
+    assert len(workspace.reviewed_ids()) == 200
+    with pytest.raises(
+        InputError, match="all 200 segments that can be reviewed have been given to reviewers: 150 in one, 50 in two"
+    ):
+        review.export(workspace, out=tmp_path / "three.xlsx")
 
 
 def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):

@@ -1,4 +1,5 @@
 import json
+import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -7,12 +8,16 @@ import pytest
 import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from nbaudio.cli import app as cli
 from nbaudio.errors import InputError
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.verdicts import Verdict, append_verdicts
-from nbaudio.select import Parameters, choose, select
+from nbaudio.select import choose, select
+from nbaudio.select import decide as decide_grouping
+from nbaudio.selection import Parameters
 from nbaudio.sizes import PCM, ClipSize
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.workspace import Workspace
@@ -402,14 +407,212 @@ def test_a_part_without_speakers_is_counted(workspace):
     assert select(workspace).warnings == ["1 segments have no speaker_id and are not grouped by it"]
 
 
-def test_what_grouping_by_two_keys_costs_is_said(workspace):
+@pytest.fixture
+def sittings(workspace):
+    """20 speakers who all speak in all of 12 recordings."""
     crossed = [segment(n, recording=f"r{n % 12}", speaker=f"s{n // 12 % 20}") for n in range(480)]
     workspace.save(segments=segments_table(crossed))
+    return workspace
+
+
+def crossing(segments, key):
+    """How many values of a column are in more than one split."""
+    values = segments.drop_nulls(["split", key]).group_by(key).agg(pl.col("split").n_unique())
+    return (values["split"] > 1).sum()
+
+
+def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings):
+    report = select(sittings)
+    facts = report.facts
+    assert facts["lost to grouping"]["share"] <= 0.05
+    assert facts["kept"] >= 0.95 * 480
+    assert facts["parameters"]["group_by"] == ["speaker_id"]
+    assert crossing(sittings.segments, "speaker_id") == facts["leakage"]["speaker"] == 0
+    assert facts["leakage"]["recording"] == 12
+    alternatives = facts["grouping alternatives"]
+    assert set(alternatives) == {"speaker_id,recording_id", "speaker_id", "recording_id"}
+    both = alternatives["speaker_id,recording_id"]
+    assert both["share"] > 0.05
+    assert both["share"] == pytest.approx(both["segments"] / 480)
+    [line] = [line for line in report.warnings if line.startswith("grouped by speaker_id alone")]
+    assert f"would lose {both['segments']:,} segments ({both['share']:.1%}" in line
+    assert f"'nbaudio select {sittings.path} --group-by speaker_id,recording_id'" in line
+
+
+def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avoids_it_is_said(sittings):
+    report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
+    facts = report.facts
+    lost = facts["rejected"]["crosses_splits"]
+    assert crossing(sittings.segments, "speaker_id") == crossing(sittings.segments, "recording_id") == 0
+    own = facts["grouping alternatives"]["speaker_id,recording_id"]
+    assert own["segments"] == facts["lost to grouping"]["segments"] == lost + facts["rejected"].get("beyond_split_size", 0)
+    [line] = [line for line in report.warnings if "loses" in line]
+    assert line.startswith(f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}")
+    assert (
+        f"'nbaudio select {sittings.path} --dev 20 --group-by speaker_id --seed 7' loses" in line
+        or "recording_id --seed 7" in line
+    )
+    # The very command that is named, and what it is said to lose.
+    words = shlex.split(line.partition("; '")[2].partition("' loses")[0])
+    assert CliRunner().invoke(cli, [*words[1:], "--json"]).exit_code == 0
+    assert sittings.report("select")["facts"]["lost to grouping"]["share"] <= 0.05
+    assert not [line for line in sittings.report("select")["warnings"] if "loses" in line]
+
+
+def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
+    report = select(workspace, dev=6, test=6)
+    assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
+    assert "grouping alternatives" not in report.facts
+    assert report.warnings == []
+
+
+def test_one_speaker_who_would_be_lost_is_said_with_what_avoids_it(workspace):
+    rows = [segment(n, recording=f"r{n % 20}", speaker=f"s{n % 3}") for n in range(300)]
+    workspace.save(segments=segments_table(rows))
     report = select(workspace)
-    lost = report.facts["rejected"]["crosses_splits"]
-    assert report.facts["lost to grouping"]["segments"] == lost + report.facts["rejected"].get("beyond_split_size", 0)
-    assert [line for line in report.warnings if f"costs {lost:,} segments" in line and "group_by='speaker_id'" in line]
-    assert not select(workspace, group_by="speaker_id").warnings
+    assert report.facts["parameters"]["group_by"] == ["speaker_id"]
+    assert report.facts["lost to grouping"]["share"] > 0.5
+    assert [line for line in report.warnings if "--group-by recording_id' loses" in line]
+    assert not [line for line in select(workspace, group_by="recording_id").warnings if "loses" in line]
+
+
+def test_where_no_columns_help_smaller_splits_are_proposed(workspace):
+    rows = [segment(n, recording=f"r{n % 3}", speaker=f"s{n % 3}") for n in range(300)]
+    workspace.save(segments=segments_table(rows))
+    assert [line for line in select(workspace).warnings if line.endswith("smaller dev and test lose less")]
+
+
+def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings):
+    report = select(sittings, hours=0.2)
+    assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
+    assert report.facts["lost to grouping"]["share"] == 0
+    assert report.facts["hours"] == pytest.approx(0.2, abs=0.002)
+    assert not [line for line in report.warnings if "loses" in line or "grouped by" in line]
+
+
+def test_unknown_speakers_leave_the_recordings_to_group_by(sittings):
+    sittings.save(segments=sittings.segments.with_columns(speaker_id=pl.lit(None, dtype=pl.String)))
+    report = select(sittings)
+    assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
+    assert crossing(sittings.segments, "recording_id") == 0
+    assert "speaker_id is empty: nothing is grouped by it" in report.warnings
+
+
+@given(tables, st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_the_default_keeps_speakers_apart_whatever_it_takes(segments, held_out):
+    recordings = recordings_table([f"r{i}" for i in range(20)])
+    try:
+        chosen, grouping = decide_grouping(recordings, segments, (), Parameters(dev=held_out, test=held_out))
+    except InputError:
+        return
+    kept = chosen.filter(chosen["decision"] == "accept")
+    assert grouping.columns in (("speaker_id", "recording_id"), ("speaker_id",))
+    assert all(crossing(kept, key) == 0 for key in grouping.columns)
+    own = grouping.losses[grouping.columns]
+    assert own.segments == chosen["reason"].is_in(["crosses_splits", "beyond_split_size"]).sum()
+
+
+def with_source_splits(workspace, name):
+    """Every fourth segment is in the source's split of that name."""
+    split = pl.when(pl.int_range(pl.len()) % 4 == 0).then(pl.lit(name)).otherwise(pl.lit("train-clean-100"))
+    workspace.save(segments=workspace.segments.with_columns(source_split=split))
+
+
+@pytest.mark.parametrize(
+    "name", ["test-clean", "validation", "dev_clean_2", "test_eval92", "DEV", "eval", "train_dev", "dt05_real"]
+)
+def test_held_out_segments_of_the_source_that_would_be_trained_on_are_said(workspace, name):
+    with_source_splits(workspace, name)
+    result = CliRunner().invoke(cli, ["select", str(workspace.path), "--json"])
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    train = workspace.segments.filter((pl.col("split") == "train") & (pl.col("source_split") == name))
+    assert told["facts"]["source held-out in train"] == {name: len(train)}
+    start = f"{len(train)} segments that the source holds out ({name} {len(train)}) would be trained on"
+    assert [line for line in told["warnings"] if line.startswith(start)]
+    assert start in CliRunner().invoke(cli, ["select", str(workspace.path)]).stdout
+    assert workspace.report("select")["facts"]["source held-out in train"] == {name: len(train)}
+
+
+@pytest.mark.parametrize("name", ["train-clean-360", "validated", "other", "tr_no_dev", "train_nodev", "training", "2018", ""])
+def test_what_the_source_trains_on_is_no_held_out_split(workspace, name):
+    with_source_splits(workspace, name)
+    report = select(workspace)
+    assert report.facts["source held-out in train"] == {}
+    assert not [line for line in report.warnings if "source" in line]
+
+
+def test_held_out_segments_of_the_source_may_be_held_out_or_left_out(workspace):
+    with_source_splits(workspace, "test")
+    low = pl.when(pl.col("source_split") == "test").then(0.1).otherwise("similarity")
+    workspace.save(segments=workspace.segments.with_columns(similarity=low))
+    assert not [line for line in select(workspace).warnings if "source" in line]
+    workspace.save(segments=workspace.segments.drop("source_split"))
+    assert "source held-out in train" not in select(workspace).facts
+
+
+def review_record(workspace, name, numbers):
+    (workspace.path / "reviews").mkdir(exist_ok=True)
+    ids = {"segment_ids": [f"x{number:04d}" for number in numbers]}
+    (workspace.path / f"reviews/{name}.json").write_text(json.dumps(ids), encoding="utf8")
+
+
+def test_reviews_that_empty_train_are_named(workspace):
+    review_record(workspace, "first", range(100))
+    review_record(workspace, "second", range(100, 120))
+    low = pl.when(pl.col("segment_id") == "x0110").then(0.1).otherwise("similarity")
+    workspace.save(segments=workspace.segments.with_columns(similarity=low))
+    report = select(workspace, dev=6, test=0)
+    taken = report.facts["reviewed"]
+    assert sum(taken.values()) == report.facts["rejected"]["reviewed"] == 113
+    [line] = [line for line in report.warnings if line.startswith("train is empty")]
+    named = f"113 reviewed (first {taken['first']}, second {taken['second']}), 1 below_similarity (min_similarity 0.8), 6 in dev"
+    assert line == f"train is empty; of 120 segments: {named}"
+
+
+def test_reviews_that_take_much_of_train_are_named(workspace):
+    review_record(workspace, "sheet", range(30))
+    judge(workspace, *((f"x{number:04d}", "ok", "a") for number in range(25, 40)))
+    report = select(workspace, dev=0, test=0)
+    assert report.facts["reviewed"] == {"sheet": 30, "panel": 10}
+    assert "40 of 120 segments for train were given to reviewers and stay out (sheet 30, panel 10)" in report.warnings
+    review_record(workspace, "sheet", range(5))
+    (workspace.path / "reviews/verdicts.jsonl").unlink()
+    report = select(workspace, dev=0, test=0)
+    assert report.facts["reviewed"] == {"sheet": 5}
+    assert report.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters", "warning"),
+    [
+        ({"similarity": pl.lit(0.5)}, {}, "nothing is kept; of 120 segments: 120 below_similarity (min_similarity 0.8)"),
+        ({}, {"max_duration": 1}, "nothing is kept; of 120 segments: 120 too_long (max_duration 1)"),
+        ({}, {"min_duration": 6}, "nothing is kept; of 120 segments: 120 too_short (min_duration 6)"),
+        ({"text": pl.lit(" ")}, {}, "nothing is kept; of 120 segments: 120 empty_text"),
+        ({}, {"hours": 0}, "nothing is kept; of 120 segments: 120 over_budget (0.000 hours)"),
+        (
+            {"similarity": pl.when(pl.col("segment_id") < "x0018").then(0.9).otherwise(0.1)},
+            {},
+            "dev is empty: a twentieth of the 18 segments that pass the filters is none (out: 102 below_similarity "
+            "(min_similarity 0.8)); ask for a size, such as --dev 10",
+        ),
+        ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),
+    ],
+)
+def test_what_empties_a_split_is_named(workspace, changes, parameters, warning):
+    workspace.save(segments=workspace.segments.with_columns(**changes))
+    assert [line for line in select(workspace, **parameters).warnings if line.startswith(warning)]
+
+
+def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
+    low = pl.when(pl.col("segment_id") < "x0100").then(0.1).otherwise("similarity")
+    workspace.save(segments=workspace.segments.with_columns(similarity=low))
+    with pytest.raises(
+        InputError, match=r"test: 30 segments asked for.*of 120 segments the filters put out 100 below_similarity"
+    ):
+        select(workspace, test=30)
 
 
 def test_before_any_audio_a_preview_says_that_it_is_one(workspace):

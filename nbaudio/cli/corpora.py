@@ -34,7 +34,13 @@ def select(
         str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; 5 %, at most 2000, unless given")
     ] = None,
     test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="likewise")] = None,
-    group_by: Annotated[str, typer.Option(help="columns whose values never cross splits, by commas")] = "speaker_id,recording_id",
+    group_by: Annotated[
+        str,
+        typer.Option(
+            metavar="speaker_id,recording_id",
+            help="columns whose values never cross splits; auto: these two, or speaker_id alone where both lose over 5 %",
+        ),
+    ] = "auto",
     seed: Seed = 42,
     gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
     as_json: AsJson = False,

@@ -16,7 +16,9 @@ app.add_typer(review_app, name="review")
 def review_export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
-    n: Annotated[int, typer.Option(min=1, help="how many clips")] = 1000,
+    n: Annotated[
+        int | None, typer.Option(min=1, help="how many clips; a tenth of those not drawn yet, at most 1000, unless given")
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help="how they are drawn: random, stratified, speaker, recording, near or suspicious")
     ] = "random",

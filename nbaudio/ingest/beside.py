@@ -12,6 +12,7 @@ from typing import Any
 from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather
+from nbaudio.source_splits import split_of_folder
 
 #: From the text of a file to rows without `name`, and problems as line and reason.
 Parse = Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]]
@@ -22,7 +23,8 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
 
     Args:
         source: a file, or a folder that may have folders.
-        endings: of the names, with the dot, in lower case; what stands before is the name of the recording.
+        endings: of the names, with the dot, in lower case; what stands before is the name of the recording. A folder that
+            has the name of a split, such as ``test``, is the `source_split`.
         parse: reads the text of one file.
         encoding: of all files; UTF-8, or UTF-16 where a file says so, unless given.
         wanted: what the source should have been, for the message when there is nothing.
@@ -52,10 +54,11 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
             except UnicodeDecodeError as error:
                 yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
                 continue
+            split = split_of_folder(path)
             for item in parse(text):
-                yield Problem(path, *item) if isinstance(item, tuple) else {"name": name, **item}
+                yield Problem(path, *item) if isinstance(item, tuple) else {"name": name, "source_split": split, **item}
 
-    return replace(gather(source, items(), wanted=wanted), audio_root=root)
+    return replace(gather(source, items(), further=("source_split",), wanted=wanted), audio_root=root)
 
 
 def _is_one(path: Path, endings: tuple[str, ...]) -> bool:

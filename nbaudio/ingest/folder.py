@@ -9,6 +9,7 @@ from nbaudio.errors import InputError
 from nbaudio.ingest.recordings import list_audio, list_elsewhere
 from nbaudio.ingest.transcripts import Problem, Transcripts, Windows, gather
 from nbaudio.places import Remote
+from nbaudio.source_splits import split_of_folder
 
 # Six places and seven digits: what segments' times are computed with.
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
@@ -21,6 +22,9 @@ def read(source: Path | Remote, *, window: str | None = None, partial: str = "ke
         source: the folder, or where it lies; it is the audio folder too.
         window: seconds, as a decimal with up to six places; without it a segment is a whole file.
         partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
+
+    Returns:
+        The recordings; `source_split` is the folder that has the name of a split, such as ``test`` in ``test/a.wav``.
 
     Raises:
         InputError: there is no such folder or no audio in it, or an option is not usable.
@@ -41,6 +45,7 @@ def read(source: Path | Remote, *, window: str | None = None, partial: str = "ke
     paths, refused = list_audio(source) if isinstance(source, Path) else list_elsewhere(source, ())
     # Where there is something, ingest tells what is not taken.
     problems = [Problem(name, None, reason) for name, reason in refused]
-    found = gather(source, ({"name": path} for path in paths) if len(paths) else problems, wanted="a folder with audio files")
+    rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
+    found = gather(source, rows if len(paths) else problems, further=("source_split",), wanted="a folder with audio files")
     root = source if isinstance(source, Path) else str(source)
     return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

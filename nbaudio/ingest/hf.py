@@ -23,10 +23,11 @@ from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.names import is_audio
+from nbaudio.source_splits import role, split_in
 
 _ROWS = 4096
 _CLIPS = 32
-_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.parquet")
+_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
 _FURTHER = ("segment_id", "source_split")
 _WANTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
 # Names that datasets give these columns, the usual first.
@@ -68,7 +69,8 @@ def read(
 
     Returns:
         A whole recording per row; `source_split` is what a saved dataset says, or names of files begin with
-        (``train-00000-of-00002.parquet``). Problems: files that cannot be read.
+        (``train-00000-of-00002.parquet``), or a part of the path that is the name of a split (``hr/test/0000.parquet``).
+        Problems: files that cannot be read.
 
     Raises:
         InputError: there is nothing of the kind, or a column that was asked for is in no file.
@@ -118,10 +120,19 @@ def read(
 def _files(source: Path) -> list[tuple[Path, str | None]]:
     """The files of a dataset and their splits; Arrow files where there is no Parquet."""
     if found := [source] if source.is_file() else _visible(source, "*.parquet"):
-        return [(path, split[1] if (split := _SHARD.fullmatch(path.name)) else None) for path in found]
+        return [(path, _split_of(path, source)) for path in found]
     if states := _visible(source, "state.json"):
         return [file for state in states for file in _saved(state)]
-    return [(path, None) for path in _visible(source, f"*{ARROW}") if not path.name.startswith("cache-")]
+    return [(path, _split_of(path, source)) for path in _visible(source, f"*{ARROW}") if not path.name.startswith("cache-")]
+
+
+def _split_of(path: Path, source: Path) -> str | None:
+    """The split of a file, as Hugging Face finds it in names of files and folders."""
+    shard = _SHARD.fullmatch(path.name)
+    relative = path.name if path == source else path.relative_to(source).as_posix()
+    if shard and role(shard[1]):
+        return shard[1]
+    return split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
 
 def _visible(source: Path, pattern: str) -> list[Path]:

@@ -15,12 +15,13 @@ from typing import Any
 from nbaudio.errors import InputError
 from nbaudio.ingest.manifests import own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather, numbered_lines
+from nbaudio.source_splits import role
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 # Channels as ``segments`` counts them or letters them, and sides as ``reco2file_and_channel`` does.
 _CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
 _SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
-_FURTHER = ("segment_id", "source_recording", "source_channel", "source_duration", "speaker_gender")
+_FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
@@ -31,9 +32,9 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
         asr: a file beside ``text`` and of its form that holds hypotheses, such as the result of a decoding.
 
     Returns:
-        The utterances with their own ids; `source_recording` is the key in ``wav.scp``. The recordings' own folder where the
-        first is found. Problems: lines that have another form,
-        commands, recordings or utterances that are in one file and not in the other.
+        The utterances with their own ids; `source_recording` is the key in ``wav.scp``, `source_split` the name of the folder
+        where it is that of a split, such as ``test_clean``. The recordings' own folder where the first is found. Problems: lines
+        that have another form, commands, recordings or utterances that are in one file and not in the other.
 
     Raises:
         InputError: it is no such folder or nothing in it is of use.
@@ -73,6 +74,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
                 yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is taken")
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
+    split = source.name if role(source.name) else None
     seen = set()
     for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
         if isinstance(utterance, Problem):
@@ -92,6 +94,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             "asr_text": hypotheses.get(key),
             "speaker_id": speaker,
             "segment_id": key,
+            "source_split": split,
             "source_recording": recording,
             "source_channel": channel or sides.get(recording),
             "source_duration": durations.get(recording),

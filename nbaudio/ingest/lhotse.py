@@ -21,6 +21,7 @@ from nbaudio.errors import InputError
 from nbaudio.ingest.manifests import manifests, own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
 from nbaudio.places.addresses import is_address
+from nbaudio.source_splits import role
 from nbaudio.times import add_seconds
 
 _ENDINGS = (".jsonl", ".jsonl.gz")
@@ -110,10 +111,11 @@ def read(source: Path) -> Transcripts:
 
 def _sets(source: Path) -> list[_Set]:
     if source.is_file():
-        return [_Set(None, None, None, source)]
+        named = _kind(source)
+        return [_Set(named[2] if named and role(named[2] or "") else None, None, None, source)]
     kinds: dict[str | None, dict[str, Path]] = {}
     for path in manifests(source, _ENDINGS):
-        if found := _KIND.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl")):
+        if found := _kind(path):
             if found[1] in kinds.setdefault(found[2], {}):
                 raise InputError(f"{source}: {path.name} and {kinds[found[2]][found[1]].name} are the same; keep one of them")
             kinds[found[2]][found[1]] = path
@@ -121,6 +123,11 @@ def _sets(source: Path) -> list[_Set]:
     if not any(each.cuts or (each.recordings and each.supervisions) for each in sets):
         raise InputError(f"{source}: wanted are recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
     return sets
+
+
+def _kind(path: Path) -> re.Match[str] | None:
+    """What a file holds and of which split, as its name says."""
+    return _KIND.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
 
 
 def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:

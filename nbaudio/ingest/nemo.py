@@ -11,6 +11,7 @@ from typing import Any
 from nbaudio.ingest.jsonlines import NUMBER, TEXT, read_blocks
 from nbaudio.ingest.manifests import manifests, own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
+from nbaudio.source_splits import role
 from nbaudio.times import add_seconds
 
 _KINDS = {
@@ -29,7 +30,8 @@ def read(source: Path) -> Transcripts:
     """Read NeMo manifests.
 
     Args:
-        source: a manifest, or a folder of them: then the name of each, without extension, is the split; ``manifest`` is none.
+        source: a manifest, or a folder of them: then the name of each, without extension, is the split; ``manifest`` is none. The
+            name of a single one is the split where it says so, such as ``test_manifest.json``.
 
     Returns:
         The transcripts; of further keys `segment_id` and `lang` (as `language`) are kept. The recordings' own folder where the
@@ -56,7 +58,8 @@ def read(source: Path) -> Transcripts:
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
-    split = None if file == source or file.stem == "manifest" else file.stem
+    named = file.stem != "manifest" if file != source else role(file.stem)
+    split = file.stem if named else None
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)
         for row in block.values.iter_rows(named=True):

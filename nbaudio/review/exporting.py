@@ -3,7 +3,7 @@
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import polars as pl
 from nbaudio.errors import ExistsError, InputError, look_up
 from nbaudio.files import whole_file
 from nbaudio.keys import clip_names
-from nbaudio.report import Report
+from nbaudio.report import Report, show
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS, write_delimited
 from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
@@ -22,13 +22,15 @@ from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw, within_reach
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.texts import uncorrected
-from nbaudio.review.verdicts import VERDICTS, check_words
+from nbaudio.review.verdicts import VERDICTS, check_words, seen_ids
 from nbaudio.tables import seconds_column
 from nbaudio.workspace import Workspace
 
 _CLIPS = "clips"
 _NO_AUDIO = "no audio yet"
 _SHOWN_RECORDINGS = 3
+_MOST_BY_DEFAULT = 1000
+_A_TENTH = 10
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
@@ -45,7 +47,7 @@ def export(
     workspace: Workspace | str | Path,
     *,
     out: str | Path,
-    n: int = 1000,
+    n: int | None = None,
     strategy: str = "random",
     threshold: float = 0.8,
     seed: int = 42,
@@ -65,7 +67,7 @@ def export(
     Args:
         workspace: the workspace or its folder.
         out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
-        n: how many segments in all; all where there are fewer.
+        n: how many segments in all; all where there are fewer. None: a tenth of those that can still be drawn, at most 1000.
         strategy: a key of `STRATEGIES`.
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that ask.
         seed: another seed gives another sample.
@@ -96,6 +98,19 @@ def export(
         1
     """
     workspace, out = Workspace.open(workspace), Path(out)
+    _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
+    check_words(verdicts)
+
+    segments = uncorrected(workspace, workspace.segments)
+    pool, silent = within_reach(workspace, segments)
+    audible = workspace.audio_root is not None
+    if pool.is_empty():
+        missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
+        raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
+    record = ReviewRecord.find(workspace, out.stem)
+    if n is None:
+        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(_left(pool, workspace.reviewed_ids())) // _A_TENTH))
+    _check_number(n, overlap, reviewers)
     asked: dict[str, Any] = {
         "strategy": strategy,
         "n": n,
@@ -105,15 +120,6 @@ def export(
         "overlap": overlap,
         "verdicts": list(verdicts),
     }
-    _check(out, n=n, strategy=strategy, threshold=threshold, reviewers=reviewers, overlap=overlap, clips=clips, tables=tables)
-    check_words(verdicts)
-
-    segments = uncorrected(workspace, workspace.segments)
-    pool, silent = within_reach(workspace, segments)
-    audible = workspace.audio_root is not None
-    if pool.is_empty():
-        raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed")
-    record = ReviewRecord.find(workspace, out.stem)
     record = record or _new_record(out.stem, asked, workspace, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
     sheets = _handouts(record, out)
@@ -135,7 +141,8 @@ def export(
     for path in files.keys() - set(kept):
         with whole_file(path) as partial:
             partial.write_bytes(files[path])
-    report = _report(rows, pool, silent, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
+    left = _left(pool, seen_ids(workspace)).select(seconds_column())["duration_s"]
+    report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -143,18 +150,14 @@ def export(
 def _check(
     out: Path,
     *,
-    n: int,
     strategy: str,
     threshold: float,
     reviewers: Sequence[str],
-    overlap: int,
     clips: str,
     tables: Sequence[str],
 ) -> None:
     if out.suffix.lower() != ".xlsx" or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
-    if n < 1:
-        raise InputError(f"n must be 1 or more, not {n}")
     look_up(STRATEGIES, strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
@@ -162,12 +165,22 @@ def _check(
         raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
     if len({name.casefold() for name in reviewers}) < len(reviewers):
         raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
+    for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
+        look_up(dict.fromkeys(known), name, what)
+
+
+def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
+    if n < 1:
+        raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:
         raise InputError(f"overlap={overlap}: wants two reviewers or more")
     if not 0 <= overlap <= n:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
-    for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
-        look_up(dict.fromkeys(known), name, what)
+
+
+def _left(pool: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
+    """The segments of the pool that reviewers were not given."""
+    return pool.filter(~pl.col("segment_id").is_in(list(given)))
 
 
 def _new_record(
@@ -182,7 +195,10 @@ def _new_record(
     options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
     drawn = draw(pool, **options, rounds=before)
     if drawn.is_empty():
-        raise InputError(f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers")
+        given = ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
+        raise InputError(
+            f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
+        )
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
@@ -295,6 +311,7 @@ def _report(
     rows: pl.DataFrame,
     pool: pl.DataFrame,
     silent: pl.DataFrame,
+    left: pl.Series,
     *,
     record: ReviewRecord,
     sheets: Sequence[_Handout],
@@ -305,6 +322,7 @@ def _report(
     facts = {
         "drawn": len(rows),
         "from": len(pool),
+        "left for train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
         "strategy": record.strategy,
         "seed": record.seed,
         "clips": rows["clip"].count(),
@@ -325,5 +343,10 @@ def _report(
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if rows["clip"].count() == 0 and not failed:
         warnings.append("no audio yet: the sheet has no clips")
+    if (given := len(pool) - len(left)) * _A_TENTH > len(pool):
+        warnings.append(
+            f"{given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
+            f"for training are {show(len(left))} segments ({show(float(left.sum()) / 3600)} hours)"
+        )
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)

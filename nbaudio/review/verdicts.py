@@ -120,9 +120,17 @@ def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
     return last.filter(pl.col("verdict").is_not_null())
 
 
+def seen_in(workspace: Workspace) -> dict[str, set[str]]:
+    """Segments that reviewers were given or judged, by the name of the review; training has none of them."""
+    seen = workspace.reviewed()
+    for review, segment_id in verdicts(workspace).select("review", "segment_id").iter_rows():
+        seen.setdefault(review, set()).add(segment_id)
+    return seen
+
+
 def seen_ids(workspace: Workspace) -> set[str]:
-    """Segments that reviewers were given or judged; training has none of them."""
-    return workspace.reviewed_ids() | set(verdicts(workspace)["segment_id"])
+    """As `seen_in`, of all reviews together."""
+    return set().union(*seen_in(workspace).values())
 
 
 def _path(workspace: Workspace) -> Path:

@@ -1,0 +1,86 @@
+"""What a selection is asked for, checked, and the command line that asks for it."""
+
+import shlex
+from dataclasses import dataclass, fields, replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from nbaudio.budget import Budget, make_budget
+from nbaudio.errors import InputError
+from nbaudio.sizes import PCM, ClipSize
+from nbaudio.splits import LOST, Target, parse_target
+
+HELD_OUT = ("test", "dev")
+"""The splits that are filled before train, in that order."""
+
+LATER_RULES = ("reviewed", *LOST, "over_budget")
+"""Reasons of segments that pass every filter and still are out."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What `select` is asked for; see there. `group_by` None leaves the choice of columns to `nbaudio.grouping`.
+
+    Raises:
+        InputError: a value is not allowed; names it and what is.
+    """
+
+    min_similarity: float = 0.8
+    max_duration: float = 20.0
+    min_duration: float = 0.0
+    hours: float | None = None
+    disk: int | str | None = None
+    dev: int | str | None = None
+    test: int | str | None = None
+    group_by: tuple[str, ...] | None = None
+    seed: int = 42
+    gold: bool = False
+    clip_size: ClipSize = PCM
+
+    def __post_init__(self) -> None:
+        _check_number("min_similarity", self.min_similarity, -1, 1)
+        _check_number("max_duration", self.max_duration, 0, 1e6)
+        _check_number("min_duration", self.min_duration, 0, float(self.max_duration))
+        if self.hours is not None:
+            _check_number("hours", self.hours, 0, 1e9)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise InputError(f"seed={self.seed!r}: must be a whole number")
+        for split in HELD_OUT:
+            self.target(split, default=0)
+        self.budget()
+
+    def target(self, split: str, *, default: int) -> Target:
+        """The size asked for a split, `default` segments where none was."""
+        asked = self.dev if split == "dev" else self.test
+        return Target(default, "segments") if asked is None else parse_target(asked, split)
+
+    def budget(self) -> Budget | None:
+        """The budget asked for, if any."""
+        return make_budget(hours=self.hours, disk=self.disk, clip_size=self.clip_size)
+
+    def command(self, workspace: Path, **changes: Any) -> str:
+        """The command line that makes this selection.
+
+        Args:
+            workspace: its folder.
+            changes: what to ask for instead, by name.
+
+        Examples:
+            >>> Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
+            "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
+        """
+        asked = replace(self, **changes)
+        words = ["nbaudio", "select", str(workspace)]
+        for field in fields(self):
+            value = getattr(asked, field.name)
+            if field.name == "clip_size" or value == field.default:
+                continue
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]
+        return shlex.join(words)
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise InputError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")

@@ -1,0 +1,65 @@
+"""What sources call their splits, such as ``test-clean`` (LibriSpeech), ``validation`` (Hugging Face), ``test_eval92`` (Kaldi).
+
+Conventions: a name is taken apart at whatever is neither letter nor digit. Part of a name is enough, and a held-out part goes
+before training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Literal
+
+Role = Literal["train", "dev", "test"]
+
+_WORD = re.compile(r"[a-z]+[0-9]*")
+_HELD_OUT = re.compile(
+    r"(?P<dev>(?:dev|devel|development|val|valid|validation|heldout|held)(?:set)?[0-9]*|dt[0-9]+)"
+    r"|(?P<test>(?:test|testing|tst|eval|evaluation)(?:set)?[0-9]*|et[0-9]+)"
+)
+_TRAIN = re.compile(r"(?:train|training|trn|tr)(?:set)?[0-9]*")
+_WITHOUT = ("no", "non", "without")
+# WSJ0-mix and what follows it; inside longer names they mean something else, such as Common Voice.
+_WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
+
+
+@lru_cache(maxsize=4096)
+def role(name: str) -> Role | None:
+    """What a source's split is for, as its name says; None where the name says nothing of it.
+
+    Examples:
+        >>> [role(name) for name in ("train-clean-100", "validation", "test_eval92", "train_nodev", "validated")]
+        ['train', 'dev', 'test', 'train', None]
+    """
+    words = _WORD.findall(name.casefold())
+    if whole := _WHOLE_NAMES.get(name.casefold()):
+        return whole
+    for place, word in enumerate(words):
+        if (found := _HELD_OUT.fullmatch(word)) and not (place and words[place - 1] in _WITHOUT):
+            return "dev" if found["dev"] else "test"
+    return "train" if any(map(_TRAIN.fullmatch, words)) else None
+
+
+@lru_cache(maxsize=4096)
+def split_in(path: str) -> str | None:
+    """The outermost part of a path that is the name of a split.
+
+    Args:
+        path: relative to the source; only folders, or a file without its ending.
+
+    Examples:
+        >>> split_in("hr/test/0000"), split_in("2018/session")
+        ('test', None)
+    """
+    return next((part for part in PurePosixPath(path).parts if role(part)), None)
+
+
+def split_of_folder(path: str) -> str | None:
+    """As `split_in`, of the folders around a file alone: a recording may be called ``test.wav``.
+
+    Examples:
+        >>> split_of_folder("test/a.wav"), split_of_folder("test.wav")
+        ('test', None)
+    """
+    return split_in(path.rpartition("/")[0])
