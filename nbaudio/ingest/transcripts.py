@@ -15,7 +15,7 @@ import polars as pl
 from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.files import home_of, leads_out
-from nbaudio.tables import RESERVED, WORD_TIMES
+from nbaudio.tables import RESERVED, WORD_TIMES, WRITTEN
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
 TRANSCRIPTS = pl.Schema(
@@ -127,7 +127,7 @@ def gather(
 
 
 def tidied(frame: pl.DataFrame) -> pl.DataFrame:
-    """What a source has, as tables can have it: see `RESERVED` for names of columns; a speaker without a name is not known.
+    """What a source has, as tables can have it: see `RESERVED` and `WRITTEN` for names of columns; a blank speaker is none.
 
     Examples:
         >>> tidied(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
@@ -136,7 +136,7 @@ def tidied(frame: pl.DataFrame) -> pl.DataFrame:
     names: dict[str, str] = {}
     for name in frame.columns:
         new = name
-        while new in RESERVED or (new != name and new in frame.columns):
+        while new in RESERVED | WRITTEN or (new != name and new in frame.columns):
             new = f"source_{new}"
         names[name] = new
     # As one of no name all of them would be one person.
