@@ -79,7 +79,7 @@ def score(
     workspace: Workspace,
     normalize: Annotated[
         list[str] | None,
-        typer.Option(help="compare texts after this step: nfc, lower, punctuation or blanks; repeat for more; texts stay"),
+        typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ options of the format. A broken item is a `Problem` and stops nothing; a source 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +67,8 @@ class Transcripts:
         audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
         embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
+        columns: of a source with columns, by what they hold, such as ``{"text": "sentence"}``.
+        notes: what the user should know of how the source was read.
     """
 
     frame: pl.DataFrame
@@ -74,6 +76,8 @@ class Transcripts:
     audio_root: Path | str | None = None
     embedded: Iterable[tuple[str, bytes]] | None = None
     windows: Windows | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 #: Reads a source of a foreign layout: a `Path`, or a `Remote` if the format is of `sources.BY_THEMSELVES`; and the options of the
