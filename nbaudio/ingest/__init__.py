@@ -37,7 +37,7 @@ from nbaudio.ingest import (
 )
 from nbaudio.ingest.mapping import TABLES, read_mapping, source_ids
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
-from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
+from nbaudio.ingest.transcripts import Reader, Transcripts, printable, tidied
 from nbaudio.ingest.wholes import place
 from nbaudio.names import resolve, segment_ids
 from nbaudio.places import Remote, remote
@@ -130,6 +130,9 @@ def ingest(
     if is_address(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
+    for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
+        if given is not None and printable(str(given)) != str(given):
+            raise InputError(f"{printable(str(given))}: the {what} has a name that is not Unicode; rename it")
     out = Path(out)
     kept = Cache((out / "fetched").absolute(), parse_size(cache))
     origin = sources.origin(source, kept)

@@ -15,6 +15,7 @@ import polars as pl
 from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.files import home_of, leads_out
+from nbaudio.locales import check_utf8
 from nbaudio.tables import RESERVED, WORD_TIMES, WRITTEN
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
@@ -189,8 +190,12 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def printable(name: str) -> str:
     r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
 
+    Raises:
+        InputError: it is not ASCII where names are not read as UTF-8, and may be another one than it seems.
+
     Examples:
         >>> printable("caf\udce9.wav")
         'caf\\xe9.wav'
     """
+    check_utf8(name)
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
