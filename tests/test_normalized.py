@@ -7,6 +7,8 @@ import pytest
 
 from nbaudio import ingest, materialize, open_corpus, score, select, verify
 from nbaudio.errors import ExistsError, InputError
+from nbaudio.review.records import content_hashes
+from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.widgets import segments as shown
 from nbaudio.workspace import Workspace
 
@@ -81,9 +83,18 @@ def test_a_transcript_that_is_not_there_is_refused(workspace, tmp_path):
     with pytest.raises(InputError, match=r"no column text_human; there are normalized, raw"):
         materialize(workspace, out=tmp_path / "c", text="human", **QUIET)
     workspace.save(segments=workspace.segments.with_columns(text_normalized=pl.lit("")))
-    with pytest.raises(InputError, match=r"accepted segments have no text_normalized, .* run select again"):
+    with pytest.raises(InputError, match=r"accepted segments \(.*\) have no text_normalized; run select again"):
         materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET)
     assert not (tmp_path / "c" / "corpus.json").exists()
+
+
+def test_what_reviewers_said_is_not_said_of_other_words(workspace, tmp_path):
+    content_of = dict(zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True))
+    first = min(content_of)
+    append_verdicts(workspace, [Verdict(first, content_of[first], "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
+    with pytest.raises(InputError, match=r"have other words in text_raw than in text, which reviewers were given"):
+        materialize(workspace, out=tmp_path / "c", text="raw", **QUIET)
+    assert materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET).problems == []
 
 
 def test_a_text_of_which_nothing_is_left_is_empty(workspace):

@@ -147,7 +147,7 @@ def materialize(
     )
     recordings = workspace.recordings
     accepted = _accepted(run)  # refused before anything is touched
-    check_text(run.table, text)
+    check_text(run.table, text, judged=bool(seen_ids(workspace)))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
     seen = _reviewed_in_train(workspace, accepted)

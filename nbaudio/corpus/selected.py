@@ -11,15 +11,22 @@ from nbaudio.errors import InputError
 from nbaudio.files import whole_file
 from nbaudio.plan import digest
 from nbaudio.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.text.near import sentences
 
 _SOURCE = "text_source"
 
 
-def check_text(table: Path, text: str | None) -> None:
+def check_text(table: Path, text: str | None, *, judged: bool) -> None:
     """Let pass the name of a further transcript that the table has.
 
+    Args:
+        table: the segments table.
+        text: the name, without ``text_``; None for `text` itself.
+        judged: whether reviewers judged `text`: what they said then holds for the same words only.
+
     Raises:
-        InputError: there is no such column, or accepted segments have a transcript but not this one; names what there is.
+        InputError: there is no such column, accepted segments have a transcript but not this one, or one with other words than
+            those that were judged.
     """
     if text is None:
         return
@@ -32,11 +39,16 @@ def check_text(table: Path, text: str | None) -> None:
         raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
     if _SOURCE in held:
         raise InputError(f"{table}: the column {_SOURCE!r} would be written over; rename it")
-    empty = pl.col(column).fill_null("") == ""
-    lacking = found.filter((pl.col("decision") == "accept") & empty & (pl.col("text").fill_null("") != "")).select("segment_id")
-    first, count = lacking.head(1).collect(), lacking.select(pl.len()).collect().item()
-    if count:
-        raise InputError(f"{table}: {count:,} accepted segments have no {column}, {first.item()} the first; run select again")
+    is_empty = (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
+    rules = {f"no {column}; run select again": is_empty}
+    if judged:
+        other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
+        rules[f"other words in {column} than in text, which reviewers were given"] = other
+    accepted = found.filter(pl.col("decision") == "accept").select("segment_id", "text", column)
+    for what, broken in rules.items():
+        count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)
+        if count:
+            raise InputError(f"{table}: {count:,} accepted segments ({first} the first) have {what}")
 
 
 def selection_hash(table: Path, text: str | None) -> str:
