@@ -105,7 +105,7 @@ def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
     assert segments["id"].to_list() == ids
     assert report.problems == []
     assert "segment_id" not in report.facts["columns"]
-    assert [line for line in report.warnings if line.startswith("column 'id' has no value for each segment of its own")]
+    assert [line for line in report.warnings if line.startswith("column 'id' repeats and is not taken")]
     _, segments = taken(tmp_path / "t.csv", tmp_path / "w", segment_id="id")
     assert segments["segment_id"][0] == "r1"
 
@@ -115,13 +115,20 @@ def test_a_duration_beside_start_and_end_is_kept(tmp_path):
     assert segments.select("source_end", "duration").rows() == [("1", "1.5"), ("2", "2")]
 
 
-def test_columns_of_a_dataset_are_reported_and_a_repeated_id_is_none(tmp_path):
+def test_ids_of_which_few_repeat_are_ids(tmp_path):
+    columns = {"id": [f"u{n // 2 if n == 1 else n}" for n in range(20)], "file": ["a.wav"] * 20, "text": ["da"] * 20}
+    report, segments = taken(write(tmp_path / "t.csv", columns), tmp_path / "w")
+    assert segments["segment_id"][:3].to_list() == ["u0", "u0#2", "u2"]
+    assert [line for line in report.problems if line.startswith("u0: an id of 2 segments")]
+
+
+def test_columns_of_a_dataset_are_reported_and_can_be_left_out(tmp_path):
     clip = {"bytes": None, "path": "a.wav"}
-    rows = {"audio": [clip, clip], "sentence": ["da", "ne"], "speaker": ["x", "y"], "id": [7, 7]}
+    rows = {"audio": [clip, clip], "sentence": ["da", "ne"], "speaker": ["x", "y"], "id": [7, 8]}
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
     report = ingest("hf", tmp_path / "t.parquet", out=tmp_path / "w")
-    assert report.facts["columns"] == {"text": "sentence", "speaker_id": "speaker"}
-    assert [line for line in report.warnings if "column 'id'" in line]
+    assert report.facts["columns"] == {"text": "sentence", "speaker_id": "speaker", "segment_id": "id"}
+    assert [line for line in report.warnings if line.startswith("text is taken from column 'sentence'")]
     ingest("hf", tmp_path / "t.parquet", out=tmp_path / "w", options={"speaker": "none"})
     assert Workspace.open(tmp_path / "w").segments["speaker_id"].to_list() == [None, None]
 

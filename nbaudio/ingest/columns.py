@@ -75,6 +75,11 @@ def choose(
     return Choice(columns, frozenset(guessed), sorted(notes))
 
 
-def repeated(ids: pl.Series) -> bool:
-    """Whether a column that is called like one of ids cannot be one: values are missing or occur more than once."""
-    return bool(ids.null_count()) or ids.is_duplicated().any()
+def are_ids(values: pl.Series) -> bool:
+    """Whether a column that is called like one of ids tells rows apart: at least nine in ten have a value of their own.
+
+    Examples:
+        >>> are_ids(pl.Series(["u1", "u2"])), are_ids(pl.Series(["r1", "r1", None]))
+        (True, False)
+    """
+    return 10 * values.drop_nulls().n_unique() >= 9 * len(values)

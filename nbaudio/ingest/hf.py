@@ -21,7 +21,7 @@ import pyarrow as pa
 from nbaudio.errors import InputError
 from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
-from nbaudio.ingest.columns import Choice, choose, repeated
+from nbaudio.ingest.columns import Choice, choose
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.names import is_audio
 
@@ -113,11 +113,6 @@ def read(
                 yield Problem(part.path.name, None, f"cannot be read on: {error}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
-    is_guess = id is None and chosen.get("id") in _ID[1:]
-    if is_guess and "segment_id" in found.frame.columns and repeated(found.frame["segment_id"]):
-        found = replace(found, frame=found.frame.drop("segment_id"))
-        notes = [note for note in notes if not note.startswith("id ")]
-        notes.append(f"column {chosen.pop('id')!r} has no value for each segment of its own and is not the segments' id")
     found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 

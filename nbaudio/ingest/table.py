@@ -2,7 +2,7 @@
 
 Conventions: a column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`,
 `segment_id`, `split`, `source_channel`) or a plain one (see `columns.NAMES`) unless an option names another, or ``none``. Guesses
-are reported. A column called `id` is that of the segments only if its values are there and all differ. Numbers keep the source's
+are reported. A column called `id` is that of the segments where it tells them apart. Numbers keep the source's
 characters; binary floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An
 empty `asr_text` is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of
 ours get ``source_`` before their name.
@@ -14,7 +14,7 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.ingest.cells import read_cells
-from nbaudio.ingest.columns import choose, repeated
+from nbaudio.ingest.columns import are_ids, choose
 from nbaudio.ingest.manifests import own_root
 from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Problem, Transcripts
 from nbaudio.tables import RECORDINGS, SEGMENTS
@@ -122,10 +122,10 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
         raise InputError(f"{source}: besides the start an end or a duration is wanted; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: besides the end a start is wanted; {has}")
-    if "segment_id" in guessed and repeated(_strings(source, frame[column := columns["segment_id"]], empty=False)):
+    if "segment_id" in guessed and not are_ids(_strings(source, frame[column := columns["segment_id"]], empty=False)):
         del columns["segment_id"]
         notes = [note for note in notes if not note.startswith("segment_id ")]
-        notes.append(f"column {column!r} has no value for each segment of its own and is not the segments' id")
+        notes.append(f"column {column!r} repeats and is not taken for the ids of segments: --option segment_id={column} takes it")
     return columns, notes
 
 
