@@ -26,8 +26,8 @@ def check(what: str) -> None:
 
 def _look() -> None:
     # Only Linux tells of threads by name; elsewhere processes are spawned unless somebody asks for a fork.
-    names = (path.read_text() for path in Path("/proc/self/task").glob("*/comm"))
-    _state["ran"] = any(name.startswith("polars-0") for name in names)
+    names = (path.read_bytes() for path in Path("/proc/self/task").glob("*/comm"))
+    _state["ran"] = any(name.startswith(b"polars-0") for name in names)
 
 
 def _note() -> None:

@@ -18,7 +18,7 @@ SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence"
 GROUPS = ("speaker_id", "recording_id")
 
 MEANING = {
-    SENTENCE: "equal but for case, punctuation and blanks",
+    SENTENCE: "equal but for case, punctuation, blanks, Unicode normal form and invisible characters",
     NEAR_SENTENCE: "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's characters; none is missed",
     AUDIO: "equal bytes of the encoded clips, hence equal samples: all clips of a corpus are encoded alike",
 }

@@ -231,10 +231,12 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
         longest=_limit(parameters.max_duration, rate),
         shortest=_limit(parameters.min_duration, rate),
     )
-    own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text", "start_sample", "end_sample")
+    own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "start_sample", "end_sample")
+    # A text of which normalisation leaves nothing is empty.
+    text = pl.coalesce(name for name in ("text_normalized", "text") if name in segments.columns).alias("text")
     frame = (
-        segments.with_columns(own_channel(segments))
-        .select(*dict.fromkeys((*own, "source_channel", "similarity", *keys)))
+        segments.with_columns(own_channel(segments), text)
+        .select(*dict.fromkeys((*own, "text", "source_channel", "similarity", *keys)))
         .with_row_index("row")
         .join(facts, on="recording_id", how="left", maintain_order="left", validate="m:1")
         .sort("segment_id", "row")

@@ -55,6 +55,12 @@ SEGMENTS = pl.Schema(
     ]
 )
 
+NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}
+"""Columns that `score` writes, and whose normal forms they are."""
+
+CORRECTED_TEXTS = "corrected_texts"
+"""The table of a workspace with texts and scores as they were before reviewers corrected them."""
+
 FAILURES = pl.Schema({"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String})
 
 
@@ -92,6 +98,9 @@ def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
 
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))
 """Names that corpora give to columns and members of their own, so that no column of a source can have them."""
+
+WRITTEN = frozenset((*NORMALIZED, "text_corrected", "text_origin", "corrected_by", "sampling_rate", "num_samples", "duration_s"))
+"""Names of columns that steps after ingest write, so that no column of a source can have them either."""
 
 
 def text_column(frame: pl.DataFrame, name: str) -> pl.Series:

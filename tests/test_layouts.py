@@ -539,7 +539,7 @@ def test_columns_of_a_dataset_are_asked_for_by_name(tmp_path):
     nbaudio.ingest("hf", source, out=tmp_path / "W", options=options)
     [row] = Workspace.open(tmp_path / "W").segments.rows(named=True)
     assert (row["segment_id"], row["text"], row["asr_text"], row["speaker_id"]) == ("x/00000000", "da", "da", "3")
-    with pytest.raises(InputError, match=r"no column 'wrods'; there are audio, guess, text, who, words"):
+    with pytest.raises(InputError, match=r"no column 'wrods'; it has audio, guess, text, who, words"):
         nbaudio.ingest("hf", source, out=tmp_path / "W", options={"text": "wrods"})
     with pytest.raises(InputError, match="0 Audio columns called 'sound'"):
         nbaudio.ingest("hf", source, out=tmp_path / "W", options={"audio": "sound"})

@@ -318,7 +318,7 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
     ("header", "options", "said"),
     [
         ("name,start,end,words", {}, "which column is text.*by the option text; it has name, start, end, words"),
-        ("file,start,end,text", {}, "which column is name"),
+        ("wave,start,end,text", {}, "which column is name"),
         ("name,start,end,text", {"text": "txt"}, "option text: there is no column 'txt'; it has name, start"),
         ("name,start,text,x", {}, "besides the start an end or a duration is wanted"),
         ("name,end,text,x", {}, "besides the end a start is wanted"),

@@ -406,6 +406,13 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
 
+def test_words_that_differ_after_normalisation_alone_are_marked():
+    said, heard = "MISTER – Quilter, is", "mister quilter his"
+    both = cells.marked(said, heard, steps=["lower", "punctuation"])
+    assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])
+    assert cells.marked(said, heard)[0] == [(said, True)]
+
+
 def test_texts_that_look_like_something_are_strings(tmp_path):
     (tmp_path / "s.xlsx").write_bytes(sheet.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6)))
     for row, text in zip(cells_of(tmp_path / "s.xlsx"), CELLS, strict=False):

@@ -668,12 +668,30 @@ def test_scoring_anew_keeps_corrections(workspace, sheet):
     score(workspace, normalize=["lower", "punctuation"])
     assert corrected(workspace) == {
         "segment_id": "s1",
-        "text": "drugi kat",
+        "text": "Drugi KAT.",
         "text_raw": "drugi",
         "text_corrected": "Drugi KAT.",
         "text_origin": "ana (sheet)",
     }
+    [normal] = workspace.segments.filter(pl.col("segment_id") == "s1")["text_normalized"]
+    assert normal == "drugi kat"
     assert review.correct_texts(workspace).facts == {"corrected texts": 1, "corrected now": 0}
+
+
+@pytest.mark.parametrize("steps", [["lower", "punctuation"], []])
+def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(workspace, sheet, tmp_path, steps):
+    score(workspace, normalize=["lower"])
+    score(workspace, normalize=steps)
+    never = workspace.segments
+    review.import_(workspace, correction(sheet, "Drugi, KAT.", saved="2001-01-01T00:00:00+00:00", to=tmp_path / "1.xlsx"))
+    applied = workspace.segments
+    score(workspace, normalize=steps)
+    assert_frame_equal(workspace.segments, applied)
+    for between in (["blanks"], steps):
+        score(workspace, normalize=between)
+    review.import_(workspace, correction(sheet, None, verdict="ok", saved="2001-01-03T00:00:00+00:00", to=tmp_path / "3.xlsx"))
+    names = [name for name in never.columns if name != "text_raw"]
+    assert_frame_equal(workspace.segments.select(names), never.select(names))
 
 
 def test_export_goes_on_after_corrections(workspace, sheet):

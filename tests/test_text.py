@@ -4,7 +4,7 @@ import unicodedata
 import jiwer
 import polars as pl
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -192,7 +192,8 @@ def test_vocabulary_counts_every_character(rows):
     assert list(found.ids.values()) == list(range(len(found.ids)))
     assert set(found.ids) == {"|", "[UNK]", "[PAD]"} | (set(joined) - {" "})
     assert json.loads(json.dumps(found.to_json())) == found.ids
-    odd = {c for c in joined if c != " " and unicodedata.category(c) not in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")}
+    fine = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Mn", "Mc", "Me")
+    odd = {c for c in joined if c != " " and (unicodedata.category(c) not in fine or "\u0300" <= c <= "\u036f")}
     assert set(found.odd["character"]) == odd
     for row in found.odd.iter_rows(named=True):
         assert row["character"] in rows[int(row["example"])]
@@ -249,21 +250,42 @@ def test_score_writes_the_measures_and_keeps_the_rest(workspace):
     assert not report.warnings
 
 
-def test_score_with_steps_starts_from_the_raw_texts_each_time(workspace):
-    text.score(workspace, normalize=text.DEFAULT_STEPS)
-    once = workspace.segments
-    assert once["text"].to_list() == ["evo blic", "", "dobar dan"]
-    assert once["text_raw"].to_list() == ["Evo, blic –", "", "Dobar dan."]
-    assert once["asr_text_raw"].to_list() == ["evo blic", "da", None]
-    assert once["similarity"].to_list() == [1.0, -1.0, None]
-    text.score(workspace, normalize=text.DEFAULT_STEPS)
-    assert_frame_equal(workspace.segments, once)
-    text.score(workspace, normalize=["punctuation"])
-    assert workspace.segments["text"].to_list()[2] == "Dobar dan"
-    before = (workspace.path / "segments.parquet").read_bytes()
+def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
+    before = workspace.segments
+    report = text.score(workspace, normalize=text.DEFAULT_STEPS)
+    after = workspace.segments
+    assert_frame_equal(after.select(before.columns).drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
+    assert after["text_normalized"].to_list() == ["evo blic", "", "dobar dan"]
+    assert after["asr_text_normalized"].to_list() == ["evo blic", "da", None]
+    assert after["similarity"].to_list() == [1.0, -1.0, None]
+    assert report.facts["odd characters"] == []
+    tables = (workspace.path / "segments.parquet").read_bytes()
     with pytest.raises(InputError, match="'upper'"):
         text.score(workspace, normalize=["upper"])
-    assert (workspace.path / "segments.parquet").read_bytes() == before
+    assert (workspace.path / "segments.parquet").read_bytes() == tables
+
+
+any_steps = st.lists(st.sampled_from(sorted(text.NORMALIZERS)), max_size=4)
+
+
+@given(st.lists(any_steps, min_size=1, max_size=3))
+@settings(max_examples=30, deadline=None)
+def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, several):
+    rows = {"segment_id": ["a", "b"], "text": ["Dvadeset – „Č”", None], "text_raw": ["20", None], "asr_text": ["20 č", "Da."]}
+    often, once = (Workspace.create(tmp_path_factory.mktemp("w")) for _ in range(2))
+    for workspace in (often, once):
+        workspace.save(segments=pl.DataFrame(rows))
+    for steps in several:
+        text.score(often, normalize=steps)
+    text.score(once, normalize=several[-1])
+    assert_frame_equal(often.segments, once.segments, check_column_order=False)
+    assert often.segments.select(*rows).to_dict(as_series=False) == rows
+
+
+def test_a_workspace_whose_texts_an_older_version_replaced_is_told_of(workspace):
+    workspace.save(segments=workspace.segments.with_columns(asr_text_raw="asr_text"))
+    [warning] = text.score(workspace).warnings
+    assert "ingest again" in warning
 
 
 def test_score_without_any_hypothesis_warns(workspace):

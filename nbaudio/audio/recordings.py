@@ -18,6 +18,7 @@ from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.mp3 import length_is_known
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
+from nbaudio.locales import REMEDY
 from nbaudio.places import Remote
 from nbaudio.places.ranges import RangedFile
 
@@ -111,6 +112,8 @@ def _open(path: Path) -> Recording:
         raise AudioError(f"{path}: may not be read by this user ({error.strerror}); change its permissions") from error
     except OSError as error:
         raise AudioError(f"{path}: {error.strerror or error}") from error
+    except UnicodeEncodeError as error:
+        raise AudioError(f"{path}: its name cannot be used in this locale; {REMEDY}") from error
     try:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:

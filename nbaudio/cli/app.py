@@ -1,6 +1,8 @@
 """What all commands share: the app, options that several have, and how a report is told."""
 
+import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -8,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nbaudio.errors import NbaudioError
+from nbaudio.locales import is_utf8
 from nbaudio.report import Report, harmless
 
 app = typer.Typer(
@@ -37,6 +40,7 @@ _WrongUse: Any = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """The `nbaudio` command."""
+    _in_utf8()
     try:
         code = app(standalone_mode=False)
     except typer.Abort:
@@ -51,6 +55,26 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _in_utf8() -> None:
+    """Start Python again in UTF-8 mode where the locale has another encoding: names of files are UTF-8, whatever the locale.
+
+    Workers and notebooks inherit the mode. Output that the terminal cannot show is escaped instead of an error.
+    """
+    arguments = sys.orig_argv[1:]
+    if not is_utf8() and sys.executable and arguments[:2] != ["-X", "utf8"]:
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *arguments])  # noqa: S606  # this very command, no shell
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _as_json(value: object, *, indent: int | None = None) -> str:
+    """JSON, in ASCII alone where standard output takes no more."""
+    is_narrow = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    return json.dumps(value, ensure_ascii=is_narrow, indent=indent)
+
+
 def finish(make: Callable[[], Report], *, as_json: bool) -> None:
     """Print the report of a step and leave with its exit code."""
     try:
@@ -58,7 +82,7 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
     except (NbaudioError, OSError) as error:
         refuse(_told(error), as_json=as_json)
         raise typer.Exit(2) from error
-    typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2) if as_json else str(report))
+    typer.echo(_as_json(report.to_dict(), indent=2) if as_json else str(report))
     if report.problems:
         raise typer.Exit(1)
 
@@ -66,7 +90,7 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
 def refuse(why: str, *, as_json: bool) -> None:
     """Say in one line why nothing is done."""
     line = harmless(" ".join(why.split()))
-    typer.echo(json.dumps({"error": line}, ensure_ascii=False) if as_json else f"nbaudio: {line}", err=not as_json)
+    typer.echo(_as_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
 
 
 def _told(error: NbaudioError | OSError) -> str:

@@ -85,6 +85,9 @@ def materialize(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
     container: Container = "webdataset",
+    text: Annotated[
+        str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
+    ] = None,
     rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
     channel: Annotated[
         str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
@@ -111,6 +114,7 @@ def materialize(
             workspace,
             out=out,
             container=container,
+            text=text,
             rate=rate,
             channel=channel,
             encoding=encoding,

@@ -77,7 +77,10 @@ def ingest(
 @app.command(epilog="Example: nbaudio score W --normalize nfc --normalize lower")
 def score(
     workspace: Workspace,
-    normalize: Annotated[list[str] | None, typer.Option(help="a step of normalisation before scoring; repeat for more")] = None,
+    normalize: Annotated[
+        list[str] | None,
+        typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare transcripts with hypotheses: similarity, WER, CER."""

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,21 +20,22 @@ from nbaudio.corpus.containers import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
 from nbaudio.corpus.publishing import publish
+from nbaudio.corpus.selected import check_text, frozen, selection_hash
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.evidence import claim
-from nbaudio.files import remove_partials, telling_full_disks, whole_file
+from nbaudio.files import remove_partials, telling_full_disks
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.places.addresses import is_address
 from nbaudio.places.folders import read_object
-from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, digest, facts_of, in_windows, windows_of
+from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, facts_of, in_windows, windows_of
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.review.verdicts import seen_ids
 from nbaudio.sizes import parse_size
-from nbaudio.tables import RESERVED, SEGMENTS, conform, parquet_slices
+from nbaudio.tables import RESERVED
 from nbaudio.workspace import Workspace
 
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
@@ -63,6 +63,7 @@ def materialize(
     *,
     out: str | Path,
     container: str = "webdataset",
+    text: str | None = None,
     rate: int | None = 16000,
     channel: str | int = "mix",
     encoding: str = "flac",
@@ -89,6 +90,8 @@ def materialize(
         out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its address, such as
             ``s3://bucket/corpus``: then each shard is made in the workspace, sent and removed.
         container: a key of `nbaudio.corpus.containers.CONTAINERS`, such as ``webdataset``, ``parquet`` or ``zip``.
+        text: name of a further transcript to ship as `text`, such as ``normalized`` for `text_normalized`, which `score` writes;
+            the source's own text then is `text_source`.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, ``opus``, ``mp3``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantising`).
@@ -144,19 +147,21 @@ def materialize(
     )
     recordings = workspace.recordings
     accepted = _accepted(run)  # refused before anything is touched
+    check_text(run.table, text, judged=bool(seen_ids(workspace)))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
     seen = _reviewed_in_train(workspace, accepted)
     proven = claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
-    identity = {**parameters, "selection": _selection(run.table)}
+    parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
+    identity = {**parameters, "selection": selection_hash(run.table, text)}
     told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(identity, "materialize", told) as is_whole, _sharing(run.packs):
         if is_whole:
             restore_records(layout)
         before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
         # The table as it is now: a selection that is made meanwhile is a file of its own.
-        run = replace(run, table=_same_file(run.table, layout.work / "segments.parquet"))
+        run = replace(run, table=frozen(run.table, layout.work / "segments.parquet", text))
         results, lost, num_cut = _cut_and_pack(run, facts_of(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             manifest = publish(
@@ -258,23 +263,6 @@ def _places(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remo
             f"{packs}: who shares no disk has no {audio}; ingest with --audio at an address, or name a shared folder"
         )
     return replace(audio, cache=None), remote(str(packs))
-
-
-def _selection(table: Path) -> str:
-    """A hash of what was decided about every segment."""
-    decided = ("segment_id", "decision", "split", "text", "reason")
-    return digest(conform(part, SEGMENTS, "segments").select(decided) for part in parquet_slices(table))
-
-
-def _same_file(source: Path, target: Path) -> Path:
-    """Another name for a file, or a copy where the disk knows no second names."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        with whole_file(target, sync=False) as partial:
-            shutil.copyfile(source, partial)
-    return target
 
 
 def _accepted(run: _Run) -> pl.DataFrame:

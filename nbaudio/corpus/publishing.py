@@ -57,7 +57,7 @@ def publish(
             yield out
 
     with beside.new("rejected.parquet") as path:
-        _write_table(path, rejected())
+        write_table(path, rejected())
     with beside.new("vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
@@ -114,7 +114,7 @@ def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Cont
                 yield part
 
     with beside.new("segments.parquet") as path:
-        _write_table(path, kept())
+        write_table(path, kept())
     for name, parts in container.beside(described):
         with beside.new(name) as path, path.open("wb") as file:
             file.writelines(parts)
@@ -147,7 +147,7 @@ def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) 
     )
 
 
-def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
+def write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
     """Write a table that comes in parts of the same columns, each a row group; empty ones only tell the columns."""
     writer: pq.ParquetWriter | None = None
     try:

@@ -117,7 +117,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f".{LEDGER}.lock").open("w")
+        lock = (folder / f".{LEDGER}.lock").open("wb")
     except OSError as error:
         raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
     with lock:

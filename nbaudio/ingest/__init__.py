@@ -29,22 +29,23 @@ from nbaudio.ingest import (
     librispeech,
     nemo,
     parlaspeech,
+    reporting,
     sources,
     subtitles,
     table,
     textgrid,
 )
-from nbaudio.ingest.mapping import read_mapping
+from nbaudio.ingest.mapping import TABLES, read_mapping, source_ids
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
-from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
+from nbaudio.ingest.transcripts import Reader, Transcripts, printable, tidied
 from nbaudio.ingest.wholes import place
-from nbaudio.names import DECISIONS, resolve, segment_ids
+from nbaudio.names import resolve, segment_ids
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address, without_secrets
 from nbaudio.places.cache import LIMIT, Cache
-from nbaudio.report import Report, first_lines
-from nbaudio.sizes import RATE, parse_size
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
+from nbaudio.report import Report
+from nbaudio.sizes import parse_size
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
 
@@ -74,11 +75,6 @@ _TOLD = (
     "reason",
 )
 # fmt: on
-_BYTES_PER_SAMPLE = 2
-# Sources round what they say a recording lasts, and codecs pad.
-_SAME_SECONDS = 0.1
-# What FLAC leaves of speech at 16 kHz, about.
-_FLAC_SHARE = 0.57
 
 
 def ingest(
@@ -104,7 +100,8 @@ def ingest(
             stay where they are.
         audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.places.addresses`); it
             may come later, then samples are null until it does. A format that brings its recordings needs none.
-        names: which file a name means: a Kaldi wav.scp, or a .csv or .tsv with the columns name and path.
+        names: which file a name means: a Kaldi wav.scp, whose keys are kept as `source_recording` of the recordings, or a .csv
+            or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are looked at at once; one a core unless given.
         sha256: hash every recording, so that a change is noticed.
@@ -133,6 +130,9 @@ def ingest(
     if is_address(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
+    for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
+        if given is not None and printable(str(given)) != str(given):
+            raise InputError(f"{printable(str(given))}: the {what} has a name that is not Unicode; rename it")
     out = Path(out)
     kept = Cache((out / "fetched").absolute(), parse_size(cache))
     origin = sources.origin(source, kept)
@@ -178,7 +178,8 @@ def ingest(
     audit = resolve(named, available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort()
     facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
-    recordings = _recordings(audit, facts)
+    ids = source_ids({} if Path(names or "").suffix.lower() in TABLES else mapping, audit, transcripts.frame)
+    recordings = _recordings(audit, facts, ids)
     frame = place(transcripts.frame, audit, recordings, transcripts.windows)
     segments = _segments(frame, audit, recordings)
 
@@ -202,9 +203,9 @@ def ingest(
     )
     report = Report(
         "ingest",
-        _facts(transcripts, audit, recordings, told, with_audio=root is not None),
-        _warnings(workspace, recordings, told),
-        [line for kind, frame in problems.items() for line in _lines(kind, frame)],
+        reporting.facts(transcripts, audit, recordings, told, with_audio=root is not None),
+        [*transcripts.notes, *reporting.warnings(workspace, recordings, told)],
+        [line for kind, frame in problems.items() for line in reporting.lines(kind, frame)],
     )
     workspace.save_report("ingest", report.to_dict())
     return report
@@ -256,10 +257,15 @@ def _check_free(out: Path, source: Path | Remote) -> None:
         raise ExistsError(f"{out}: exists and is no workspace; choose another --out")
 
 
-def _recordings(audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """The recordings table, `name` (one of the source's spellings) and the facts of `FACTS`; null where there is no file."""
-    one_each = audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
-    return conform(one_each.join(facts, on="path", how="left", maintain_order="left"), RECORDINGS, "recordings")
+def _recordings(audit: pl.DataFrame, facts: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
+    """The recordings table with `name` (one of the source's spellings) and the facts of `FACTS`; null where there is no file.
+
+    Where the source has ids of its own, they are `source_recording`.
+    """
+    found = audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
+    for known, on in ((facts, "path"), *([(ids, "recording_id")] if len(ids) else [])):
+        found = found.join(known, on=on, how="left", maintain_order="left")
+    return conform(found, RECORDINGS, "recordings")
 
 
 def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
@@ -314,87 +320,3 @@ def _repeated(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
     counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
     reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
     return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
-
-
-def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
-    """Problems of one kind as lines: one each, but one a rule for segments."""
-    if kind == "segments":
-        by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
-        return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
-    where = pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
-    return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
-
-
-def _facts(
-    transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
-) -> dict[str, Any]:
-    usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
-    counts = dict(audit["decision"].value_counts().iter_rows())
-    reasons = segments["reason"].drop_nulls().value_counts(sort=True)
-    return {
-        "segments": len(segments),
-        "rejected": dict(reasons.iter_rows()),
-        "unreadable lines": len(transcripts.problems),
-        "hours": round(float(usable["duration_s"].sum()) / 3600, 3),
-        "recordings": len(recordings),
-        "recordings with audio": recordings["num_samples"].count(),
-        "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
-    }
-
-
-def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
-    present = recordings.filter(pl.col("num_samples").is_not_null())
-    warnings = [_sizes(present, len(recordings), segments)] if len(present) else []
-    absent = len(recordings) - len(present)
-    if workspace.audio_root is None:
-        warnings.append(
-            f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
-        )
-    warnings += first_lines(_other_durations(segments, present), "segments.parquet")
-    lies = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
-    warnings += first_lines(lies.to_series().to_list(), "recordings.parquet")
-    if workspace.report("score"):
-        warnings.append("the workspace is new: score and select again")
-    return warnings
-
-
-def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
-    """Recordings that last other than the source says."""
-    if "source_duration" not in segments.columns:
-        return []
-    said = pl.col("source_duration").cast(pl.Float64, strict=False)
-    found = pl.col("num_samples") / pl.col("sampling_rate")
-    each = (
-        segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
-    )
-    other = each.filter((said - found).abs() > _SAME_SECONDS)
-    line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
-    return other.select(line).to_series().to_list()
-
-
-def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
-    """What the recordings are, and how large their segments are as they are and as they will be."""
-    kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
-    said = "; ".join(
-        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
-        for rate, channels, count in kinds.iter_rows()
-    )
-    usable = segments.filter(pl.col("decision") == "pending").join(present, on="recording_id")
-    span = pl.col("end_sample") - pl.col("start_sample")
-    seconds, as_is = usable.select(
-        seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
-    ).row(0)
-    wav = seconds * RATE * _BYTES_PER_SAMPLE
-    return (
-        f"{said}; {seconds / 3600:.1f} h of segments are {_size(as_is)} as they are, {_size(wav)} as {RATE:,} Hz mono WAV, "
-        f"about {_size(wav * _FLAC_SHARE)} as FLAC"
-    )
-
-
-def _size(num_bytes: float) -> str:
-    """Bytes for people, two digits: 2.6 GB."""
-    for unit in ("kB", "MB", "GB", "TB"):
-        num_bytes /= 1000
-        if num_bytes < 999.5 or unit == "TB":
-            break
-    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"

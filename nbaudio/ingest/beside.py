@@ -11,7 +11,7 @@ from typing import Any
 
 from nbaudio import limits
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather
+from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.source_splits import split_of_folder
 
 #: From the text of a file to rows without `name`, and problems as line and reason.
@@ -42,6 +42,9 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
     def items() -> Iterator[dict[str, Any] | Problem]:
         for file in files:
             path = file.relative_to(root).as_posix()
+            if printable(path) != path:
+                yield Problem(printable(path), None, "its name is not Unicode; rename it")
+                continue
             ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
             name = path.removesuffix(path[len(path) - len(ending) :])
             try:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from nbaudio.errors import InputError
 from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
+from nbaudio.ingest.columns import Choice, choose
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
 from nbaudio.names import is_audio
 from nbaudio.source_splits import role, split_in
@@ -35,6 +36,7 @@ _TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 _ASR = ("asr_text", "pred_text", "hypothesis")
 _SPEAKER = ("speaker_id", "client_id", "speaker")
 _ID = ("segment_id", "id", "utterance_id")
+_OURS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def read(
 
     Args:
         source: the folder with the Parquet files, at any depth, or of a `Dataset` or `DatasetDict` saved to disk; or one file.
-        audio: the Audio column; the only one unless given.
+        audio: the Audio column; the only one unless given. For the options below ``none`` leaves a column out.
         text: the column of the transcripts; ``text``, ``sentence``, ``transcription`` and the like unless given.
         asr: the column of hypotheses; ``asr_text``, ``pred_text`` or ``hypothesis`` unless given.
         speaker: the column of speakers; ``speaker_id``, ``client_id`` or ``speaker`` unless given.
@@ -93,16 +95,15 @@ def read(
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
             problems.append(Problem(printable(path.name), None, str(error)))
-    choices = {
-        "text": [text] if text else _TEXT,
-        "asr_text": [asr] if asr else _ASR,
-        "speaker_id": [speaker] if speaker else _SPEAKER,
-        "segment_id": [id] if id else _ID,
-    }
-    asked = [name for name in (text, asr, speaker, id) if name]
     columns = {name for part in parts for name in schema_of(part.path).names}
-    if parts and (missing := [name for name in asked if name not in columns]):
-        raise InputError(f"{source}: no column {missing[0]!r}; there are {', '.join(sorted(columns))}")
+    found_by = {"text": _TEXT, "asr": _ASR, "speaker": _SPEAKER, "id": _ID}
+    options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
+    chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
+    # Files of a dataset may differ in their columns.
+    choices = {
+        _OURS[name]: [*(() if option else found_by[name]), *(chosen[key] for key in (name,) if key in chosen)]
+        for name, option in options.items()
+    }
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -114,6 +115,7 @@ def read(
                 yield Problem(part.path.name, None, f"cannot be read on: {error}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
+    found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 
 

@@ -2,7 +2,7 @@
 
 Conventions: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
 decimals. `source_channel` is said where a supervision is on some of its recording's channels, and counts them as they lie in the
-file. What is kept besides: `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
+file. What is kept besides: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
 recordings that are one file are taken: a command is refused and never run.
 """
 
@@ -103,7 +103,7 @@ def read(source: Path) -> Transcripts:
     found = gather(
         source,
         (item for each in sets for item in _items(each)),
-        further=("segment_id", "source_split", "source_channel", "language", "speaker_gender", "custom"),
+        further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
         wanted="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
     return own_root(found, source if source.is_dir() else source.parent)
@@ -178,6 +178,7 @@ def _row(found: _Supervision, recording: _Recording, begin: str, split: str | No
         "speaker_id": found.speaker,
         "word_times": _word_times(found, float(relative)),
         "segment_id": found.id,
+        "source_recording": recording.id,
         "source_split": split,
         "source_channel": _channel(found.channel, recording),
         "language": found.language,

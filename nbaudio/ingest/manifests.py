@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nbaudio.errors import InputError
-from nbaudio.ingest.transcripts import Transcripts, check_link
+from nbaudio.ingest.transcripts import Transcripts, check_link, printable
 
 
 def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
@@ -23,6 +23,8 @@ def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
         raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
     for file in files:
         check_link(file, source)
+        if printable(file.name) != file.name:
+            raise InputError(f"{source}: {printable(file.name)}: its name is not Unicode; rename it")
     return files
 
 

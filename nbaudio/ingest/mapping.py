@@ -1,14 +1,17 @@
 """Files that say which recording a name means: a Kaldi ``wav.scp``, or a table of the user's own choices."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio import limits
 from nbaudio.errors import InputError
+from nbaudio.names import recording_id, resolve
 
-_TABLES = {".csv": ",", ".tsv": "\t"}
+TABLES = {".csv": ",", ".tsv": "\t"}
+"""Endings of names files that are tables, and their separators; all others are a ``wav.scp``, whose keys are ids."""
 
 
 def read_mapping(path: Path) -> dict[str, str]:
@@ -28,7 +31,7 @@ def read_mapping(path: Path) -> dict[str, str]:
         >>> read_mapping(path)
         {'reco000': '10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav'}
     """
-    separator = _TABLES.get(path.suffix.lower())
+    separator = TABLES.get(path.suffix.lower())
     try:
         text = limits.whole(path, most=limits.MOST_JSON_BYTES).decode("utf-8-sig")
         pairs = _scp_pairs(path, text) if separator is None else _table_pairs(path, text, separator)
@@ -39,6 +42,40 @@ def read_mapping(path: Path) -> dict[str, str]:
         if mapping.setdefault(name, value) != value:
             raise InputError(f"{path}, line {line}: {name!r} is {value!r} here and {mapping[name]!r} before; keep one of them")
     return mapping
+
+
+def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+    """What the source calls its recordings: the keys of a ``wav.scp``, or what the reader found.
+
+    Args:
+        mapping: keys, and the names or paths that they stand for.
+        audit: as of `names.resolve`.
+        frame: as of `Transcripts`; its `source_recording` counts, where there is one.
+
+    Returns:
+        `recording_id` and `source_recording`, one row per recording that has one; several ids of one file have blanks between.
+
+    Examples:
+        >>> audit = pl.DataFrame({"name": ["a [HlauTe_NK6U].wav"], "path": [None], "recording_id": ["HlauTe_NK6U"]})
+        >>> source_ids({"reco000": "a  [HlauTe_NK6U].wav"}, audit.cast(pl.String), audit.select("name")).rows()
+        [('HlauTe_NK6U', 'reco000')]
+    """
+    by_name = dict(audit.select("name", "recording_id").iter_rows())
+    by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
+    paths = dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows()) if mapping else {}
+    known = set(by_name.values())
+    pairs: list[tuple[str, str]] = []
+    for key, value in mapping.items():
+        guess = recording_id(value)
+        meant = (by_name.get(key), by_path.get(paths.get(value) or ""), by_name.get(value), guess if guess in known else None)
+        pairs += [(found, key) for found in [next(filter(None, meant), None)] if found]
+    if "source_recording" in frame.columns:
+        own = frame.select("name", "source_recording").drop_nulls().unique(maintain_order=True)
+        pairs += [(by_name[name], key) for name, key in own.iter_rows() if name in by_name]
+    ids = pl.DataFrame(pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row")
+    return ids.group_by("recording_id", maintain_order=True).agg(
+        pl.col("source_recording").unique(maintain_order=True).str.join(" ")
+    )
 
 
 def _scp_pairs(path: Path, text: str) -> list[tuple[int, str, str]]:

@@ -1,7 +1,8 @@
 """Any table: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
 
 Conventions: a column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`,
-`segment_id`, `split`, `source_channel`) unless an option names another; nothing else is guessed. Numbers keep the source's
+`segment_id`, `split`, `source_channel`) or a plain one (see `columns.NAMES`) unless an option names another, or ``none``. Guesses
+are reported. A column called `id` is that of the segments where it tells them apart. Numbers keep the source's
 characters; binary floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An
 empty `asr_text` is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of
 ours get ``source_`` before their name.
@@ -13,6 +14,7 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.ingest.cells import read_cells
+from nbaudio.ingest.columns import are_ids, choose
 from nbaudio.ingest.manifests import own_root
 from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Problem, Transcripts
 from nbaudio.tables import RECORDINGS, SEGMENTS
@@ -43,8 +45,8 @@ def read(
 
     Args:
         source: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
-        name: the column of the recordings' names or paths. All options up to `source_channel` are names of
-            columns.
+        name: the column of the recordings' names or paths. All options up to `source_channel` are names of columns; ``none``
+            leaves one out, also where a column has its name.
         start: seconds; without such a column every row is a whole recording.
         end: seconds.
         duration: seconds, for tables without an end; of whole recordings the audio is checked against it.
@@ -68,7 +70,7 @@ def read(
         >>> import tempfile
         >>> source = Path(tempfile.mkdtemp()) / "segments.csv"
         >>> _ = source.write_text("file,start,end,sentence\na.wav,3207.70,3227.54,Dobar dan.\n")
-        >>> read(source, name="file", text="sentence").frame.select("name", "source_start", "source_end", "text").rows()
+        >>> read(source).frame.select("name", "source_start", "source_end", "text").rows()
         [('a.wav', '3207.70', '3227.54', 'Dobar dan.')]
     """
     if quotes not in _YES_NO:
@@ -89,7 +91,7 @@ def read(
         "split": split,
         "source_channel": source_channel,
     }
-    columns = _columns(source, cells.frame.columns, chosen)
+    columns, notes = _columns(source, cells.frame, chosen)
     ours = _timed(
         {key: _strings(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
     )
@@ -104,24 +106,27 @@ def read(
     nameless = [Problem(source.name, line, f"{columns['name']} is empty") for line in cells.lines.filter(~named)]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
-    return own_root(Transcripts(found, problems), source.parent)
+    return own_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
 
 
-def _columns(source: Path, there: list[str], chosen: dict[str, str | None]) -> dict[str, str]:
-    """Which column holds what: as chosen, or by the very name."""
-    has = f"it has {', '.join(there)}"
-    for key, column in chosen.items():
-        if column is not None and column not in there:
-            raise InputError(f"{source}: option {key}: there is no column {column!r}; {has}")
-    columns = {key: column or key for key, column in chosen.items() if (column or key) in there}
+def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
+    """Which column holds what, and what the user should know of it."""
+    has = f"it has {', '.join(frame.columns)}"
+    columns, guessed, notes = choose(source, frame.columns, chosen)
     for key in ("name", "text"):
-        if key not in columns:
+        if key not in columns and (key == "name" or chosen[key] is None):
             raise InputError(f"{source}: which column is {key}? say so by the option {key}; {has}")
+    if "end" in columns and chosen["duration"] is None:
+        columns.pop("duration", None)  # kept as a column of the source
     if "start" in columns and not {"end", "duration"} & set(columns):
         raise InputError(f"{source}: besides the start an end or a duration is wanted; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: besides the end a start is wanted; {has}")
-    return columns
+    if "segment_id" in guessed and not are_ids(_strings(source, frame[column := columns["segment_id"]], empty=False)):
+        del columns["segment_id"]
+        notes = [note for note in notes if not note.startswith("segment_id ")]
+        notes.append(f"column {column!r} repeats and is not taken for the ids of segments: --option segment_id={column} takes it")
+    return columns, notes
 
 
 def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:

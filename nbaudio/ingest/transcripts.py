@@ -5,7 +5,7 @@ options of the format. A broken item is a `Problem` and stops nothing; a source 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,8 @@ import polars as pl
 from nbaudio import limits
 from nbaudio.errors import InputError
 from nbaudio.files import home_of, leads_out
-from nbaudio.tables import RESERVED, WORD_TIMES
+from nbaudio.locales import check_utf8
+from nbaudio.tables import RESERVED, WORD_TIMES, WRITTEN
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
 TRANSCRIPTS = pl.Schema(
@@ -67,6 +68,8 @@ class Transcripts:
         audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
         embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
+        columns: of a source with columns, by what they hold, such as ``{"text": "sentence"}``.
+        notes: what the user should know of how the source was read.
     """
 
     frame: pl.DataFrame
@@ -74,6 +77,8 @@ class Transcripts:
     audio_root: Path | str | None = None
     embedded: Iterable[tuple[str, bytes]] | None = None
     windows: Windows | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 #: Reads a source of a foreign layout: a `Path`, or a `Remote` if the format is of `sources.BY_THEMSELVES`; and the options of the
@@ -127,7 +132,7 @@ def gather(
 
 
 def tidied(frame: pl.DataFrame) -> pl.DataFrame:
-    """What a source has, as tables can have it: see `RESERVED` for names of columns; a speaker without a name is not known.
+    """What a source has, as tables can have it: see `RESERVED` and `WRITTEN` for names of columns; a blank speaker is none.
 
     Examples:
         >>> tidied(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
@@ -136,7 +141,7 @@ def tidied(frame: pl.DataFrame) -> pl.DataFrame:
     names: dict[str, str] = {}
     for name in frame.columns:
         new = name
-        while new in RESERVED or (new != name and new in frame.columns):
+        while new in RESERVED | WRITTEN or (new != name and new in frame.columns):
             new = f"source_{new}"
         names[name] = new
     # As one of no name all of them would be one person.
@@ -185,8 +190,12 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def printable(name: str) -> str:
     r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
 
+    Raises:
+        InputError: it is not ASCII where names are not read as UTF-8, and may be another one than it seems.
+
     Examples:
         >>> printable("caf\udce9.wav")
         'caf\\xe9.wav'
     """
+    check_utf8(name)
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")

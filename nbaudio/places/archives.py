@@ -62,7 +62,7 @@ def members(archive: Path) -> Iterator[Member]:
     Raises:
         tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError: the archive is damaged, none, or a bomb.
     """
-    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as opened:
+    with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened:
         while (entry := opened.next()) is not None:
             # The archive would remember every member.
             opened.members = []  # type: ignore[attr-defined]

@@ -82,14 +82,14 @@ def as_read(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), plain)
 
 
-def marked(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
-    """Both texts in fragments, differing words marked; each side's fragments make up its text again.
+def marked(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
+    """Both texts in fragments, words that differ after `steps` marked; each side's fragments make up its text again.
 
     Examples:
         >>> marked("evo blic odgovori", "evo blitz odgovori")[1]
         [('evo ', False), ('blitz', True), (' odgovori', False)]
     """
-    parts = word_diff(reference, hypothesis)
+    parts = word_diff(reference, hypothesis, steps=steps)
     left = [part.kind != "equal" for part in parts for _ in part.reference]
     right = [part.kind != "equal" for part in parts for _ in part.hypothesis]
     return _fragments(reference, left), _fragments(hypothesis, right)

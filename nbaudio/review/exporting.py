@@ -24,6 +24,7 @@ from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_
 from nbaudio.review.texts import uncorrected
 from nbaudio.review.verdicts import VERDICTS, check_words, seen_ids
 from nbaudio.tables import seconds_column
+from nbaudio.text.scoring import steps_of
 from nbaudio.workspace import Workspace
 
 _CLIPS = "clips"
@@ -131,7 +132,7 @@ def export(
     kept: list[Path] = []
     for sheet in sheets:
         part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = _sheet_files(part, record, sheet, tables=tables)
+        made = _sheet_files(part, record, sheet, tables=tables, steps=steps_of(workspace))
         if zip:
             made |= _zipped(made, part, sheet.path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
@@ -255,9 +256,11 @@ def _handouts(record: ReviewRecord, out: Path) -> list[_Handout]:
     ]
 
 
-def _sheet_files(rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str]) -> dict[Path, bytes]:
+def _sheet_files(
+    rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str], steps: Sequence[str]
+) -> dict[Path, bytes]:
     """The workbook of a sheet, and the same as CSV or TSV."""
-    files = {sheet.path: write_sheet(rows, record, sheet.reviewer)}
+    files = {sheet.path: write_sheet(rows, record, sheet.reviewer, steps=steps)}
     plain = rows.select(
         "clip",
         "segment_id",

@@ -107,7 +107,7 @@ def check_size(rows: int, links: int) -> None:
             )
 
 
-def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "") -> bytes:
+def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
     """The workbook: a sheet to review, one that counts, one of instructions and a hidden one that tells where the rows come from.
 
     Args:
@@ -116,6 +116,7 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "") ->
             `probability` and `content`.
         record: what was drawn, and how.
         reviewer: whose sheet it is; empty where that is not known.
+        steps: of normalisation, after which words that differ are marked.
 
     Returns:
         The bytes of the .xlsx file.
@@ -126,14 +127,14 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "") ->
     check_size(len(rows), rows["clip"].count())
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
-        _write_review(book, rows, record, reviewer)
+        _write_review(book, rows, record, reviewer, steps)
         _write_summary(book, record, reviewer, {name: _range(name, len(rows)) for name in COLUMNS}, len(rows))
         _write_instructions(book, record.verdicts)
         _write_origin(book, rows, record, reviewer)
     return out.getvalue()
 
 
-def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
+def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, steps: Sequence[str]) -> None:
     sheet = book.add_worksheet("review")
     header = {"bold": True, "bg_color": _GREY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
@@ -143,7 +144,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     cells = _Cells(book, sheet)
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
-        _write_row(cells, number, row)
+        _write_row(cells, number, row, steps)
         cells.text(number, "key", row_key(row["content"], reviewer, record.name))
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
@@ -162,7 +163,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.repeat_rows(0)
 
 
-def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
+def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any], steps: Sequence[str]) -> None:
     if row["clip"] is None:
         cells.text(number, "clip", row["note"], "note")
     else:
@@ -171,7 +172,7 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any]) -> None:
         cells.text(number, "transcript", row["text"])
         cells.text(number, "hypothesis", NO_HYPOTHESIS, "note")
     else:
-        sides = marked(cell_text(row["text"]), cell_text(row["asr_text"]))
+        sides = marked(cell_text(row["text"]), cell_text(row["asr_text"]), steps=steps)
         for name, fragments in zip(("transcript", "hypothesis"), sides, strict=True):
             cells.rich(number, name, fragments)
     for name in FILLED_IN:

@@ -2,8 +2,11 @@
 
 import polars as pl
 
+from nbaudio.text.near import sentences
+
 _RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
-_ODD = r"[^\p{L}\p{Nd} ]"
+# Accents that do not compose are odd; marks of a script, such as vowel signs, are not.
+_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"
 _DEVIATIONS = 4.0
 _LEAST_DEVIATION = 0.1  # where all are nearly as fast, a little faster is not suspicious
 _SILENCE_S = 2.0
@@ -14,10 +17,10 @@ def reasons(pool: pl.DataFrame) -> pl.DataFrame:
     """Why each segment is suspicious, if it is.
 
     Reasons, the first that hits: ``duplicate audio`` (half of it is in another segment of its recording too), ``duplicate text``
-    (of 20 characters or more), ``fast`` and ``slow`` (characters a second, on a logarithmic scale more than four deviations
-    from the median, a deviation being the median one times 1.4826, or 0.1), ``long silence`` (2 s or more without a word; needs
-    `word_times`), ``odd characters`` (neither letter, digit nor blank, in less than 1 % of the segments). What a column is
-    missing for is not found.
+    (the same sentence as `text.near.sentences` folds it, of 20 characters or more), ``fast`` and ``slow`` (characters a second,
+    on a logarithmic scale more than four deviations from the median, a deviation being the median one times 1.4826, or 0.1),
+    ``long silence`` (2 s or more without a word; needs `word_times`), ``odd characters`` (neither letter, vowel sign, digit nor
+    blank, in less than 1 % of the segments). What a column is missing for is not found.
 
     Args:
         pool: segments; of their columns those of `tables.SEGMENTS` count, and `sampling_rate`.
@@ -56,8 +59,8 @@ def _overlapping(pool: pl.DataFrame) -> pl.Series:
 
 
 def _repeated(pool: pl.DataFrame) -> pl.Series:
-    plain = pool["text"].str.to_lowercase().str.replace_all(r"[^\p{L}\p{Nd}]+", " ").str.strip_chars()
-    return plain.is_duplicated() & (plain.str.len_chars() >= _DUPLICATE_CHARACTERS)
+    folded = pool.select(sentences(pl.col("text"))).to_series()
+    return folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS)
 
 
 def _speed(pool: pl.DataFrame) -> pl.Series:

@@ -1,12 +1,12 @@
 """Corrected texts: what reviewers wrote in place of a transcript goes into the segments table, what was there stays known.
 
 Conventions: of a corrected segment, `text_corrected` is the correction as it was written, `text_origin` says whose it is,
-`text_raw` keeps the source's own words, and `text` and the scores follow the correction. ``W/corrected_texts.parquet`` holds
-`text` and the scores as they were, so that a correction can be taken back and `uncorrected` gives what reviewers judged. All of
-it follows from the log of verdicts: applied again, nothing changes.
+`text_raw` keeps the source's own words, and `text`, its normal form and the scores follow the correction.
+``W/corrected_texts.parquet`` holds them as they were, so that a correction can be taken back and `uncorrected` gives what
+reviewers judged. All of it follows from the log of verdicts: applied again, nothing changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -15,14 +15,13 @@ from nbaudio.report import Report, first_lines
 from nbaudio.review.bounds import uncorrected_bounds
 from nbaudio.review.records import RIGHT, content_hashes
 from nbaudio.review.verdicts import verdicts
-from nbaudio.tables import text_column
-from nbaudio.text import score_columns
+from nbaudio.tables import CORRECTED_TEXTS, text_column
 from nbaudio.text.normal import nfc
+from nbaudio.text.scoring import scored, steps_of
 from nbaudio.workspace import Workspace
 
 # What a correction changes, and `uncorrected` brings back.
-_CHANGED = ("text", "similarity", "wer", "cer")
-_TABLE = "corrected_texts"
+_CHANGED = ("text", "text_normalized", "similarity", "wer", "cer")
 _WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
 
 
@@ -30,7 +29,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
     """Bring the corrected texts that hold now into the segments table, and take back those that do not any more.
 
     A correction is applied where it is the only one, nobody says that the transcript is ok, and the segment is still the one
-    that was judged; one that is applied stays, also when texts are normalised anew.
+    that was judged; one that is applied stays. It is scored with the normalisation steps of the last `score`.
 
     Args:
         workspace: the workspace or its folder.
@@ -62,11 +61,13 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
-        after = _rewritten(segments, before, rows)
-        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *_CHANGED)
+        after = _rewritten(segments, before, rows, steps_of(workspace))
+        changed = [name for name in _CHANGED if name in segments.columns]
+        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *changed)
         # First what was there, then what takes its place: a kill in between loses neither.
-        there = pl.concat([fresh, _known(workspace)]).unique("segment_id", keep="first", maintain_order=True)
-        workspace.save(**{_TABLE: there})
+        known = pl.concat([fresh, _known(workspace)], how="diagonal")
+        there = known.unique("segment_id", keep="first", maintain_order=True)
+        workspace.save(**{CORRECTED_TEXTS: there})
         workspace.save(segments=after)
     facts = {"corrected texts": before["text_corrected"].count(), "corrected now": len(rows)}
     report = Report("review correct-texts", facts, problems=first_lines(problems, "reviews/verdicts.jsonl"))
@@ -82,13 +83,14 @@ def uncorrected(workspace: Workspace, segments: pl.DataFrame) -> pl.DataFrame:
         segments: its segments table, or some of its rows, with at least `segment_id` and `text_corrected` where there is one.
 
     Returns:
-        The same rows; `text`, `similarity`, `wer`, `cer` and bounds, as far as they are there, are those from before.
+        The same rows; `text`, its normal form, scores and bounds, as far as they are there, are those from before.
     """
     segments = uncorrected_bounds(workspace, segments)
     if not text_column(segments, "text_corrected").count():
         return segments
-    names = [name for name in _CHANGED if name in segments.columns]
-    old = _known(workspace).select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
+    known = _known(workspace)
+    names = [name for name in _CHANGED if name in segments.columns and name in known.columns]
+    old = known.select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
     joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
     back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
     return joined.select(
@@ -130,30 +132,32 @@ def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
     return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
 
 
-def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series, steps: Sequence[str]) -> pl.DataFrame:
     """The table with some rows set back, and corrected where `before` has a correction for them.
 
     Args:
         segments: the table.
         before: its rows as they were judged, with `text_corrected` and `text_origin` as they are to be.
         rows: numbers of those that change.
+        steps: of normalisation, before corrected texts are scored.
     """
     corrected = pl.col("text_corrected").is_not_null()
     new = before[rows].with_columns(
         text=pl.coalesce("text_corrected", "text"),
         text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
     )
-    scores = score_columns(new["text"], new["asr_text"])
-    # What has never been scored stays so.
-    rescored = corrected & pl.col("similarity").is_not_null()
-    new = new.with_columns(pl.when(rescored).then(scores[name]).otherwise(name).alias(name) for name in scores.columns)
-    return segments.with_columns(
-        text_column(segments, name).scatter(rows, new[name]) for name in (*_CHANGED, "text_raw", "text_corrected", "text_origin")
-    )
+    scores = scored(new, steps)
+    names = [name for name in _CHANGED[1:] if name in segments.columns]
+    # What has never been scored stays so; a normal form follows its text in any case.
+    follows = {name: corrected & (pl.col("similarity").is_not_null() | (name == "text_normalized")) for name in names}
+    new = new.with_columns(pl.when(follows[name]).then(text_column(scores, name)).otherwise(name).alias(name) for name in names)
+    written = ("text", *names, "text_raw", "text_corrected", "text_origin")
+    return segments.with_columns(text_column(segments, name).scatter(rows, new[name]) for name in written)
 
 
 def _known(workspace: Workspace) -> pl.DataFrame:
     """What stood in the table before corrections; empty when there has been none."""
-    if (workspace.path / f"{_TABLE}.parquet").exists():
-        return workspace.table(_TABLE)
-    return workspace.segments.select("segment_id", *_CHANGED).clear()
+    if (workspace.path / f"{CORRECTED_TEXTS}.parquet").exists():
+        return workspace.table(CORRECTED_TEXTS)
+    segments = workspace.segments
+    return segments.select("segment_id", *(name for name in _CHANGED if name in segments.columns)).clear()

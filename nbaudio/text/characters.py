@@ -4,7 +4,8 @@ Ids follow wav2vec2's ``vocab.json``: the word delimiter ``|`` stands for the bl
 character by code point, then ``[UNK]`` and ``[PAD]``. A ``|`` in a transcript gets no id of its own: a tokeniser would read it
 as the end of a word, so it is listed among the odd characters instead.
 
-Odd is what is neither letter, digit nor blank (U+0020): dashes, quotes, signs, stray accents, no-break spaces, controls.
+Odd is what is neither letter, digit, blank (U+0020) nor a mark of a script such as a vowel sign: dashes, quotes, signs, stray
+accents, no-break spaces, controls.
 """
 
 import unicodedata
@@ -90,10 +91,13 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
 
 
 def is_odd(character: str) -> bool:
-    """Whether a character is neither letter, digit nor blank.
+    """Whether a character is neither letter, vowel sign or other mark of a script, digit nor blank.
+
+    Accents that do not compose with their letter (U+0300 to U+036F) are odd.
 
     Examples:
-        >>> [is_odd(c) for c in "č5 ’"]
-        [False, False, False, True]
+        >>> [is_odd(c) for c in "č5 ’ि"]
+        [False, False, False, True, False]
     """
-    return character != " " and not character.isalpha() and not character.isdecimal()
+    is_mark = unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
+    return character != " " and not character.isalpha() and not character.isdecimal() and not is_mark

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
 from nbaudio.errors import InputError
+from nbaudio.text.normal import normalize
 
 # What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
@@ -35,6 +37,7 @@ _BLOCK = 4096
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
 
+Kind = Literal["equal", "insert", "delete", "replace"]
 Measure = Literal["similarity", "wer", "cer"]
 MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
@@ -49,7 +52,7 @@ class DiffPart:
         hypothesis: the words of the hypothesis.
     """
 
-    kind: Literal["equal", "insert", "delete", "replace"]
+    kind: Kind
     reference: tuple[str, ...]
     hypothesis: tuple[str, ...]
 
@@ -115,18 +118,40 @@ def cer(reference: str, hypothesis: str) -> float:
     return Levenshtein.distance(expected, hypothesis.strip()) / max(len(expected), 1)
 
 
-def word_diff(reference: str, hypothesis: str) -> list[DiffPart]:
+def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> list[DiffPart]:
     """What turns the reference into the hypothesis, word by word, with as few edits as `wer` counts.
+
+    Args:
+        reference: the words to compare with.
+        hypothesis: the words to compare.
+        steps: of normalisation (see `normal.NORMALIZERS`): words are equal where their normal forms are, and words of
+            which nothing is left, such as a lone dash, do not differ. The parts hold the words as they are.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
         [('equal', ('evo',), ('evo',)), ('insert', (), ('blitz',)), ('replace', ('blic',), ('na',))]
+        >>> [(part.kind, part.reference) for part in word_diff("Evo – blic.", "evo blic", steps=["lower", "punctuation"])]
+        [('equal', ('Evo',)), ('equal', ('–',)), ('equal', ('blic.',))]
     """
-    left, right = words(reference), words(hypothesis)
-    return [
-        DiffPart(op.tag, tuple(left[op.src_start : op.src_end]), tuple(right[op.dest_start : op.dest_end]))  # type: ignore[arg-type]
-        for op in Levenshtein.opcodes(left, right)
+    sides = words(reference), words(hypothesis)
+    keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
+    kept = [[number for number, key in enumerate(side) if key] for side in keys]
+    # Kind, and numbers of the words that stand for each other; first those of which anything is left.
+    pairs: list[tuple[Kind, tuple[int | None, int | None]]] = [
+        (op.tag, pair)  # type: ignore[misc]  # rapidfuzz gives its tags as any text
+        for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
+        for pair in zip_longest(kept[0][op.src_start : op.src_end], kept[1][op.dest_start : op.dest_end])
     ]
+    for side in (0, 1):
+        for number in sorted(set(range(len(keys[side]))).difference(kept[side])):
+            behind = (place for place, (_, pair) in enumerate(pairs) if (at := pair[side]) is not None and at > number)
+            pairs.insert(next(behind, len(pairs)), ("equal", (number, None) if side == 0 else (None, number)))
+    found = []
+    for (kind, *_), some in groupby(pairs, key=lambda pair: (pair[0], pair[1][0] is None, pair[1][1] is None)):
+        left, right = zip(*(pair for _, pair in some), strict=True)
+        numbers = zip(sides, (left, right), strict=True)
+        found.append(DiffPart(kind, *(tuple(side[n] for n in chosen if n is not None) for side, chosen in numbers)))
+    return found
 
 
 def similarity_column(text: pl.Series, asr_text: pl.Series) -> pl.Series:

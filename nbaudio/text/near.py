@@ -31,14 +31,23 @@ _PLACES = 1 << 20
 
 
 def sentences(texts: pl.Expr) -> pl.Expr:
-    """Texts in lower case with single blanks in place of all that is neither letter, mark nor digit; null where nothing is left.
+    """Fold texts for comparison: two texts are the same sentence when their folded forms are equal. All steps use this function.
+
+    Case, punctuation, symbols, the number of blanks and the Unicode normal form (composed or decomposed) do not count, nor do
+    invisible format characters such as joiners, soft hyphens and direction marks. Combining marks count: vowel signs (Hindi,
+    Thai, Arabic) and accents make other words.
+
+    Returns:
+        The folded texts in NFC, lower case, single blanks between words; null where nothing is left.
 
     Examples:
         >>> pl.select(sentences(pl.Series(["„Hvala,  lijepa!“", "HVALA LIJEPA", "–"]).implode().explode())).to_series().to_list()
         ['hvala lijepa', 'hvala lijepa', None]
     """
-    # Upper and then lower case folds ß and the two small sigmas.
-    folded = texts.str.to_uppercase().str.to_lowercase().str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
+    composed = texts.str.replace_all(r"\p{Cf}+", "").str.normalize("NFC")
+    # Upper and then lower case folds ß and the two small sigmas; some letters come out of it decomposed.
+    lower = composed.str.to_uppercase().str.to_lowercase().str.normalize("NFC")
+    folded = lower.str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     return pl.when(folded != "").then(folded)
 
 

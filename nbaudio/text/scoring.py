@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.report import Report
+from nbaudio.tables import CORRECTED_TEXTS, NORMALIZED
 from nbaudio.text.characters import vocabulary
 from nbaudio.text.distance import edit_counts, rates
 from nbaudio.text.normal import normalize_column
@@ -17,9 +18,9 @@ _SHOWN_ODD = 8
 def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -> Report:
     """Write similarity, WER and CER of every segment into the segments table; its rows and the order of its columns stay.
 
-    With normalisation steps, `text` becomes the normal form of `text_raw` and `asr_text` that of `asr_text_raw`; both raw
-    columns are filled from the texts the first time, so that scoring again, with the same or other steps, starts from what was
-    ingested. Unicode normal form C comes first in any case. Without steps the texts stay as they are.
+    `text` and `asr_text` never change. With normalisation steps their normal forms are compared and stored as `text_normalized`
+    and `asr_text_normalized`; without steps these columns are removed and the texts are compared as they are. Unicode normal
+    form C comes first in any case. Each call starts from the texts, so only the last call counts.
 
     Args:
         workspace: the workspace or its folder.
@@ -43,32 +44,56 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         [0.765, None]
     """
     workspace = Workspace.open(workspace)
-    segments = workspace.segments
-    if normalize:
-        segments = _normalized(segments, ("nfc", *normalize))
-    counts = edit_counts(segments["text"], segments["asr_text"])
-    segments = segments.with_columns(rates(counts))
-    workspace.save(segments=segments)
+    segments, counts = _compared(workspace.segments, normalize)
+    tables = {}
+    if (workspace.path / f"{CORRECTED_TEXTS}.parquet").exists():
+        # The texts that corrections replaced are scored alike, so that a correction that is taken back leaves no other scores.
+        before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
+        heard = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
+        before = before.join(heard, on="segment_id", how="left", maintain_order="left")
+        tables[CORRECTED_TEXTS] = scored(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
+    workspace.save(**tables, segments=segments)
     report = _report(segments, counts, normalize)
     workspace.save_report(report.step, report.to_dict())
     return report
 
 
-def _normalized(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
-    if "asr_text_raw" not in segments.columns:
-        segments = segments.with_columns(asr_text_raw=pl.lit(None, dtype=pl.String))
-    segments = segments.with_columns(pl.coalesce(f"{name}_raw", name).alias(f"{name}_raw") for name in ("text", "asr_text"))
-    # What reviewers put right goes before what the source says.
-    right = [name for name in ("text_corrected", "text_raw") if name in segments.columns]
-    sources = {"text": segments.select(pl.coalesce(right)).to_series(), "asr_text": segments["asr_text_raw"]}
-    return segments.with_columns(normalize_column(texts, steps).alias(name) for name, texts in sources.items())
+def steps_of(workspace: Workspace) -> tuple[str, ...]:
+    """The normalisation steps of the last `score`; none where nothing was scored."""
+    return tuple(workspace.report("score").get("facts", {}).get("normalised by", ()))
+
+
+def scored(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
+    """Segments with similarity, WER and CER of `text` and `asr_text`, and with the normal forms that were compared, if any.
+
+    Raises:
+        InputError: a step is not known.
+
+    Examples:
+        >>> found = scored(pl.DataFrame({"text": ["Da."], "asr_text": ["da"]}), ["lower", "punctuation"])
+        >>> found.select("text", "text_normalized", "similarity").row(0)
+        ('Da.', 'da', 1.0)
+    """
+    return _compared(segments, steps)[0]
+
+
+def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`scored`, and the counts behind the scores."""
+    names = list(NORMALIZED) if steps else ["text", "asr_text"]
+    if steps:
+        forms = (normalize_column(segments[source], ("nfc", *steps)).alias(name) for name, source in NORMALIZED.items())
+        segments = segments.with_columns(forms)
+    else:
+        segments = segments.drop(NORMALIZED, strict=False)
+    counts = edit_counts(*(segments[name] for name in names))
+    return segments.with_columns(rates(counts)), counts
 
 
 def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:
     similarity = segments["similarity"]
     scored = similarity.count()
     edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
-    odd = vocabulary(segments["text"], segment_ids=segments["segment_id"]).odd
+    odd = vocabulary(segments["text_normalized" if steps else "text"], segment_ids=segments["segment_id"]).odd
     named = [
         f"{name.lower()} {c if c.isprintable() else code} {count:,}"
         for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
@@ -90,4 +115,6 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
         warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
     elif not scored:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
+    if "asr_text_raw" in segments.columns:
+        warnings.append("an older version normalised the texts of this workspace in place: ingest again to have the source's own")
     return Report("score", facts, warnings=warnings)

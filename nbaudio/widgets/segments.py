@@ -13,12 +13,13 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.places import Remote
-from nbaudio.tables import SEGMENTS, with_durations
+from nbaudio.tables import NORMALIZED, SEGMENTS, with_durations
+from nbaudio.text.scoring import steps_of
 from nbaudio.widgets.sounds import Sound, read_sound
 from nbaudio.widgets.words import Pair, aligned
 from nbaudio.workspace import Workspace
 
-_HEAVY = ("word_times", "text_raw", "asr_text_raw")
+_HEAVY = ("word_times", "text_raw", *NORMALIZED)
 # What is needed to find the sound of a segment, and is no column to look at.
 INNER = ("recording_path", "sampling_rate", "num_samples", "place")
 
@@ -62,7 +63,7 @@ class Segments:
     def words(self, number: int) -> list[Pair]:
         """The words of a segment beside those of the recogniser, with times where they are known."""
         row = self.row(number)
-        return aligned(row["text"] or "", row["asr_text"], self._word_times(row))
+        return aligned(row["text"] or "", row["asr_text"], self._word_times(row), steps=steps_of(self.workspace))
 
     def _word_times(self, row: dict[str, Any]) -> list[tuple[float, float]] | None:
         table = pl.scan_parquet(self.workspace.path / "segments.parquet", glob=False)

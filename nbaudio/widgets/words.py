@@ -26,13 +26,16 @@ class Pair(NamedTuple):
     end: float | None = None
 
 
-def aligned(text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None) -> list[Pair]:
+def aligned(
+    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
+) -> list[Pair]:
     """Pairs of words, in order.
 
     Args:
         text: the human words.
         asr_text: the recogniser's; None where nothing was recognised, and the words are then taken as they are.
         times: start and end of each word of `text`, in seconds; left out where there are more or fewer of them than words.
+        steps: of normalisation, as of `word_diff`.
 
     Returns:
         The pairs, with the fewest edits; very long texts are cut.
@@ -48,7 +51,9 @@ def aligned(text: str, asr_text: str | None, times: Sequence[tuple[float, float]
         pairs = [Pair("equal", word, None) for word in words(text)]
     else:
         pairs = [
-            Pair(part.kind, *pair) for part in word_diff(text, asr_text) for pair in zip_longest(part.reference, part.hypothesis)
+            Pair(part.kind, *pair)
+            for part in word_diff(text, asr_text, steps=steps)
+            for pair in zip_longest(part.reference, part.hypothesis)
         ]
     return _timed(pairs, times) if times else pairs
 

@@ -1,0 +1,81 @@
+"""Which texts are the same sentence: one folding for duplicates, leakage, its proof in a corpus, and reviewed words."""
+
+import json
+import unicodedata
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbaudio import leakage, materialize, verify
+from nbaudio.leakage import NEAR_SENTENCE, SENTENCE
+from nbaudio.review.records import word_hashes
+from nbaudio.review.suspicion import reasons
+from nbaudio.text.near import sentences
+
+# Each at least 20 characters, so that the search for suspicious duplicates looks at them.
+SAME = {
+    "hindi": ("यह किताब मेरी है और वह तुम्हारी।", "यह किताब, मेरी है और वह तुम्हारी"),
+    "hindi joiner": ("क्\u200dषमा कीजिए मैं कल नहीं आऊँगा", "क्षमा कीजिए मैं कल नहीं आऊँगा"),
+    "thai": ("เขาขี่ม้าไปตลาดทุกวัน", "เขาขี่ม้า\u200bไปตลาดทุกวัน!"),
+    "arabic": ("كَتَبَ الولدُ الدرسَ في البيتِ", "\u200fكَتَبَ الولدُ الدرسَ، في البيتِ"),
+    "croatian": ("Čovjek će doći sljedeći četvrtak.", unicodedata.normalize("NFD", "čovjek će doći sljedeći četvrtak")),
+}
+OTHER = {
+    "hindi": ("यह किताब मेरी है और वह तुम्हारी", "यह किताब मेरा है और वह तुम्हारा"),
+    "thai": ("เขาขี่ม้าไปตลาดทุกวัน", "เขาขี่มาไปตลาดทุกวัน"),
+    "arabic": ("كَتَبَ الولدُ الدرسَ في البيتِ", "كُتِبَ الولدُ الدرسَ في البيتِ"),
+    "croatian": ("Čovjek će doći sljedeći četvrtak.", unicodedata.normalize("NFD", "čovjek ce doći sljedeći četvrtak")),
+}
+CASES = [(*pair, True) for pair in SAME.values()] + [(*pair, False) for pair in OTHER.values()]
+NAMES = [f"same {name}" for name in SAME] + [f"other {name}" for name in OTHER]
+every = pytest.mark.parametrize(("one", "other", "same"), CASES, ids=NAMES)
+
+
+def folded(*texts):
+    return pl.DataFrame({"text": texts}).select(sentences(pl.col("text"))).to_series().to_list()
+
+
+def pair(one, other):
+    facts = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "source_start": ["0", "0"], "source_end": ["1", "1"]}
+    return pl.DataFrame({**facts, "split": ["train", "test"], "text": [one, other]})
+
+
+@every
+def test_every_use_agrees_on_what_the_same_sentence_is(one, other, same):
+    first, second = folded(one, other)
+    assert (first == second) == same
+    table = pair(one, other)
+    duplicates = reasons(table.drop("source_start", "source_end"))["reason"].to_list()
+    assert (duplicates == ["duplicate text", "duplicate text"]) == same
+    found = leakage.exceptions(table, keys=[])["check"].to_list()
+    assert (SENTENCE in found) == same
+    assert not (same and NEAR_SENTENCE in found)
+    assert (len(set(word_hashes(table.with_columns(segment_id=pl.lit("a"))))) == 1) == same
+
+
+@every
+def test_the_proof_of_a_corpus_and_verify_agree_too(make_workspace, tmp_path, one, other, same):
+    workspace = make_workspace({"one.wav": (6.0, 16000), "two.wav": (6.0, 16000)}, channels=1)
+    segments = workspace.segments.with_row_index("row").with_columns(
+        split=pl.when(pl.col("recording_id") == "one").then(pl.lit("train")).otherwise(pl.lit("test")),
+        text=pl.when(pl.col("row") == 0).then(pl.lit(one)).otherwise(pl.format("{} x", "segment_id")),
+    )
+    last = segments["row"].max()
+    segments = segments.with_columns(text=pl.when(pl.col("row") == last).then(pl.lit(other)).otherwise("text")).drop("row")
+    workspace.save(segments=segments.with_columns(pl.col("split").cast(workspace.segments.schema["split"])))
+    materialize(workspace, out=tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    told = json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["leakage"]
+    assert told[SENTENCE]["shared"] == int(same)
+    report = verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+    assert report.facts["leakage"][SENTENCE] == int(same)
+    assert report.problems == []
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_unicode_normal_forms_fold_alike_and_folding_twice_changes_nothing(text):
+    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    [once, again] = folded(composed, decomposed)
+    assert once == again
+    assert once is None or unicodedata.is_normalized("NFC", once)
