@@ -6,12 +6,14 @@ they are.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
 from nbaudio.channels import own_channel, unknown_channel
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
+from nbaudio.limits import check_regular
 
 SPLITS = ("train", "dev", "test")
 DECISIONS = ("pending", "accept", "reject")
@@ -82,12 +84,63 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
     return frame.select(*columns, *(c for c in frame.columns if c not in schema))
 
 
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Raise what goes wrong while a Parquet file is read as one InputError that names the file.
+
+    Raises:
+        InputError: the file is missing, no regular file, or damaged.
+
+    Examples:
+        >>> with reading_parquet(Path("/dev/null")):
+        ...     pl.read_parquet("/dev/null")
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: /dev/null: a device, not a regular file
+    """
+    try:
+        check_regular(path)
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: missing; run the step that makes it again") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or brief(error)})") from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
+
+
+def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """A Parquet file, or some of its columns.
+
+    Raises:
+        InputError: as of `reading_parquet`, or a column is not there.
+    """
+    with reading_parquet(path):
+        return pl.read_parquet(path, columns=columns, glob=False)
+
+
+def parquet_schema(path: Path) -> pl.Schema:
+    """The columns of a Parquet file and their types.
+
+    Raises:
+        InputError: as of `reading_parquet`.
+    """
+    with reading_parquet(path):
+        return pl.scan_parquet(path, glob=False).collect_schema()
+
+
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
-    """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order."""
+    """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order.
+
+    Raises:
+        InputError: as of `reading_parquet`.
+    """
     table = pl.scan_parquet(path, glob=False)
-    rows = table.select(pl.len()).collect().item()
+    with reading_parquet(path):
+        rows = table.select(pl.len()).collect().item()
     for start in range(0, rows, ROWS_A_GROUP):
-        yield table.slice(start, ROWS_A_GROUP).collect()
+        with reading_parquet(path):
+            part = table.slice(start, ROWS_A_GROUP).collect()
+        yield part
 
 
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))

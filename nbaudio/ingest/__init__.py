@@ -7,6 +7,7 @@ recording by no more than half a unit of its last decimal means that end and is 
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -38,6 +39,7 @@ from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
 from nbaudio.ingest.wholes import place
+from nbaudio.limits import check_regular
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address, without_secrets
@@ -133,9 +135,12 @@ def ingest(
     if is_address(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
-    out = Path(out)
-    kept = Cache((out / "fetched").absolute(), parse_size(cache))
+    out = Path(out).absolute()
+    kept = Cache(out / "fetched", parse_size(cache))
     origin = sources.origin(source, kept)
+    if isinstance(origin, Path) and not origin.is_dir():
+        with suppress(FileNotFoundError):  # the reader says what is wanted
+            check_regular(origin)
     root = _audio_folder(audio, kept)
     _check_free(out, origin)
     mapping = read_mapping(Path(names)) if names is not None else {}
@@ -151,13 +156,13 @@ def ingest(
             READERS[format],
             origin,
             chosen,
-            folder=(out / "source").absolute(),
+            folder=out / "source",
             begin=lambda: Workspace.create(out, **settings, audio=root and str(root)),
         )
     else:
         transcripts = READERS[format](origin, **chosen)
     if root is None and transcripts.embedded is not None:
-        root = (out / "audio").absolute()
+        root = out / "audio"
         # Noted before anything is written, so that a killed run can be run again.
         Workspace.create(out, **settings, audio=str(root))
         _write_embedded(transcripts.embedded, root)

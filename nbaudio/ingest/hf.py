@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
 from nbaudio.ingest.transcripts import Problem, Transcripts, check_link, gather, printable
@@ -90,7 +90,7 @@ def read(
                 check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(printable(path.name), None, str(error)))
+            problems.append(Problem(printable(path.name), None, brief(error)))
     choices = {
         "text": [text] if text else _TEXT,
         "asr_text": [asr] if asr else _ASR,
@@ -109,7 +109,7 @@ def read(
             try:
                 yield from _rows(part, choices, embeds=embeds)
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
-                yield Problem(part.path.name, None, f"cannot be read on: {error}")
+                yield Problem(part.path.name, None, f"cannot be read on: {brief(error)}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)

@@ -95,7 +95,7 @@ def export(
         >>> len(workspace.reviewed_ids())
         1
     """
-    workspace, out = Workspace.open(workspace), Path(out)
+    workspace, out = Workspace.open(workspace), Path(out).absolute()
     asked: dict[str, Any] = {
         "strategy": strategy,
         "n": n,
