@@ -216,7 +216,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(limits.whole(path, most=limits.MOST_JSON_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read ({brief(error)})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")

@@ -11,11 +11,11 @@ from typing import IO, Any
 
 from nbaudio.errors import EngineError, needing, root_cause
 
-# Lines of Java's log that tell of a failure, the most telling first; what follows the names of classes is the message.
+# Lines of Java's log that tell of a failure, the most telling first.
 _CAUSES = (
     re.compile(r"^Caused by: (.+)$", re.MULTILINE),
-    re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
     re.compile(r"^(?:Exception in thread \S+ |: )?((?:\w+\.)+\w*(?:Exception|Error): .+)$", re.MULTILINE),
+    re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
 )
 _MOST_LOG = 1 << 20
 
@@ -35,9 +35,10 @@ def context(master: str) -> Iterator[Any]:
     with warnings.catch_warnings(), TemporaryFile() as log:
         warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
         with needing("spark"):
-            from py4j.protocol import Py4JError
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
+        from py4j.protocol import Py4JError  # comes with PySpark
+
         session = SparkSession.getActiveSession()
         if session is not None:
             yield session.sparkContext
@@ -67,7 +68,6 @@ def _output_to(log: IO[bytes]) -> Iterator[None]:
 
 def _cause(log: IO[bytes]) -> str | None:
     """The last cause that Java's log names."""
-    import shutil; log.seek(0); shutil.copyfileobj(log, open("/tmp/sparklog","wb"))
     log.seek(max(0, log.seek(0, os.SEEK_END) - _MOST_LOG))
     text = log.read().decode(errors="replace")
     found = (pattern.findall(text) for pattern in _CAUSES)

@@ -89,7 +89,7 @@ def reading_parquet(path: Path) -> Iterator[None]:
     """Raise what goes wrong while a Parquet file is read as one InputError that names the file.
 
     Raises:
-        InputError: the file is missing, no regular file, or damaged.
+        InputError: the file is missing, no regular file, damaged, or too large for the memory.
 
     Examples:
         >>> with reading_parquet(Path("/dev/null")):
@@ -102,6 +102,8 @@ def reading_parquet(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise InputError(f"{path}: missing; run the step that makes it again") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: not enough memory to read it") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or brief(error)})") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

@@ -194,7 +194,8 @@ DOORS = {
     "urllib3": {"downloads"},
     "xlsxwriter": {"review"},
 }
-OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "py4j", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL |= {"py4j"}  # of pyspark
 
 
 def imports(tree):
