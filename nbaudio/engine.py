@@ -23,6 +23,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from threading import Thread
 from traceback import format_tb
 from types import MappingProxyType
@@ -127,12 +128,18 @@ def _spark(site: Site) -> Iterator[RunTasks]:
 def _beam(site: Site) -> Iterator[RunTasks]:
     with needing("beam"):
         from apache_beam.options.pipeline_options import PipelineOptions
-    flags = shlex.split(site.beam_options)
+    flags = [_absolute(flag) for flag in shlex.split(site.beam_options)]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
         local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
         # There are no triggers; so told, DirectRunner does not fetch another runner from the web first.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
     yield partial(_run_beam, PipelineOptions(flags))
+
+
+def _absolute(flag: str) -> str:
+    """An option of Beam; a folder of this machine in it, such as ``--temp_location=tmp``, absolute."""
+    name, equals, value = flag.partition("=")
+    return f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
 
 
 # Engine -> the context manager of its workers.

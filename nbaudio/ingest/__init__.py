@@ -7,7 +7,6 @@ recording by no more than half a unit of its last decimal means that end and is 
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -39,7 +38,6 @@ from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
 from nbaudio.ingest.wholes import place
-from nbaudio.limits import check_regular
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address, without_secrets
@@ -138,9 +136,6 @@ def ingest(
     out = Path(out).absolute()
     kept = Cache(out / "fetched", parse_size(cache))
     origin = sources.origin(source, kept)
-    if isinstance(origin, Path) and not origin.is_dir():
-        with suppress(FileNotFoundError):  # the reader says what is wanted
-            check_regular(origin)
     root = _audio_folder(audio, kept)
     _check_free(out, origin)
     mapping = read_mapping(Path(names)) if names is not None else {}

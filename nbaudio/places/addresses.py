@@ -5,8 +5,8 @@ With nothing behind the scheme (``s3://``) it stands for all addresses of that s
 the environment and the files that the filesystems read themselves.
 """
 
-import os
 import re
+from pathlib import Path
 
 from nbaudio.errors import InputError
 
@@ -54,7 +54,7 @@ def check_address(address: str) -> str:
             raise InputError(f"{shown}: queries are not taken: they hold secrets, and addresses are written down")
     first, *others = parts
     # The archive of a chain may be a local file: workers have other working directories.
-    return "::".join((first, *(part if "://" in part else os.path.abspath(part) for part in others)))  # noqa: PTH100 - no link
+    return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
 
 
 def without_secrets(name: str) -> str:
