@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nbaudio.channels import own_channel, unknown_channel
 from nbaudio.errors import InputError, brief
@@ -85,8 +87,12 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
 
 
 @contextmanager
-def reading_parquet(path: Path) -> Iterator[None]:
+def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
     """Raise what goes wrong while a Parquet file is read as one InputError that names the file.
+
+    Args:
+        path: the file.
+        checked: its footer has been checked before.
 
     Raises:
         InputError: the file is missing, no regular file, damaged, or too large for the memory.
@@ -99,6 +105,8 @@ def reading_parquet(path: Path) -> Iterator[None]:
     """
     try:
         check_regular(path)
+        if not checked:
+            _check_footer(path)
         yield
     except FileNotFoundError as error:
         raise InputError(f"{path}: missing; run the step that makes it again") from error
@@ -106,8 +114,23 @@ def reading_parquet(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: not enough memory to read it") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or brief(error)})") from error
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
+
+
+def _check_footer(path: Path) -> None:
+    """Refuse what polars panics at, which prints further lines: a damaged footer, or columns that lie outside of the file.
+
+    Raises:
+        pa.ArrowException, OSError: it is damaged.
+    """
+    size = path.stat().st_size
+    footer = pq.read_metadata(path)
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            start = (chunk.has_dictionary_page and chunk.dictionary_page_offset) or chunk.data_page_offset
+            if not 0 < start <= start + chunk.total_compressed_size <= size:
+                raise pa.ArrowInvalid(f"column {chunk.path_in_schema} lies outside of the file")
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
@@ -140,7 +163,7 @@ def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
     with reading_parquet(path):
         rows = table.select(pl.len()).collect().item()
     for start in range(0, rows, ROWS_A_GROUP):
-        with reading_parquet(path):
+        with reading_parquet(path, checked=True):
             part = table.slice(start, ROWS_A_GROUP).collect()
         yield part
 
