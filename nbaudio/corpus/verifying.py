@@ -18,6 +18,7 @@ from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.files import sha256_file, sha256_listed
 from nbaudio.leakage import grouping, proof
+from nbaudio.places import AbsentError
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
@@ -233,7 +234,8 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
                 hashes[str(name)] = "" if wrong else sha256_file(path)
                 bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
         except InputError as error:
-            problems.append(f"{name}: {str(error).rpartition(': ')[2]}")
+            absent = isinstance(error.__cause__, FileNotFoundError | AbsentError)
+            problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
         except AudioError as error:
             problems.append(str(error))
         else:
