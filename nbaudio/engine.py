@@ -12,6 +12,7 @@ import base64
 import os
 import pickle
 import shlex
+import socket
 import tempfile
 import time
 import warnings
@@ -108,6 +109,7 @@ def _ray(site: Site) -> Iterator[RunTasks]:
     with needing("ray"):
         import ray
         from ray.util.joblib import register_ray
+    _check_reachable(site.address or "")
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
@@ -115,6 +117,16 @@ def _ray(site: Site) -> Iterator[RunTasks]:
         register_ray()
         stack.enter_context(joblib.parallel_config(backend="ray", n_jobs=-1))
         yield _run_joblib
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `EngineError` where nothing answers at ``host:port``: Ray would try for minutes and print its own log."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        if port.isdigit():
+            socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise EngineError(f"engine ray at {address}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -228,10 +240,8 @@ def _failing(engine: str | None, own: Collection[Exception] = ()) -> Iterator[No
     """Raise what an engine raises as `EngineError` of one line; errors of ours, and those in `own`, as they are."""
     try:
         yield
-    except NbaudioError:
-        raise
     except Exception as error:
-        if error in own:
+        if error in own or isinstance(error, NbaudioError):
             raise
         raise EngineError(f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}") from error
 
