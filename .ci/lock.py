@@ -24,7 +24,7 @@ def requirements() -> list[str]:
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["project"]
     extras = project["optional-dependencies"]
     dev = [line for line in extras["dev"] if not line.startswith("nbaudio[")]
-    return [*project["dependencies"], *extras["webdataset"], *extras["datasets"], *dev]
+    return [*project["dependencies"], *extras["webdataset"], *dev]
 
 
 def resolve(python: str) -> tuple[str, dict[str, str]]:

@@ -12,25 +12,29 @@ import base64
 import os
 import pickle
 import shlex
-import sys
+import socket
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from threading import Thread
+from traceback import format_tb
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.errors import InputError, MissingExtraError, NbaudioError, WorkerLostError, look_up
+from nbaudio import spark
+from nbaudio.errors import EngineError, InputError, NbaudioError, WorkerLostError, look_up, needing, root_cause
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -88,7 +92,7 @@ def _threading(site: Site) -> Iterator[RunTasks]:
 
 @contextmanager
 def _dask(site: Site) -> Iterator[RunTasks]:
-    with _needing("dask"):
+    with needing("dask"):
         import distributed
     with ExitStack() as stack:
         cluster = site.address or stack.enter_context(
@@ -102,9 +106,10 @@ def _dask(site: Site) -> Iterator[RunTasks]:
 @contextmanager
 def _ray(site: Site) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
-    with _needing("ray"):
+    with needing("ray"):
         import ray
         from ray.util.joblib import register_ray
+    _check_reachable(site.address or "")
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
@@ -114,31 +119,39 @@ def _ray(site: Site) -> Iterator[RunTasks]:
         yield _run_joblib
 
 
+def _check_reachable(address: str) -> None:
+    """Raise `EngineError` where nothing answers at ``host:port``: Ray would try for minutes and print its own log."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        if port.isdigit():
+            socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise EngineError(f"engine ray at {address}: {error.strerror or error}") from error
+
+
 @contextmanager
 def _spark(site: Site) -> Iterator[RunTasks]:
     # joblibspark 0.6 loses the errors of tasks under joblib 1.6: Spark is asked itself.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what Spark looks for otherwise need not have nbaudio
-    with _needing("spark"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
-        from pyspark.sql import SparkSession
-    with ExitStack() as stack:
-        session = SparkSession.getActiveSession()
-        if session is None:
-            builder = SparkSession.builder.master(site.address or f"local[{site.local_jobs}]").appName("nbaudio")
-            session = stack.enter_context(builder.config("spark.ui.showConsoleProgress", "false").getOrCreate())
-        yield partial(_run_spark, session.sparkContext)
+    with spark.context(site.address or f"local[{site.local_jobs}]") as context:
+        yield partial(_run_spark, context)
 
 
 @contextmanager
 def _beam(site: Site) -> Iterator[RunTasks]:
-    with _needing("beam"):
+    with needing("beam"):
         from apache_beam.options.pipeline_options import PipelineOptions
-    flags = shlex.split(site.beam_options)
+    flags = [_absolute(flag) for flag in shlex.split(site.beam_options)]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
         local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
         # There are no triggers; so told, DirectRunner does not fetch another runner from the web first.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
     yield partial(_run_beam, PipelineOptions(flags))
+
+
+def _absolute(flag: str) -> str:
+    """An option of Beam; a folder of this machine in it, such as ``--temp_location=tmp``, absolute."""
+    name, equals, value = flag.partition("=")
+    return f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
 
 
 # Engine -> the context manager of its workers.
@@ -175,6 +188,7 @@ def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
     Raises:
         InputError: the engine is not known, or does not have such a site.
         MissingExtraError: its package is not installed.
+        EngineError: it cannot be started or reached, or fails later.
 
     Examples:
         >>> with workers("threading", Site(jobs=2)) as run:
@@ -183,8 +197,10 @@ def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
     """
     check_engine(engine, site)
     config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if engine is None else ENGINES[engine](site)
-    with config as run:
-        yield partial(_run, run)
+    with ExitStack() as stack:
+        with _failing(engine):
+            run = stack.enter_context(config)
+        yield partial(_run, engine, run)
 
 
 def run_tasks(
@@ -200,18 +216,46 @@ def run_tasks(
         yield from run(function, tasks)
 
 
-def _run(run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks whose errors come home as they were raised: of exceptions, some engines make texts, some try again."""
-    for result, error in run(partial(_attempt, function), tasks):
-        if error is not None:
-            raise error
-        yield result
+def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """Run tasks; errors of tasks are raised here as they were there: some engines make texts of exceptions, some try again."""
+    own: list[Exception] = []
+
+    def planned() -> Iterator[Task]:
+        try:
+            yield from tasks
+        except Exception as error:
+            own.append(error)
+            raise
+
+    with _failing(engine, own):
+        for result, error in run(partial(_attempt, function), planned()):
+            if error is not None:
+                own.append(error)
+                raise error
+            yield result
 
 
-def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, NbaudioError | None]:
+@contextmanager
+def _failing(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
+    """Raise what an engine raises as `EngineError` of one line; errors of ours, and those in `own`, as they are."""
+    try:
+        yield
+    except Exception as error:
+        if error in own or isinstance(error, NbaudioError):
+            raise
+        raise EngineError(f"engine {engine or 'of joblib.parallel_config'}: {root_cause(error)}") from error
+
+
+def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Exception | None]:
     try:
         return function(task), None
-    except NbaudioError as error:
+    except Exception as error:  # noqa: BLE001 - the driver raises it again
+        error.add_note(f"In a task:\n{''.join(format_tb(error.__traceback__))}")
+        try:
+            copy(error)  # the way that pickle goes
+            pickle.dumps(error)
+        except Exception:  # noqa: BLE001 - whatever its class raises
+            return None, RuntimeError(f"{type(error).__name__}: {error}")
         return None, error
 
 
@@ -354,11 +398,3 @@ def _line(value: Any) -> bytes:
 
 def _object(line: bytes) -> Any:
     return pickle.loads(base64.b64decode(line))  # noqa: S301 - written by this very call, in a folder of its own
-
-
-@contextmanager
-def _needing(extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise MissingExtraError.naming(error.name or extra, extra) from error

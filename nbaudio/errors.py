@@ -1,6 +1,7 @@
 """The errors that nbaudio raises: each names the file or item, what is wrong with it, and what is allowed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,6 +39,10 @@ class WorkerLostError(NbaudioError):
         self.tasks = tuple(tasks)
 
 
+class EngineError(NbaudioError):
+    """The engine that runs tasks failed, not a task: a cluster is not reached, or gives up; the message has the cause."""
+
+
 class MissingExtraError(NbaudioError):
     """An optional package is needed; the message names the extra that brings it."""
 
@@ -50,6 +55,48 @@ class MissingExtraError(NbaudioError):
             "ray is not installed: pip install 'nbaudio[ray]'"
         """
         return cls(f"{package} is not installed: pip install 'nbaudio[{extra}]'")
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Raise a failed import of an optional package as `MissingExtraError`.
+
+    Raises:
+        MissingExtraError: names the package, and the extra that brings it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError.naming(error.name or extra, extra) from error
+
+
+def brief(error: BaseException) -> str:
+    r"""What an error says, in one line: its first line that says something, or else its type.
+
+    Examples:
+        >>> brief(ValueError("\nparquet: out of specification\n\nThis error occurred with the following stack:\n[1] scan"))
+        'parquet: out of specification'
+        >>> brief(MemoryError())
+        'MemoryError'
+    """
+    return next((line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__)
+
+
+def root_cause(error: BaseException) -> str:
+    r"""The cause of an error whose text holds a traceback of Java or of a remote Python, in one line; else as of `brief`.
+
+    Examples:
+        >>> root_cause(RuntimeError("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d"))
+        'java.io.IOException: disk'
+        >>> root_cause(RuntimeError("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n"))
+        'OSError: disk'
+    """
+    lines = str(error).splitlines()
+    if causes := [line.partition(":")[2].strip() for line in lines if line.lstrip().startswith(("Caused by:", ": "))]:
+        return causes[-1]
+    if any(line.lstrip().startswith("Traceback (most recent call last)") for line in lines):
+        return next(line.strip() for line in reversed(lines) if line.strip() and not line.lstrip().startswith(("File ", "^")))
+    return brief(error)
 
 
 def look_up(registry: Mapping[str, T], name: str, what: str) -> T:

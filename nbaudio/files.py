@@ -21,7 +21,7 @@ import msgspec
 import polars as pl
 
 from nbaudio import limits
-from nbaudio.errors import DiskFullError, InputError
+from nbaudio.errors import DiskFullError, InputError, brief
 
 _Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -168,6 +168,8 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
         lines: without their line ends.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        limits.check_regular(target)
     data = b"".join(line + b"\n" for line in lines)
     with target.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -190,14 +192,19 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
         what: each line is to be, for the error.
 
     Raises:
-        InputError: a line is something else.
+        InputError: a line is something else, or the log is no regular file.
+        OSError: it cannot be read.
     """
     found = []
-    for number, line in enumerate(target.read_bytes().split(b"\n")[:-1] if target.exists() else (), start=1):
+    try:
+        limits.check_regular(target)
+    except FileNotFoundError:
+        return []
+    for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
         try:
             found.append(decode(line))
         except msgspec.MsgspecError as error:
-            raise InputError(f"{target}: line {number}: not {what} ({error})") from error
+            raise InputError(f"{target}: line {number}: not {what} ({brief(error)})") from error
     return found
 
 
@@ -209,8 +216,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(limits.whole(path, most=limits.MOST_JSON_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path}: cannot be read ({brief(error)})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
     return value
@@ -238,7 +245,13 @@ def leads_out(path: Path, home: Path) -> bool:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hex."""
+    """SHA-256 of a file's bytes, as hex.
+
+    Raises:
+        InputError: it is no regular file.
+        OSError: it cannot be read.
+    """
+    limits.check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

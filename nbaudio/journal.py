@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 from nbaudio.errors import DiskFullError, ExistsError
 from nbaudio.files import telling_full_disks, whole_file
+from nbaudio.limits import check_regular
 from nbaudio.places.addresses import masked
 from nbaudio.progress import watching
 
@@ -121,6 +122,8 @@ def _alone(path: Path, of: object) -> Iterator[BinaryIO]:
     for _ in range(_TRIES):
         with telling_full_disks(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                check_regular(path)
             opened = path.open("a+b", buffering=0)
         with opened as file:
             if _locked(file, fcntl.LOCK_EX) and os.fstat(file.fileno()).st_nlink:
@@ -155,10 +158,15 @@ def _shorten(file: BinaryIO) -> None:
             file.write(whole[whole.find(b"\n") + 1 :] if cut else whole)
 
 
+def _opened(path: Path) -> BinaryIO:
+    check_regular(path)
+    return path.open("rb")
+
+
 def alive(path: Path) -> bool:
     """Whether the run that writes a log is still at it."""
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             return not _locked(file, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
@@ -167,7 +175,7 @@ def alive(path: Path) -> bool:
 def read(path: Path) -> list[dict[str, Any]]:
     """The last lines of a log, what is broken left out; none where there is no log."""
     lines = []
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), _opened(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_READ))
         for line in file.read().splitlines():
             with suppress(ValueError, RecursionError):

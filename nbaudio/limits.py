@@ -4,7 +4,10 @@ Conventions: packed files may grow by as much as real data does and no more, so 
 is checked is what the decoders go by, before they do.
 """
 
+import errno
+import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,6 +30,16 @@ MOST_TIMES = 100
 _FREE_CELLS = 1 << 20
 _CELLS_A_CELL = 4
 
+#: Of a workbook as it lies on the disk: 2 million cells of text take 100 MB.
+MOST_WORKBOOK_BYTES = 256 << 20
+
+_OTHER_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _READ_BYTES = 1 << 20
 # What openpyxl goes through cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span all that there could be.
 _REFERENCE = re.compile(
@@ -35,11 +48,38 @@ _REFERENCE = re.compile(
 _LONGEST_ELEMENT = 4096
 
 
+def check_regular(path: Path) -> os.stat_result:
+    """Let a regular file pass, or a link to one; reading anything else may block forever or never end.
+
+    Returns:
+        Its status.
+
+    Raises:
+        InputError: it is a folder, pipe, socket or device, or its links form a loop; says which.
+        OSError: there is no such file, or it cannot be reached.
+
+    Examples:
+        >>> check_regular(Path("/dev/zero"))
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: /dev/zero: a device, not a regular file
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(f"{path}: a loop of symbolic links") from error
+        raise
+    if not stat.S_ISREG(status.st_mode):
+        kind = _OTHER_KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
+        raise InputError(f"{path}: {kind}, not a regular file")
+    return status
+
+
 def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
     """All bytes of a file.
 
     Raises:
-        InputError: there are more than `most`, or it is a pipe, for which one would wait.
+        InputError: there are more than `most`, or it is no regular file.
         OSError: it cannot be read.
 
     Examples:
@@ -50,8 +90,7 @@ def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
         >>> whole(path)
         b'dobar dan'
     """
-    if path.is_fifo():
-        raise InputError(f"{path}: no file but a pipe")
+    check_regular(path)
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -117,14 +156,17 @@ def check_workbook(path: Path) -> None:
     """Let a workbook pass that neither grows beyond measure nor spans cells that are not there; who reads it sees other damage.
 
     Raises:
-        InputError: it is a bomb.
+        InputError: it is a bomb, larger than `MOST_WORKBOOK_BYTES`, or no regular file.
         OSError: it cannot be read.
     """
+    size = check_regular(path).st_size
+    if size > MOST_WORKBOOK_BYTES:
+        raise InputError(f"{path}: {size:,} bytes; a workbook of at most {MOST_WORKBOOK_BYTES >> 20} MB is read")
     try:
         with zipfile.ZipFile(path) as book:
             members = book.infolist()
             # A member ends where its entry says, whatever follows.
-            check_growth(path, path.stat().st_size, sum(member.file_size for member in members))
+            check_growth(path, size, sum(member.file_size for member in members))
             spans, cells = zip(*(_span(book, member) for member in members if _is_sheet(member)), (0, 0), strict=True)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
         return

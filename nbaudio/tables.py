@@ -6,12 +6,16 @@ they are.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nbaudio.channels import own_channel, unknown_channel
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
+from nbaudio.limits import check_regular
 
 SPLITS = ("train", "dev", "test")
 DECISIONS = ("pending", "accept", "reject")
@@ -88,12 +92,86 @@ def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
     return frame.select(*columns, *(c for c in frame.columns if c not in schema))
 
 
+@contextmanager
+def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
+    """Raise what goes wrong while a Parquet file is read as one InputError that names the file.
+
+    Args:
+        path: the file.
+        checked: its footer has been checked before.
+
+    Raises:
+        InputError: the file is missing, no regular file, damaged, or too large for the memory.
+
+    Examples:
+        >>> with reading_parquet(Path("/dev/null")):
+        ...     pl.read_parquet("/dev/null")
+        Traceback (most recent call last):
+        nbaudio.errors.InputError: /dev/null: a device, not a regular file
+    """
+    try:
+        check_regular(path)
+        if not checked:
+            _check_footer(path)
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: missing; run the step that makes it again") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: not enough memory to read it") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or brief(error)})") from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
+
+
+def _check_footer(path: Path) -> None:
+    """Refuse what polars panics at, which prints further lines: a damaged footer, or columns that lie outside of the file.
+
+    Raises:
+        pa.ArrowException, OSError: it is damaged.
+    """
+    size = path.stat().st_size
+    footer = pq.read_metadata(path)
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            start = (chunk.has_dictionary_page and chunk.dictionary_page_offset) or chunk.data_page_offset
+            if not 0 < start <= start + chunk.total_compressed_size <= size:
+                raise pa.ArrowInvalid(f"column {chunk.path_in_schema} lies outside of the file")
+
+
+def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """A Parquet file, or some of its columns.
+
+    Raises:
+        InputError: as of `reading_parquet`, or a column is not there.
+    """
+    with reading_parquet(path):
+        return pl.read_parquet(path, columns=columns, glob=False)
+
+
+def parquet_schema(path: Path) -> pl.Schema:
+    """The columns of a Parquet file and their types.
+
+    Raises:
+        InputError: as of `reading_parquet`.
+    """
+    with reading_parquet(path):
+        return pl.scan_parquet(path, glob=False).collect_schema()
+
+
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
-    """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order."""
+    """A Parquet file's rows, `ROWS_A_GROUP` at a time, in order.
+
+    Raises:
+        InputError: as of `reading_parquet`.
+    """
     table = pl.scan_parquet(path, glob=False)
-    rows = table.select(pl.len()).collect().item()
+    with reading_parquet(path):
+        rows = table.select(pl.len()).collect().item()
     for start in range(0, rows, ROWS_A_GROUP):
-        yield table.slice(start, ROWS_A_GROUP).collect()
+        with reading_parquet(path, checked=True):
+            part = table.slice(start, ROWS_A_GROUP).collect()
+        yield part
 
 
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))

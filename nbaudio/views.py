@@ -9,10 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.corpus.layout import MANIFEST
-from nbaudio.errors import InputError
+from nbaudio.corpus.manifest import read_manifest
+from nbaudio.errors import InputError, brief
 from nbaudio.keys import hash_column
-from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object
-from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, with_durations
+from nbaudio.places.folders import Folder, LocalFolder, folder_at
+from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
 from nbaudio.text import vocabulary
 from nbaudio.workspace import Workspace
 
@@ -191,13 +192,17 @@ def segments(source: Source) -> pl.DataFrame:
 
 
 def _of_corpus(folder: Folder) -> pl.DataFrame:
-    recordings = conform(pl.DataFrame(read_object(folder, MANIFEST).get("sources", [])), RECORDINGS, "sources")
+    sources = read_manifest(folder).get("sources", [])
+    try:
+        recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{MANIFEST}: sources")
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{folder}/{MANIFEST}: sources are not a table ({brief(error)})") from error
     parts = []
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:
-            with folder.local(name) as path:
+            with folder.local(name) as path, reading_parquet(path):
                 part = pl.scan_parquet(path, glob=False).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
-        except (OSError, pl.exceptions.PolarsError, InputError) as error:
+        except InputError as error:
             raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
         parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).select(_USED))
     return with_durations(pl.concat(parts), recordings)

@@ -12,18 +12,21 @@ W/logs/<corpus>.jsonl  what the run did that finished a corpus
 W/publishing/          what is on its way to a corpus that lies elsewhere, and what came there
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.limits import check_regular
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
-from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform
+from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,10 @@ class Workspace:
     """
 
     path: Path
+
+    def __post_init__(self) -> None:
+        # Workers have other working directories, and the caller's may change.
+        object.__setattr__(self, "path", self.path.absolute())
 
     @classmethod
     def create(cls, path: str | Path, **settings: Any) -> "Workspace":
@@ -56,10 +63,12 @@ class Workspace:
         if isinstance(path, Workspace):
             return path
         workspace = cls(Path(path))
-        if not (workspace.path / "workspace.json").is_file():
+        try:
+            check_regular(workspace.path / "workspace.json")
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise InputError(
                 f"{path}: not a workspace (no workspace.json); make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
-            )
+            ) from error
         return workspace
 
     @property
@@ -72,18 +81,18 @@ class Workspace:
         """The folder that `recordings.path` is relative to; None while there is no audio."""
         audio = self.settings.get("audio")
         if audio and is_address(audio):
-            return remote(audio, Cache((self.path / "fetched").absolute(), self.settings.get("cache", LIMIT)))
-        return Path(audio) if audio else None
+            return remote(audio, Cache(self.path / "fetched", self.settings.get("cache", LIMIT)))
+        return Path(audio).absolute() if audio else None
 
     @property
     def recordings(self) -> pl.DataFrame:
         """The recordings table."""
-        return conform(self.table("recordings"), RECORDINGS, "recordings")
+        return self._conformed(self.table("recordings"), "recordings", "recording_id", RECORDINGS)
 
     @property
     def segments(self) -> pl.DataFrame:
         """The segments table."""
-        return conform(self.table("segments"), SEGMENTS, "segments")
+        return self._conformed(self.table("segments"), "segments", "segment_id", SEGMENTS)
 
     def table(self, name: str) -> pl.DataFrame:
         """Any table of the workspace by name, such as ``names`` or ``problems``.
@@ -91,13 +100,7 @@ class Workspace:
         Raises:
             InputError: it is not there or not a Parquet file.
         """
-        path = self.path / f"{name}.parquet"
-        try:
-            return pl.read_parquet(path, glob=False)
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: missing; run the step that makes it again") from error
-        except pl.exceptions.PolarsError as error:
-            raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        return read_parquet(self.path / f"{name}.parquet")
 
     def segment_columns(self, *names: str) -> pl.DataFrame:
         """Some columns of the segments table, the others not read: transcripts and word times are most of it.
@@ -105,14 +108,9 @@ class Workspace:
         Further columns of a source are left out where they are not there.
         """
         path = self.path / "segments.parquet"
-        try:
-            held = [name for name in names if name in pl.scan_parquet(path, glob=False).collect_schema()]
-            frame = pl.read_parquet(path, columns=held, glob=False)
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: missing; run the step that makes it again") from error
-        except pl.exceptions.PolarsError as error:
-            raise InputError(f"{path}: not a readable Parquet file ({error})") from error
-        whole = conform(frame, SEGMENTS, "segments")
+        held = parquet_schema(path)
+        frame = read_parquet(path, [name for name in dict.fromkeys(("segment_id", *names)) if name in held])
+        whole = self._conformed(frame, "segments", "segment_id", SEGMENTS)
         return whole.select(name for name in names if name in whole.columns)
 
     def save(self, **tables: pl.DataFrame) -> None:
@@ -124,7 +122,7 @@ class Workspace:
     def report(self, step: str) -> dict[str, Any]:
         """What a step reported last; empty when it has not run."""
         path = self.path / f"reports/{step}.json"
-        return read_json(path) if path.is_file() else {}
+        return read_json(path) if os.path.lexists(path) else {}
 
     def save_report(self, step: str, report: dict[str, Any]) -> None:
         """Keep what a step reported."""
@@ -132,8 +130,25 @@ class Workspace:
 
     def reviewed(self) -> dict[str, set[str]]:
         """Segments that reviewers were given, by the name of the review."""
-        return {path.stem: set(read_json(path)["segment_ids"]) for path in sorted((self.path / "reviews").glob("*.json"))}
+        given: dict[str, set[str]] = {}
+        for path in sorted((self.path / "reviews").glob("*.json")):
+            try:
+                given[path.stem] = set(msgspec.convert(read_json(path).get("segment_ids"), list[str]))
+            except msgspec.ValidationError as error:
+                raise InputError(f"{path}: not the record of a review: segment_ids: {error}") from error
+        return given
 
     def reviewed_ids(self) -> set[str]:
         """Segments that any reviewer was given in a round."""
         return set().union(*self.reviewed().values())
+
+    def _conformed(self, frame: pl.DataFrame, table: str, key: str, schema: pl.Schema) -> pl.DataFrame:
+        """A table with the columns of its schema (see `tables.conform`).
+
+        Raises:
+            InputError: it lacks its key, or a column has another type; names the file.
+        """
+        path = self.path / f"{table}.parquet"
+        if key not in frame.columns:
+            raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")
+        return conform(frame, schema, str(path))

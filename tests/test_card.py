@@ -2,13 +2,16 @@
 
 import json
 import re
+import sys
 
 import polars as pl
 import pytest
 import yaml
+from conftest import encoded
 from hostile import MARKUP
 from test_containers import encoding_of
 
+import nbaudio
 from nbaudio.corpus import materialize
 from nbaudio.corpus.card import CARD, About, card
 from nbaudio.corpus.containers import CONTAINERS
@@ -28,6 +31,14 @@ def header(text):
     return yaml.safe_load(text.split("---\n")[1])
 
 
+def run_code(corpus, number):
+    """The names that a block of code of the card defines, run as it stands there, but for the path."""
+    blocks = re.findall(r"```python\n(.*?)```", (corpus / CARD).read_text(encoding="utf8"), re.DOTALL)
+    names = {}
+    exec(compile(blocks[number].replace("path/to/this/folder", str(corpus)), CARD, "exec"), names)  # noqa: S102 - is tested
+    return names
+
+
 @pytest.mark.parametrize("container", [name for name, container in CONTAINERS.items() if container.for_datasets])
 def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, container):
     import datasets
@@ -40,9 +51,28 @@ def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, contai
     files = {split: {path.rpartition("/")[2] for path in paths} for split, paths in builder.config.data_files.items()}
     assert files == {split: {path.name for path in (folder / split).rglob("*") if path.is_file()} for split in counts}
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == counts
-    if container == "parquet":  # `datasets` reads audio in tars with torchcodec alone
-        loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
-        assert {name: len(split) for name, split in loaded.items()} == counts
+
+
+@pytest.mark.parametrize(
+    ("container", "encoding"),
+    [
+        (name, encoding)
+        for name, container in CONTAINERS.items()
+        if container.for_datasets
+        for encoding in (("mulaw",) if container.levels_only else ("flac", "opus", "mulaw"))
+    ],
+)
+def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path, monkeypatch, container, encoding):
+    import datasets
+
+    monkeypatch.setitem(sys.modules, "torchcodec", None)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    make(workspace, tmp_path / "c", container=container, encoding=encoding)
+    found = run_code(tmp_path / "c", 0)
+    rows = found["clips"] if "clips" in found else found["corpus"]["train"]
+    assert len(rows) == (10 if "clips" in found else nbaudio.open_corpus(tmp_path / "c").splits["train"])
+    if "encoded" in found:
+        assert found["encoded"] in encoded(tmp_path / "c", nbaudio.open_corpus(tmp_path / "c").segments["segment_id"])
 
 
 def test_the_header_says_what_is_known(workspace, tmp_path):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import resource
 import shutil
 import signal
@@ -355,3 +356,64 @@ def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: W
     with pytest.raises(InputError, match="have no audio"):
         make(workspace, tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+@pytest.fixture
+def no_long_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a terabyte would be hashed for an hour: that is a failure at once."""
+    digest = hashlib.file_digest
+
+    def quick(file: Any, *options: Any) -> Any:
+        assert os.fstat(file.fileno()).st_size < 1 << 30
+        return digest(file, *options)
+
+    monkeypatch.setattr(hashlib, "file_digest", quick)
+
+
+@pytest.mark.usefixtures("no_long_hashes")
+def test_verify_compares_sizes_before_it_hashes(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "c")
+    shard = sorted((tmp_path / "c/train").iterdir())[0]
+    sizes = {
+        path: path.stat().st_size for path in (shard, *(tmp_path / "c" / name for name in ("segments.parquet", "vocab.json")))
+    }
+    for path, size in sizes.items():
+        os.truncate(path, 1 << 40)
+        [problem] = verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems
+        name = path.relative_to(tmp_path / "c").as_posix()
+        assert problem == f"{name}: 1,099,511,627,776 bytes, not the {size:,} that were written"
+        os.truncate(path, size)
+    assert verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems == []
+    # A run that goes on with such a folder compares them first, too.
+    os.truncate(shard, 1 << 40)
+    make(workspace, tmp_path / "c")
+    assert shard.stat().st_size == sizes[shard]
+
+
+def test_verify_fetches_no_shard_of_another_size(workspace: Workspace) -> None:
+    import fsspec
+
+    make(workspace, "memory://verify-sizes/c")  # type: ignore[arg-type]
+    store = fsspec.filesystem("memory")
+    shard = sorted(store.ls("/verify-sizes/c/train", detail=False))[0]
+    store.pipe_file(shard, store.cat_file(shard) + b"0")
+    [problem, *others] = verify("memory://verify-sizes/c", jobs=1, engine="threading", show_progress=False).problems
+    assert "its clips are not checked" in " ".join([problem, *others])
+    store.rm("/verify-sizes", recursive=True)
+
+
+def test_verify_says_what_it_covers(workspace: Workspace, tmp_path: Path) -> None:
+    make(workspace, tmp_path / "c")
+    card = tmp_path / "c/README.md"
+
+    def told() -> Any:
+        return verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
+
+    assert (told().facts["data card"], told().warnings) == ("as written", [])
+    card.write_text(card.read_text() + "\nOurs.\n")
+    assert (told().facts["data card"], told().problems) == ("edited", [])
+    assert "README.md" in told().warnings[0]
+    (tmp_path / "c/notes.txt").write_text("ours")
+    assert "notes.txt" in told().warnings[1]
+    card.unlink()
+    assert told().problems == ["README.md: missing"]

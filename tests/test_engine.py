@@ -1,13 +1,19 @@
 """Engines without their packages: what is refused, and how."""
 
+import os
+import shutil
 import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import joblib
 import pytest
 
+import nbaudio
+from nbaudio import engine as engines
 from nbaudio.engine import ENGINES, Site, run_tasks, workers
-from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.errors import EngineError, InputError, MissingExtraError
 from nbaudio.sizes import parse_size
 
 
@@ -71,3 +77,116 @@ def test_no_thread_is_left_at_work_behind_an_error():
     with pytest.raises(InputError, match="bad"):
         list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", site=Site(2)))
     assert at_work == []
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """Every engine runs its tasks in a working directory that is not the driver's."""
+    (tmp_path / "worker").mkdir()
+
+    def run(function, tasks):
+        for task in tasks:
+            here = Path.cwd()
+            os.chdir(tmp_path / "worker")
+            try:
+                result = function(task)
+            finally:
+                os.chdir(here)
+            yield result
+
+    @contextmanager
+    def workers(site):
+        yield run
+
+    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
+
+
+def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_path, monkeypatch):
+    audio = make_workspace({"r.wav": (18.0, 8000)}, channels=1).audio_root
+    monkeypatch.chdir(tmp_path)
+    shutil.move(audio, "audio")
+    shutil.make_archive("all", "zip", "audio")
+    (tmp_path / "t.csv").write_text("path,start,end,text\n" + "".join(f"r.wav,{i},{i}.5,da {i}\n" for i in range(9)))
+    columns = {"name": "path", "start": "start", "end": "end", "text": "text"}
+    expected = None
+    for engine, root in (("spark", "audio"), ("loky", "audio"), ("loky", "zip://::all.zip")):
+        out = f"corpus of {engine} {'://' in root}"
+        workspace = f"W {out}"
+        nbaudio.ingest("table", "t.csv", audio=root, out=workspace, options=columns)
+        nbaudio.select(workspace, dev=0, test=0, min_similarity=-1)
+        packs = "packs" if "://" not in root else None
+        report = nbaudio.materialize(workspace, out=out, engine=engine, packs=packs, shard_size="50kB", show_progress=False)
+        assert (report.facts["kept"], report.problems) == (9, [])
+        assert nbaudio.verify(out, engine=engine, show_progress=False).problems == []
+        nbaudio.convert(out, out=f"zip of {out}", container="zip", engine=engine, show_progress=False)
+        assert nbaudio.verify(f"zip of {out}", engine=engine, show_progress=False).problems == []
+        shards = {path.name: path.read_bytes() for path in (tmp_path / out / "train").iterdir()}
+        assert shards == (expected := expected or shards)
+    assert list((tmp_path / "worker").iterdir()) == []
+
+
+def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(make_workspace, tmp_path, monkeypatch):
+    made = make_workspace({"r.wav": (18.0, 8000)}, channels=1)
+    monkeypatch.chdir(tmp_path)
+    workspace = nbaudio.workspace.Workspace.open(made.path.name)
+    nbaudio.materialize(workspace, out="c", jobs=1, show_progress=False)
+    corpus = nbaudio.open_corpus("c")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert len(corpus.read_many(corpus.segments["segment_id"].to_list())) == len(corpus.segments)
+    assert nbaudio.verify(tmp_path / "c", jobs=1, show_progress=False).problems == []
+    nbaudio.materialize(workspace, out="d", jobs=1, show_progress=False)
+    assert (tmp_path / "other/d/corpus.json").read_bytes() == (tmp_path / "c/corpus.json").read_bytes()
+
+
+JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2844)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+REMOTE = """ray::call() (pid=1, ip=127.0.0.1)
+Traceback (most recent call last):
+  File "a.py", line 1, in call
+ConnectionError: the head is gone
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [(JAVA, "java.io.IOException: No space left on device"), (REMOTE, "ConnectionError: the head is gone"), ("", "ValueError")],
+)
+@pytest.mark.parametrize("moment", ["begins", "runs"])
+def test_a_failing_engine_is_one_line_with_the_cause(monkeypatch, text, cause, moment):
+    @contextmanager
+    def failing(site):
+        def run(function, tasks):
+            yield function(next(iter(tasks)))
+            raise ValueError(text)
+
+        if moment == "begins":
+            raise ValueError(text)
+        yield run
+
+    monkeypatch.setattr(engines, "ENGINES", {"spark": failing})
+    with pytest.raises(EngineError) as told:
+        list(run_tasks(abs, [1, 2], engine="spark"))
+    assert str(told.value) == f"engine spark: {cause}"
+
+
+def boom(kind):
+    raise kind("own words")
+
+
+@pytest.mark.parametrize("engine", ["loky", "threading"])
+def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
+    with pytest.raises(KeyError, match="own words") as told:
+        list(run_tasks(boom, [KeyError], engine=engine, site=Site(1)))
+    assert "in boom" in "".join(told.value.__notes__)
+
+    def tasks():
+        yield 1
+        raise LookupError("no further task")
+
+    with pytest.raises(LookupError, match="no further task"):
+        list(run_tasks(abs, tasks(), engine=engine, site=Site(1)))

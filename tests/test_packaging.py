@@ -64,11 +64,19 @@ def test_lock_satisfies_pyproject_on(python):
             assert requirement.name.lower() not in locked, f"{requirement.name} is locked twice on Python {python}"
             locked[requirement.name.lower()] = next(iter(requirement.specifier)).version
     dev = [line for line in EXTRAS["dev"] if not line.startswith("nbaudio[")]
-    for wanted in map(Requirement, [*PROJECT["dependencies"], *EXTRAS["webdataset"], *EXTRAS["datasets"], *dev]):
+    for wanted in map(Requirement, [*PROJECT["dependencies"], *EXTRAS["webdataset"], *dev]):
         if wanted.marker is None or wanted.marker.evaluate(here):
             version = locked.get(wanted.name.lower())
             assert version, f"{wanted.name} is not in requirements.lock for Python {python}; run make lock"
             assert wanted.specifier.contains(version), f"{wanted}: requirements.lock has {version}; run make lock"
+
+
+def test_the_extra_of_datasets_brings_torchcodec_and_the_torch_that_ci_tries_it_with():
+    pinned = {line for line in EXTRAS["datasets"] if "==" in line}
+    assert {Requirement(line).name for line in pinned} == {"torch", "torchcodec"}
+    assert pinned & set(EXTRAS["torch"])
+    run = (TOP / ".ci/run").read_text(encoding="utf8")
+    assert all(line in run for line in pinned)
 
 
 def test_changelog_begins_with_this_version():
@@ -187,6 +195,7 @@ DOORS = {
     "xlsxwriter": {"review"},
 }
 OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL |= {"py4j"}  # of pyspark
 
 
 def imports(tree):

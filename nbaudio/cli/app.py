@@ -79,7 +79,9 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
     """Print the report of a step and leave with its exit code."""
     try:
         report = make()
-    except (NbaudioError, OSError) as error:
+    except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
+            raise
         refuse(_told(error), as_json=as_json)
         raise typer.Exit(2) from error
     typer.echo(_as_json(report.to_dict(), indent=2) if as_json else str(report))
@@ -93,7 +95,9 @@ def refuse(why: str, *, as_json: bool) -> None:
     typer.echo(_as_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
 
 
-def _told(error: NbaudioError | OSError) -> str:
+def _told(error: Exception) -> str:
+    if isinstance(error, MemoryError | RuntimeError):
+        return "not enough memory; with fewer --jobs less is needed, and what is done is kept: run the same again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: cannot be used ({error.strerror})"
     return str(error)

@@ -100,7 +100,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         _table(
             ("split", "clips", "hours", "speakers", "recordings"), [(name, *_numbers(facts)) for name, facts in splits.items()]
         ),
-        f"```python\n{container_named(clips['container']).reader}\n```",
+        *_code(container_named(clips["container"]).readers(clips["encoding"])),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         "## How right the labels are",
@@ -144,6 +144,12 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bo
     with folder.new(CARD) as path:
         path.write_text(text, encoding="utf8")
     return True
+
+
+def _code(readers: Sequence[str]) -> list[str]:
+    """How to read the corpus, undecoded first."""
+    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
+    return [part for code in readers for part in (decoded, f"```python\n{code}\n```")][1:]
 
 
 def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
+from nbaudio.audio import encoder
 from nbaudio.audio.quantising import LAWS
 from nbaudio.corpus import arrow, mds, parquet, plain, shar, tfrecord, webdataset, zips
 from nbaudio.corpus.entries import Place, Shard
@@ -54,6 +55,25 @@ class WriteBeside(Protocol):
 
 
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
+_DECODED = f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a tensor of one row'
+# What works without torchcodec, which `datasets` wants for any column that it takes for audio.
+_ENCODED_ROWS = (
+    f'{_DATASETS}.cast_column("{{column}}", datasets.Audio(decode=False))\nencoded = corpus["train"][0]["{{column}}"]["bytes"]'
+)
+_ENCODED_MEMBERS = (
+    "import datasets\nfrom datasets import Json, Value\n\n"
+    'columns = {{"__key__": Value("string"), "{column}": Value("binary"), "json": Json()}}\n'
+    'corpus = datasets.load_dataset("path/to/this/folder", features=datasets.Features(columns))\n'
+    'encoded = corpus["train"][0]["{column}"]'
+)
+_TABLE = (
+    "import datasets\n\n"
+    'clips = datasets.load_dataset("parquet", data_files="path/to/this/folder/segments.parquet", split="train")\n'
+    "clip = clips[0]  # its `split` says which it belongs to\n"
+    'with open(f"path/to/this/folder/{{clip[\'shard\']}}", "rb") as shard:\n'
+    '    shard.seek(clip["offset"])\n'
+    '    encoded = shard.read(clip["length"])'
+)
 _TENSORFLOW = 'import tensorflow_datasets as tfds\n\nsplits = tfds.builder_from_directory("path/to/this/folder").as_dataset()'
 
 _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this/folder/train")'
@@ -78,6 +98,8 @@ class Container(NamedTuple):
         beside: what makes the files beside the shards.
         stem: the pattern of the shards' names in the folder of their split.
         levels_only: it holds quantised audio and no other.
+        encoded: how `datasets` reads it without decoding; ``{column}`` stands for the column of the audio.
+        column: of the audio; the extension of the encoding unless given.
     """
 
     extension: str
@@ -86,6 +108,25 @@ class Container(NamedTuple):
     beside: WriteBeside = _nothing
     stem: str = "{split}-{index:05d}-of-{count:05d}"
     levels_only: bool = False
+    encoded: str = _TABLE
+    column: str | None = "audio"
+
+    def readers(self, encoding: str) -> list[str]:
+        """Code that reads the corpus with the field's own library; the first needs neither torchcodec nor PyTorch.
+
+        Args:
+            encoding: of the clips.
+
+        Examples:
+            >>> len(CONTAINERS["parquet"].readers("flac")), len(CONTAINERS["parquet"].readers("mulaw"))
+            (2, 1)
+        """
+        if not self.for_datasets:
+            return [self.reader]
+        if encoding in LAWS:  # no audio to `datasets`; of AudioFolder's files it wants some
+            return [self.encoded.format() if self.encoded == _TABLE else self.reader]
+        column = self.column or encoder(encoding).extension
+        return [code.format(column=column) for code in (self.encoded, _DECODED)]
 
     @property
     def is_folders(self) -> bool:
@@ -114,13 +155,13 @@ class Container(NamedTuple):
 
 CONTAINERS: Mapping[str, Container] = MappingProxyType(
     {
-        "webdataset": Container("tar", webdataset.write),
-        "parquet": Container("parquet", parquet.write),
+        "webdataset": Container("tar", webdataset.write, encoded=_ENCODED_MEMBERS, column=None),
+        "parquet": Container("parquet", parquet.write, encoded=_ENCODED_ROWS),
         "zip": Container("zip", zips.write),
         "tfrecord": Container("tfrecord", tfrecord.write, _TENSORFLOW, tfrecord.beside),
         "lhotse": Container("tar", shar.write, _LHOTSE, shar.beside, stem="recording.{index:06d}"),
         "mds": Container("mds", mds.write, _STREAMING, mds.beside),
-        "arrow": Container("arrow", arrow.write, levels_only=True),
+        "arrow": Container("arrow", arrow.write, levels_only=True, encoded=_ENCODED_ROWS),
         "files": Container("", plain.write, beside=plain.beside),
     }
 )

@@ -21,7 +21,7 @@ from nbaudio.places.folders import LocalFolder, folder_at, read_object
 from nbaudio.plan import ClipFormat, Sharding, assign_shards, in_windows
 from nbaudio.report import Report
 from nbaudio.sizes import parse_size
-from nbaudio.tables import SPLITS
+from nbaudio.tables import SPLITS, read_parquet
 
 _COPIED = ("rejected.parquet", "vocab.json")
 _COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
@@ -71,7 +71,10 @@ def convert(
     source, target = _local(corpus), _local(out)
     layout = replace(Layout.at(target.root, target.root), log_kept=None)
     manifest = read_manifest(source)
-    damaged = [name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name])]
+    sizes = manifest.get("table_bytes", {})
+    damaged = [
+        name for name in ("segments.parquet", *_COPIED) if not source.holds(name, manifest["tables"][name], sizes.get(name))
+    ]
     if damaged:
         raise InputError(f"{source}/{damaged[0]}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
     parameters = manifest["parameters"]
@@ -104,6 +107,7 @@ def convert(
             "parameters": parameters | changed,
             "shards": listed(results),
             "tables": beside.hashes,
+            "table_bytes": beside.sizes,
         }
         publish_card(layout.folder, manifest, before=before)
         layout.finish(manifest)
@@ -135,9 +139,7 @@ def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
     Raises:
         InputError: a split is none, or a shard lies elsewhere: the corpus may be a stranger's.
     """
-    table = pl.read_parquet(
-        source.root / "segments.parquet", columns=[*_COLUMNS, "shard", "offset", "length", "audio_sha256"], glob=False
-    )
+    table = read_parquet(source.root / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
     check_places(source, table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
         if split not in SPLITS or not inside(shard):

@@ -48,9 +48,10 @@ class Layout:
         Raises:
             InputError: the address is not usable.
         """
-        where = str(out).rstrip("/")
+        where = str(folder_at(out)).rstrip("/")
         name, key = where.rpartition("/")[2], hashlib.sha256(where.encode()).hexdigest()[:16]
-        desk = workspace.absolute() / "publishing" / key
+        workspace = workspace.absolute()
+        desk = workspace / "publishing" / key
         folder = folder_at(out, desk=desk)
         work = folder.root / _WORK if isinstance(folder, LocalFolder) else desk / "work"
         return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")

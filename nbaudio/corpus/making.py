@@ -35,7 +35,7 @@ from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.review.verdicts import seen_ids
 from nbaudio.sizes import parse_size
-from nbaudio.tables import RESERVED
+from nbaudio.tables import RESERVED, parquet_schema
 from nbaudio.workspace import Workspace
 
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
@@ -272,7 +272,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
         InputError: there are none, or some cannot be cut.
     """
     where = run.workspace.path
-    for name, dtype in pl.scan_parquet(run.table, glob=False).collect_schema().items():
+    for name, dtype in parquet_schema(run.table).items():
         if name in RESERVED:
             raise InputError(f"{run.table}: the column {name!r} has a name that corpora give to their own; rename it")
         if dtype in (pl.Binary, pl.Object):

@@ -75,6 +75,9 @@ class _Manifest(msgspec.Struct):
     rejected: dict[str, int]
     selection: _Selection
     leakage: dict[str, _Check] = {}
+    sources: list[dict[str, Any]] = []
+    table_bytes: dict[str, int] = {}
+    card: str = ""
     evidence: dict[str, Any] | None = None
     about: _About | None = None
 

@@ -72,6 +72,7 @@ def publish(
         "sources": Rows(used.select(facts)),
         "shards": listed(shards),
         "tables": beside.hashes,
+        "table_bytes": beside.sizes,
     }
 
 
@@ -80,18 +81,20 @@ class Beside:
 
     Attributes:
         hashes: SHA-256 by name of what is published.
+        sizes: bytes by name.
     """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self.hashes: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
         """A path to write to, published under `name` when the context ends well."""
         with self._folder.new(name) as path:
             yield path
-            self.hashes[name] = sha256_file(path)
+            self.hashes[name], self.sizes[name] = sha256_file(path), path.stat().st_size
 
 
 def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, beside: Beside) -> set[str]:

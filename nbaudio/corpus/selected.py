@@ -10,7 +10,7 @@ from nbaudio.corpus.publishing import write_table
 from nbaudio.errors import InputError
 from nbaudio.files import whole_file
 from nbaudio.plan import digest
-from nbaudio.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.tables import SEGMENTS, conform, parquet_schema, parquet_slices
 from nbaudio.text.near import sentences
 
 _SOURCE = "text_source"
@@ -30,8 +30,7 @@ def check_text(table: Path, text: str | None, *, judged: bool) -> None:
     """
     if text is None:
         return
-    found = pl.scan_parquet(table, glob=False)
-    held = found.collect_schema()
+    held = parquet_schema(table)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
         texts = (name for name in held if name.startswith("text_") and name not in ("text_corrected", "text_origin"))
         known = sorted(name.removeprefix("text_") for name in texts)
@@ -44,7 +43,7 @@ def check_text(table: Path, text: str | None, *, judged: bool) -> None:
     if judged:
         other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
         rules[f"other words in {column} than in text, which reviewers were given"] = other
-    accepted = found.filter(pl.col("decision") == "accept").select("segment_id", "text", column)
+    accepted = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept").select("segment_id", "text", column)
     for what, broken in rules.items():
         count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)
         if count:

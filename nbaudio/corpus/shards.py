@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import MANIFEST, Layout, clips_in
+from nbaudio.corpus.layout import Layout, clips_in
+from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks
 from nbaudio.files import sha256_path, size_of, telling_full_disks, whole_file, write_json
-from nbaudio.places.folders import read_object
 from nbaudio.plan import ClipFormat, PackTask, digest
 from nbaudio.progress import progress
-from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices
+from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
 
 # What a clip is, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
@@ -65,7 +65,7 @@ def pack(task: PackTask) -> ShardResult:
     wanted = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
     record = _read_record(task.record)
     rows = rows_of(task.record)
-    if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"]):
+    if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"], record["bytes"]):
         return ShardResult(name, split, len(metadata), record["bytes"], record["sha256"], wanted, kept=True)
     container = container_named(task.container)
     try:
@@ -143,12 +143,13 @@ def rows_of(record: Path) -> Path:
 
 def restore_records(layout: Layout) -> None:
     """Make the records of a whole corpus again from what it says of itself, so that only its bad shards are written anew."""
-    manifest = read_object(layout.folder, MANIFEST)
+    manifest = read_manifest(layout.folder)
     if not layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
         return
     with layout.folder.local("segments.parquet") as table:
         for shard in manifest["shards"]:
-            described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
+            with reading_parquet(table):
+                described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
             _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,19 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import decode_clip
+from nbaudio.corpus.card import CARD
 from nbaudio.corpus.entries import checked
 from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
 from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
-from nbaudio.errors import AudioError, InputError
+from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.files import sha256_file, sha256_listed
 from nbaudio.leakage import grouping, proof
-from nbaudio.places.folders import Folder, folder_at
+from nbaudio.places import AbsentError
+from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
-from nbaudio.tables import SPLITS
+from nbaudio.tables import SPLITS, read_parquet
 
 _PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
 _COLUMNS = [*_PLACES, "split", "duration_s", "speaker_id", "recording_id"]
@@ -70,13 +72,24 @@ def verify(
         raise InputError(f"{corpus}: no {MANIFEST} ({hint})")
     if missing := [name for name in TABLES if not folder.exists(name)]:
         return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
+    manifest = read_manifest(folder)
+    sizes = manifest.get("table_bytes", {})
+    if wrong := [line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))]:
+        return Report("verify", {"corpus": str(folder), "whole": False}, problems=wrong)
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
-        return _verify(folder, tables, engine=engine, site=site, show_progress=show_progress)
+        return _verify(folder, manifest, tables, engine=engine, site=site, show_progress=show_progress)
 
 
-def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site: Site, show_progress: bool) -> Report:
-    manifest = read_manifest(folder)
+def _verify(
+    folder: Folder,
+    manifest: dict[str, Any],
+    tables: dict[str, Path],
+    *,
+    engine: str | None,
+    site: Site,
+    show_progress: bool,
+) -> Report:
     try:
         shards = manifest["shards"]
         encoding = manifest["parameters"]["encoding"]
@@ -85,10 +98,10 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
         if problems:
             # What a damaged table says of the shards would be no proof.
             return Report("verify", {"corpus": str(folder), "whole": False}, problems=problems)
-        segments = pl.read_parquet(tables["segments.parquet"], columns=_COLUMNS, glob=False)
-        rejected = pl.read_parquet(tables["rejected.parquet"], columns=["segment_id", "reason"], glob=False)
-    except (KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {error})") from error
+        segments = read_parquet(tables["segments.parquet"], _COLUMNS)
+        rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
+    except (KeyError, TypeError, OSError) as error:
+        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {brief(error)})") from error
     problems += _check_numbers(manifest, segments, rejected)
     check_places(folder, segments)
     listed = {shard["name"] for shard in shards}
@@ -105,7 +118,11 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
         problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
     problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
     beside = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in tables}
-    problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256)]
+    sizes = manifest.get("table_bytes", {})
+    problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256, sizes.get(name))]
+    card, notes = _check_card(folder, manifest.get("card", ""))
+    problems += [f"{CARD}: missing"] if card == "missing" else []
+    notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
 
     def tasks() -> Iterator[_ShardTask]:
         for shard in shards:
@@ -131,9 +148,35 @@ def _verify(folder: Folder, tables: dict[str, Path], *, engine: str | None, site
         "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
         "kept + rejected": segments.height + rejected.height,
         "shards": len(shards),
+        "data card": card,
         "leakage": leaks,
     }
-    return Report("verify", facts, problems=first_lines(problems, "the files named", most=50))
+    return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
+
+
+def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
+    """What to say of a file with another number of bytes than was written: then nobody needs to hash it."""
+    return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
+
+
+def _check_card(folder: Folder, sha256: str) -> tuple[str, list[str]]:
+    """Whether the data card is the one that was written, and notes; people may edit it, which makes no corpus less whole."""
+    if not folder.exists(CARD):
+        return "missing", []
+    if sha256 and folder.holds(CARD, sha256):
+        return "as written", []
+    return "edited", [f"{CARD} is not the card that was written: what it says is not verified"]
+
+
+def _not_covered(folder: Folder, known: set[str]) -> list[str]:
+    """A note on files that are not of the corpus, but for those that the run itself left."""
+    others = sorted(name for name in folder.names() if name not in known and not name.startswith(".work/"))
+    others = [name for name in others if name not in shard_names(folder)] if others else []
+    return (
+        [f"not verified, as {MANIFEST} does not list them: {', '.join(first_lines(others, 'the folder', most=5))}"]
+        if others
+        else []
+    )
 
 
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
@@ -181,25 +224,39 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
     problems: list[str] = []
     heard = [pl.DataFrame(schema=_HEARD)]
     hashes: dict[str, str] = {}
-    num_bytes = 0
+    sizes = _sizes(task)
+    wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
+    if wrong and not isinstance(task.folder, LocalFolder):
+        return [f"{wrong}; its clips are not checked"], heard[0]
     for (name,), clips in task.clips.group_by("shard", maintain_order=True):
         try:
             with task.folder.local(str(name)) as path:
-                hashes[str(name)] = sha256_file(path)
-                num_bytes += path.stat().st_size
+                hashes[str(name)] = "" if wrong else sha256_file(path)
                 bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
-        except InputError:
-            problems.append(f"{name}: missing")
+        except InputError as error:
+            absent = isinstance(error.__cause__, FileNotFoundError | AbsentError)
+            problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
         except AudioError as error:
             problems.append(str(error))
         else:
             problems += [f"{name}: clip {what}" for what in bad]
             heard.append(samples)
-    if len(hashes) == task.clips["shard"].n_unique():
+    if wrong:
+        problems.insert(0, wrong)
+    elif len(hashes) == task.clips["shard"].n_unique():
         inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
-        if (num_bytes, hashes.get(task.name) or sha256_listed(inside)) != (task.num_bytes, task.sha256):
+        if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
             problems.insert(0, f"{task.name}: its bytes are not those that were written")
     return problems, pl.concat(heard)
+
+
+def _sizes(task: _ShardTask) -> dict[str, int]:
+    """Bytes of each file of a shard that is there."""
+    sizes = {}
+    for name in task.clips["shard"].unique():
+        with suppress(InputError, AudioError):  # reading it says what is wrong
+            sizes[name] = task.folder.size(name)
+    return sizes
 
 
 def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:

@@ -67,7 +67,7 @@ def download(
     if not (timeout > 0 and max_wait >= 0):
         raise InputError(f"timeout is {timeout} and max_wait {max_wait}; seconds are wanted")
     wanted, refused = read_list(source)
-    folder = Path(out)
+    folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
         ledger.forget({(one.url, one.name) for one in wanted})
         run = Run(folder, ledger, Pauses(tries, max_wait, secrets.randbits(64) if seed is None else seed))

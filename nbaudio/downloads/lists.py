@@ -19,7 +19,7 @@ import yaml
 
 from nbaudio import limits
 from nbaudio.downloads.ledger import LEDGER
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.keys import DEVICES
 from nbaudio.resources import bundled
 
@@ -209,7 +209,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of addresses ({error})") from error
+        raise InputError(f"{path}: cannot be read as a list of addresses ({brief(error)})") from error
     if "url" not in table.columns:
         raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {', '.join(table.columns)}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))

@@ -121,7 +121,7 @@ def _usable(
         if isinstance(root, Remote):
             file = str(root / row["path"])
         else:
-            path = root.absolute() / row["path"]
+            path = root / row["path"]
             file = os.path.relpath(path, out) if relative else str(path)
         if "::" in file and is_address(file):
             problems.append(f"{name}: is in an archive, which no such toolkit reads; {row['segments']:,} segments left out")

@@ -133,8 +133,8 @@ def ingest(
     for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
         if given is not None and printable(str(given)) != str(given):
             raise InputError(f"{printable(str(given))}: the {what} has a name that is not Unicode; rename it")
-    out = Path(out)
-    kept = Cache((out / "fetched").absolute(), parse_size(cache))
+    out = Path(out).absolute()
+    kept = Cache(out / "fetched", parse_size(cache))
     origin = sources.origin(source, kept)
     root = _audio_folder(audio, kept)
     _check_free(out, origin)
@@ -151,13 +151,13 @@ def ingest(
             READERS[format],
             origin,
             chosen,
-            folder=(out / "source").absolute(),
+            folder=out / "source",
             begin=lambda: Workspace.create(out, **settings, audio=root and str(root)),
         )
     else:
         transcripts = READERS[format](origin, **chosen)
     if root is None and transcripts.embedded is not None:
-        root = (out / "audio").absolute()
+        root = out / "audio"
         # Noted before anything is written, so that a killed run can be run again.
         Workspace.create(out, **settings, audio=str(root))
         _write_embedded(transcripts.embedded, root)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio import limits
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.ingest.columnar import batches, schema_of
 from nbaudio.ingest.transcripts import Problem
 
@@ -60,6 +60,7 @@ def read_cells(source: Path, *, separator: str | None = None, quotes: bool | Non
     """
     ending = source.suffix.lower()
     try:
+        limits.check_regular(source)
         if ending in _SEPARATORS:
             found = _separated(source, separator or _SEPARATORS[ending], quotes=ending == ".csv" if quotes is None else quotes)
             return _cells(found)
@@ -71,7 +72,7 @@ def read_cells(source: Path, *, separator: str | None = None, quotes: bool | Non
             limits.check_workbook(source)
             return _numbered(_sheet(source, sheet), 2)
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{source}: cannot be read as a table ({error})") from error
+        raise InputError(f"{source}: cannot be read as a table ({brief(error)})") from error
     raise InputError(f"{source}: a file that ends in one of {', '.join(_ENDINGS)} is wanted")
 
 
@@ -173,4 +174,4 @@ def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
     except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ValueError(f"{type(error).__name__}: {brief(error)}") from error

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nbaudio.limits import check_growth
+from nbaudio.limits import check_growth, check_regular
 
 ARROW = ".arrow"
 # What a batch may unpack to.
@@ -30,6 +30,7 @@ def schema_of(path: Path) -> pa.Schema:
         pa.ArrowException: it is no such file.
         OSError: it cannot be read.
     """
+    check_regular(path)
     if path.suffix != ARROW:
         return pq.read_schema(path)
     with _stream(path) as (schema, _):
@@ -66,6 +67,7 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
 
 def holds_any(path: Path, leaf: str) -> bool:
     """Whether any value of a struct's field is there; in Parquet by the statistics, without which it is taken to be."""
+    check_regular(path)
     if path.suffix == ARROW:
         column, _, field = leaf.rpartition(".")
         with _stream(path) as (_, wholes):
@@ -82,7 +84,7 @@ def holds_any(path: Path, leaf: str) -> bool:
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-    size, total = path.stat().st_size, 0
+    size, total = check_regular(path).st_size, 0
     with pq.ParquetFile(path) as file:
         groups = range(file.num_row_groups)
         check_growth(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
@@ -130,6 +132,7 @@ def _longest(array: pa.Array) -> int:
 
 @contextmanager
 def _stream(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    check_regular(path)
     with pa.memory_map(str(path)) as source:
         try:
             messages = pa.ipc.MessageReader.open_stream(source)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.files import read_json
 from nbaudio.ingest.columnar import ARROW, batches, holds_any, schema_of
 from nbaudio.ingest.columns import Choice, choose
@@ -94,7 +94,7 @@ def read(
                 check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(printable(path.name), None, str(error)))
+            problems.append(Problem(printable(path.name), None, brief(error)))
     columns = {name for part in parts for name in schema_of(part.path).names}
     found_by = {"text": _TEXT, "asr": _ASR, "speaker": _SPEAKER, "id": _ID}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
@@ -112,7 +112,7 @@ def read(
             try:
                 yield from _rows(part, choices, embeds=embeds)
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
-                yield Problem(part.path.name, None, f"cannot be read on: {error}")
+                yield Problem(part.path.name, None, f"cannot be read on: {brief(error)}")
 
     found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
     found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)

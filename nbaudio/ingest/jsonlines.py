@@ -173,6 +173,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         values = block.values.with_columns(pl.col("line") + before)
         return replace(block, values=values, problems=[(before + line, reason) for line, reason in block.problems])
 
+    limits.check_regular(source)
     with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
         size = os.fstat(file.fileno()).st_size
         while start < size:

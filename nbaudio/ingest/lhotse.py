@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from nbaudio import limits
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.ingest.manifests import manifests, own_root
 from nbaudio.ingest.transcripts import Problem, Transcripts, gather
 from nbaudio.places.addresses import is_address
@@ -234,6 +234,7 @@ def _read(
     decode = msgspec.json.Decoder(shape).decode
     number = 0
     try:
+        limits.check_regular(file)
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             total, packed = 0, file.stat().st_size
             for number, line in enumerate(limits.lines(lines, file), 1):
@@ -248,4 +249,4 @@ def _read(
                     continue
                 yield from rows
     except (OSError, EOFError, zlib.error, InputError) as error:
-        yield Problem(file.name, number + 1, f"cannot be read on: {error}")
+        yield Problem(file.name, number + 1, f"cannot be read on: {brief(error)}")

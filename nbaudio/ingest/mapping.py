@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio import limits
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.names import recording_id, resolve
 
 TABLES = {".csv": ",", ".tsv": "\t"}
@@ -36,7 +36,7 @@ def read_mapping(path: Path) -> dict[str, str]:
         text = limits.whole(path, most=limits.MOST_JSON_BYTES).decode("utf-8-sig")
         pairs = _scp_pairs(path, text) if separator is None else _table_pairs(path, text, separator)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of names ({error})") from error
+        raise InputError(f"{path}: cannot be read as a list of names ({brief(error)})") from error
     mapping: dict[str, str] = {}
     for line, name, value in pairs:
         if mapping.setdefault(name, value) != value:

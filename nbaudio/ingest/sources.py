@@ -5,6 +5,7 @@ readers of `BY_THEMSELVES` go through a folder as it is: one for its size, one f
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +14,7 @@ import polars as pl
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.ingest.transcripts import PROBLEMS, Problem, Reader, Transcripts
+from nbaudio.limits import check_regular
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address
@@ -27,17 +29,21 @@ _MOST_NAME_BYTES = 230
 
 
 def origin(source: str | Path, cache: Cache) -> Path | Remote:
-    """Where a source is: an absolute path or an address; nothing is asked of it yet.
+    """Where a source is: an absolute path or an address, of which nothing is asked yet.
 
     Raises:
-        InputError: the address is not usable.
+        InputError: the address is not usable, or the path is that of a pipe, socket or device.
 
     Examples:
         >>> print(origin("s3://bucket/LibriSpeech/", Cache(Path("cache"))))
         s3://bucket/LibriSpeech
     """
     if not is_address(str(source)):
-        return Path(source).absolute()
+        path = Path(source).absolute()
+        if not path.is_dir():
+            with suppress(FileNotFoundError):  # the reader says what is wanted
+                check_regular(path)
+        return path
     place = remote(str(source), cache)
     if place.is_scheme:
         raise InputError(f"{source}: names neither a file nor a folder")

@@ -5,6 +5,7 @@ options of the format. A broken item is a `Problem` and stops nothing; a source 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -156,8 +157,9 @@ def check_link(path: Path, folder: Path) -> None:
     """
     if leads_out(path, home_of(folder)):
         raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{path}: no file but a pipe, socket or device")
+    if not path.is_dir():
+        with suppress(FileNotFoundError):
+            limits.check_regular(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -6,6 +6,7 @@ the environment and the files that the filesystems read themselves.
 """
 
 import re
+from pathlib import Path
 
 from nbaudio.errors import InputError
 
@@ -26,7 +27,7 @@ def is_address(text: str) -> bool:
 
 
 def check_address(address: str) -> str:
-    """The address, if nothing is wrong with it.
+    """The address, if nothing is wrong with it; the path of a local archive in it is made absolute.
 
     Raises:
         InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down; the
@@ -51,7 +52,9 @@ def check_address(address: str) -> str:
             raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
         if scheme in WEB and ("?" in part or "#" in part):
             raise InputError(f"{shown}: queries are not taken: they hold secrets, and addresses are written down")
-    return address
+    first, *others = parts
+    # The archive of a chain may be a local file: workers have other working directories.
+    return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
 
 
 def without_secrets(name: str) -> str:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio import limits
-from nbaudio.errors import AudioError, InputError
+from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.places.addresses import is_address
 from nbaudio.places.remote import Content, Remote, remote, sorted_out
 
@@ -77,7 +77,10 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # where the archive cannot be opened, there is nothing to close
 
     def __init__(self, archive: Path) -> None:
-        self._archive, self._size = archive, archive.stat().st_size
+        try:
+            self._archive, self._size = archive, limits.check_regular(archive).st_size
+        except InputError as error:
+            raise tarfile.ReadError(str(error)) from error
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _PACKED.items() if head.startswith(start)), open)
@@ -148,4 +151,4 @@ def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[R
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except BROKEN as error:
-            raise AudioError(f"{outer}: the archive breaks off or is none ({error})") from error
+            raise AudioError(f"{outer}: the archive breaks off or is none ({brief(error)})") from error

@@ -3,11 +3,13 @@
 import re
 import threading
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.limits import check_regular
 from nbaudio.places.addresses import ARCHIVES, WEB
 from nbaudio.places.patience import RefusedError
 from nbaudio.version import __version__
@@ -41,6 +43,7 @@ def place_of(address: str) -> Place:
         InputError: the machine lacks something else for it.
     """
     scheme = urlsplit(address).scheme
+    _check_archive(address, scheme)
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(Place, _ARCHIVE.place)
     try:
@@ -72,6 +75,13 @@ def place_of(address: str) -> Place:
     if scheme in ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
     return place
+
+
+def _check_archive(address: str, scheme: str) -> None:
+    """Refuse an archive on this machine that is no regular file."""
+    archive = address.rpartition("::")[2]
+    if scheme in ARCHIVES and "://" not in archive:
+        check_regular(Path(archive))
 
 
 def web_range(fs: Any, url: str, start: int, stop: int) -> bytes:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.files import read_json, remove_partials, sha256_file, sha256_listed, sha256_path, whole_file, write_json
+from nbaudio.files import read_json, remove_partials, sha256_file, sha256_listed, sha256_path, size_of, whole_file, write_json
+from nbaudio.limits import check_regular
 from nbaudio.places import AbsentError, Remote, Status, remote, writing
 from nbaudio.places.addresses import inside, is_address
 from nbaudio.threads import in_turn
@@ -52,8 +53,17 @@ class Folder(Protocol):
         """Whether there is such a file."""
         ...
 
-    def holds(self, name: str, sha256: str) -> bool:
-        """Whether there is such a file, of these bytes; on this machine also such a folder."""
+    def size(self, name: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            InputError: there is no such file, or it is no regular one.
+            AudioError: the store does not say.
+        """
+        ...
+
+    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
+        """Whether there is such a file, of these bytes, hashed only if it has as many; on this machine also such a folder."""
         ...
 
     def names(self) -> Iterator[str]:
@@ -86,8 +96,10 @@ class LocalFolder:
     def local(self, name: str) -> Iterator[Path]:
         """See `Folder.local`."""
         path = self._path(name)
-        if not path.is_file():
-            raise InputError(f"{path}: missing")
+        try:
+            check_regular(path)
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: missing") from error
         yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
@@ -103,9 +115,15 @@ class LocalFolder:
         """See `Folder.exists`."""
         return self._path(name).is_file()
 
-    def holds(self, name: str, sha256: str) -> bool:
+    def size(self, name: str) -> int:
+        """See `Folder.size`."""
+        with self.local(name) as path:
+            return path.stat().st_size
+
+    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
         """See `Folder.holds`."""
-        return self._path(name).exists() and sha256_path(self._path(name)) == sha256
+        path = self._path(name)
+        return path.exists() and num_bytes in (None, size_of(path)) and sha256_path(path) == sha256
 
     def names(self) -> Iterator[str]:
         """See `Folder.names`."""
@@ -180,12 +198,19 @@ class RemoteFolder:
             raise InputError(str(error)) from error
         return True
 
-    def holds(self, name: str, sha256: str) -> bool:
+    def size(self, name: str) -> int:
+        """See `Folder.size`."""
+        try:
+            return self._place(name).status().num_bytes
+        except AbsentError as error:
+            raise InputError(str(error)) from error
+
+    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
         """See `Folder.holds`."""
         place = self._place(name)
         try:
             if not place.is_folder():
-                return self._sha256(name) == sha256
+                return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
             parts = list(writing.names(place))
             hashes = in_turn(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
             return sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
@@ -249,7 +274,7 @@ def _checked(name: str) -> str:
 
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | RemoteFolder:
-    """The folder at a path or address.
+    """The folder at a path, made absolute, or address.
 
     Args:
         where: path, or address (see `nbaudio.places.addresses`).
@@ -259,11 +284,11 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | R
         InputError: the address is not usable.
 
     Examples:
-        >>> print(folder_at("corpus"), folder_at("s3://bucket/corpus/"))
-        corpus s3://bucket/corpus
+        >>> print(folder_at("/data/corpus"), folder_at("s3://bucket/corpus/"))
+        /data/corpus s3://bucket/corpus
     """
     if not is_address(str(where)):
-        return LocalFolder(Path(where))
+        return LocalFolder(Path(where).absolute())
     if str(where).startswith("file://"):
         return LocalFolder(Path(url2pathname(urlsplit(str(where)).path)))
     place = remote(str(where))

@@ -25,6 +25,7 @@ from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
 from nbaudio.sizes import parse_size
+from nbaudio.tables import read_parquet
 
 #: Of all clips, inside a corpus.
 TABLE = "segments.parquet"
@@ -252,7 +253,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     Examples:
         >>> open_corpus("no such folder")
         Traceback (most recent call last):
-        nbaudio.errors.InputError: no such folder/segments.parquet: ...
+        nbaudio.errors.InputError: .../no such folder/segments.parquet: ...
     """
     forks.check(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
@@ -261,7 +262,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         table = _table(folder)
         manifest = asked.result()
     check_places(folder, table)
-    kept = None if cache is None else Cache(Path(cache), parse_size(cache_limit))
+    kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
 
 
@@ -283,6 +284,6 @@ def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
 def _table(folder: Folder) -> pl.DataFrame:
     try:
         with folder.local(TABLE) as path:
-            return pl.read_parquet(path, glob=False)
-    except (OSError, pl.exceptions.PolarsError, InputError) as error:
+            return read_parquet(path)
+    except InputError as error:
         raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio import limits
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.review.cells import cell_text
 
 #: What is between the fields, by the ending of the file.
@@ -79,6 +79,6 @@ def read_delimited(path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as a table ({error})") from error
+        raise InputError(f"{path}: cannot be read as a table ({brief(error)})") from error
     finally:
         csv.field_size_limit(limit)

@@ -98,7 +98,7 @@ def export(
         >>> len(workspace.reviewed_ids())
         1
     """
-    workspace, out = Workspace.open(workspace), Path(out)
+    workspace, out = Workspace.open(workspace), Path(out).absolute()
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
     check_words(verdicts)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from nbaudio.errors import ExistsError, InputError
+from nbaudio import limits
+from nbaudio.errors import ExistsError, InputError, brief
 from nbaudio.files import write_json
 from nbaudio.keys import hash_column
 from nbaudio.review.verdicts import VERDICTS
@@ -74,11 +75,11 @@ class ReviewRecord:
         """
         path = _path(workspace, name)
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return msgspec.json.decode(limits.whole(path, most=limits.MOST_JSON_BYTES), type=cls)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(f"{path}: cannot be read ({error})") from error
+            raise InputError(f"{path}: cannot be read ({brief(error)})") from error
 
     def check_asked(self, asked: Mapping[str, object]) -> None:
         """Let pass when this very review is asked for again.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio import limits
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, brief
 from nbaudio.review.cells import MADE
 from nbaudio.review.delimited import SEPARATORS, read_delimited
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
@@ -104,9 +104,10 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
         InputError: it cannot be read, or no table in it has rows that can be known again.
     """
     kind = path.suffix.lower().removeprefix(".")
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
-    saved = dt.datetime.fromtimestamp(path.stat().st_mtime, tz=dt.UTC)
+    try:
+        saved = dt.datetime.fromtimestamp(limits.check_regular(path).st_mtime, tz=dt.UTC)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file") from error
     tables: Mapping[str, list[list[str]]]
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
@@ -154,7 +155,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
         finally:
             book.close()
     except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
-        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {error})") from error
+        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {brief(error)})") from error
 
 
 def _text(value: Any) -> str:

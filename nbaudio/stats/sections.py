@@ -14,9 +14,10 @@ import polars as pl
 from nbaudio import plots, views
 from nbaudio.claims import THRESHOLDS, labelled, threshold_of
 from nbaudio.corpus.layout import MANIFEST
+from nbaudio.corpus.manifest import read_manifest
 from nbaudio.evidence import claim
 from nbaudio.leakage import EXCEPTIONS, MEANING
-from nbaudio.places.folders import folder_at, read_object
+from nbaudio.places.folders import folder_at
 from nbaudio.report import show
 from nbaudio.tables import SPLITS
 from nbaudio.text import vocabulary
@@ -59,7 +60,7 @@ class _Notes:
     def of(cls, path: str | Path) -> "_Notes":
         folder = folder_at(path)
         if folder.exists(MANIFEST):
-            said = read_object(folder, MANIFEST)
+            said = read_manifest(folder)
             about, leakage, evidence = (said.get(name, {}) for name in ("about", "leakage", "evidence"))
             return cls(about, said["selection"], leakage, evidence, is_corpus=True)
         workspace = Workspace.open(path)

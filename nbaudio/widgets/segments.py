@@ -13,7 +13,7 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.places import Remote
-from nbaudio.tables import NORMALIZED, SEGMENTS, with_durations
+from nbaudio.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
 from nbaudio.text.scoring import steps_of
 from nbaudio.widgets.sounds import Sound, read_sound
 from nbaudio.widgets.words import Pair, aligned
@@ -96,10 +96,7 @@ def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | pl.Data
         'da'
     """
     workspace = Workspace.open(workspace)
-    try:
-        held = list(pl.scan_parquet(workspace.path / "segments.parquet", glob=False).collect_schema())
-    except (OSError, pl.exceptions.PolarsError):
-        held = []  # reading it says what is wrong
+    held = parquet_schema(workspace.path / "segments.parquet")
     names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]
     frame = workspace.segment_columns(*names).with_row_index("place")
     if segment_ids is not None:

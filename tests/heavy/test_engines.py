@@ -104,6 +104,42 @@ def test_spark_executors_with_the_wheel_alone(workspace, expected, tmp_path):
     assert made(workspace, tmp_path / "c", "--engine", "spark", "--address", SPARK_CLUSTER) == expected
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("spark", "--address", SPARK_CLUSTER), ("dask", "--jobs", "2"), ("ray", "--jobs", "2")],
+    ids=lambda options: options[0],
+)
+def test_relative_paths_are_those_of_the_driver(workspace, expected, tmp_path, options):
+    place = tmp_path / "here"
+    place.mkdir()
+    (place / "W").symlink_to(workspace)
+    words = ["materialize", "W", "--out", "rel", "--packs", "packs", "--shard-size", SIZE, "--engine", *options]
+    done = subprocess.run(
+        [sys.executable, "-m", "nbaudio", *words], env=environment(), capture_output=True, text=True, check=False, cwd=place
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert {name: (place / "rel" / name).read_bytes() for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "address", "said"),
+    [
+        ("spark", "local-cluster[2,1]", "Could not parse Master URL"),
+        ("spark", "nonsense", "Master must either be yarn"),
+        ("dask", "tcp://127.0.0.1:1", "tcp://127.0.0.1:1"),
+        ("ray", "127.0.0.1:1", "127.0.0.1:1"),
+    ],
+)
+def test_an_engine_that_is_not_there_is_one_line(workspace, tmp_path, engine, address, said):
+    command = [sys.executable, "-m", "nbaudio", "materialize", workspace, "--out", tmp_path / "c", "--engine", engine]
+    quiet = environment() | {"PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([*command, "--address", address], env=quiet, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"nbaudio: engine {engine}")
+    assert said in line
+
+
 def test_beam_with_two_processes_and_options_passed_on(workspace, expected, tmp_path):
     # Beam wants an older Arrow, which writes its version into tables: they are compared with those of its own environment.
     own = made(workspace, tmp_path / "own", "--jobs", "2", python=WORKER)
