@@ -38,12 +38,13 @@ from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
 from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
 from nbaudio.ingest.wholes import place
+from nbaudio.limits import parse_size
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address, without_secrets
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.report import Report, first_lines
-from nbaudio.sizes import RATE, parse_size
+from nbaudio.sizes import RATE
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_durations, with_recordings
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace

@@ -28,6 +28,11 @@ def metadata_of(error: BaseException) -> Mapping[str, Any]:
     return {}
 
 
+def redirects_nowhere(error: BaseException) -> bool:
+    """Whether an error of aiohttp means that redirects go in a circle, or to what is no web address."""
+    return any(each.__name__ in ("TooManyRedirects", "RedirectClientError") for each in type(error).__mro__)
+
+
 def plainly(error: BaseException) -> str:
     """An error in one line, without addresses, which may hold secrets.
 
