@@ -24,9 +24,13 @@ class Task:
         wanted: the file.
         address: where the next request goes; a redirect moves it.
         redirects: how many led there.
+        passed: addresses that they led through.
         failures: in a row, without a new byte.
         reached: the most bytes that were ever there.
-        host: whose turn it takes.
+        since: seconds of the monotonic clock; of its first request, or when a byte came last.
+        began: likewise; its last request.
+        pause: seconds, before the next try.
+        host: whose turn it takes, with its port.
     """
 
     wanted: Wanted
@@ -34,6 +38,10 @@ class Task:
     redirects: int = 0
     failures: int = 0
     reached: int = 0
+    since: float | None = None
+    began: float = 0.0
+    pause: float = 0.0
+    passed: set[str] = field(default_factory=set)
     host: str = ""
 
 
@@ -114,5 +122,5 @@ class Turns:
             self._changed.notify_all()
 
     def _enqueue(self, task: Task, ready: float) -> None:
-        task.host = urlsplit(task.address).hostname or ""
+        task.host = urlsplit(task.address).netloc.rpartition("@")[2]
         heapq.heappush(self._hosts[task.host].waiting, (ready, next(self._order), task))
