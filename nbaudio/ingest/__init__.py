@@ -36,12 +36,13 @@ from nbaudio.ingest import (
 )
 from nbaudio.ingest.mapping import read_mapping
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
+from nbaudio.ingest.redaction import redacted
 from nbaudio.ingest.transcripts import Reader, Transcripts, tidied
 from nbaudio.ingest.wholes import place
 from nbaudio.limits import parse_size
 from nbaudio.names import DECISIONS, resolve, segment_ids
 from nbaudio.places import Remote, remote
-from nbaudio.places.addresses import is_address, without_secrets
+from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.report import Report, first_lines
 from nbaudio.sizes import RATE
@@ -165,20 +166,17 @@ def ingest(
     root = root or _audio_folder(transcripts.audio_root, kept)
 
     transcripts = replace(transcripts, frame=tidied(transcripts.frame))
-    if isinstance(root, Remote):
-        plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)
-        transcripts = replace(transcripts, frame=transcripts.frame.with_columns(name=plain))
-        mapping = {without_secrets(name): without_secrets(path) for name, path in mapping.items()}
+    transcripts, mapping = redacted(transcripts, mapping, fetches=isinstance(root, Remote) and root.is_scheme)
     named = transcripts.frame["name"].unique()
     if isinstance(root, Remote):
         settings["cache"] = kept.limit
         available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
-        Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
     else:
         available, refused = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
+    Workspace.create(out, **settings, audio=root and str(root))  # before the recordings: a killed run can be run again
     audit = resolve(named, available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort()
-    facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
+    facts = look_at(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
     recordings = _recordings(audit, facts)
     frame = place(transcripts.frame, audit, recordings, transcripts.windows)
     segments = _segments(frame, audit, recordings)
@@ -197,7 +195,7 @@ def ingest(
             file=pl.lit(origin.name), item="segment_id", reason="reason"
         ),
     }
-    workspace = Workspace.create(out, **settings, audio=root and str(root))
+    workspace = Workspace.open(out)
     workspace.save(
         recordings=recordings.drop("error"), segments=segments, names=audit, problems=pl.concat(problems.values(), how="vertical")
     )

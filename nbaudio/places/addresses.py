@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, without_queries
 
 #: Schemes that are known.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
@@ -86,13 +86,14 @@ def public(address: str) -> str:
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def told_apart(names: Iterable[str]) -> dict[str, str]:
-    """How names are stored of which some are web addresses with a user or query: those two are left out.
+def told_apart(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
+    """How names are stored of which some are addresses with a password or, on the web, a user or query: without those.
 
     Addresses that differ in nothing else get a part of the hash of the whole address instead.
 
     Args:
         names: as a source spells them.
+        always: give a hash to all of them.
 
     Returns:
         The stored name by each name that changes.
@@ -103,13 +104,10 @@ def told_apart(names: Iterable[str]) -> dict[str, str]:
         >>> sorted(told_apart(["https://host/get?id=1", "https://host/get?id=2"]).values())
         ['https://host/get?sha256=61d9790ea0d4a9c1', 'https://host/get?sha256=6f14a378d45d488c']
     """
-    whole = {name: public(name) for name in names if name.lower().startswith(("http://", "https://"))}
+    whole = {name: public(name) for name in names if "://" in name and without_secrets(name) != name}
     counts = Counter(whole.values())
-    return {
-        name: short if counts[short] == 1 else f"{short}?sha256={hashlib.sha256(name.encode('utf8', 'replace')).hexdigest()[:16]}"
-        for name, short in whole.items()
-        if name != short
-    }
+    hashes = {name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole}
+    return {name: f"{short}?sha256={hashes[name]}" if always or counts[short] > 1 else short for name, short in whole.items()}
 
 
 def hidden(text: str, *addresses: str) -> str:
@@ -128,7 +126,7 @@ def hidden(text: str, *addresses: str) -> str:
         for value in sorted({value for each in values for value in (each, quote(each))}, key=len, reverse=True):
             if len(value) >= _SHORTEST_SECRET:
                 text = text.replace(value, "...")
-    return re.sub(r"(https?://[^\s?#]*)[?#][^\s'\")>]*", r"\1?...", re.sub(r"(https?://)[^/\s@]*@", r"\1", text))
+    return without_queries(text)
 
 
 #: Parameters of addresses that prove a right to read, and their values.
