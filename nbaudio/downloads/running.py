@@ -174,7 +174,7 @@ class Run:
             task.failures += 1
         lost = now - (task.since or task.began)
         reason = hidden(str(error), task.wanted.url, task.address)
-        self.network.failed(task.host, failed + task.pause, reason, now=now)
+        self.network.failed(task.host, failed + max(task.pause, turns.spacing), reason, now=now)
         task.pause = 0.0
         if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=lost, now=now):
             most = self.network.max_wait

@@ -59,11 +59,15 @@ class Turns:
         tasks: all there are; a host's are begun in this order.
         per_host: connections at once to a host.
         per_second: requests to a host.
+
+    Attributes:
+        spacing: seconds between requests to a host.
+        stopped: whether there are no more turns.
     """
 
     def __init__(self, tasks: Iterable[Task], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
-        self._pause = 1 / per_second
+        self.spacing = 1 / per_second
         self._changed = threading.Condition()
         self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
         self._order = itertools.count()
@@ -86,7 +90,7 @@ class Turns:
                     self._changed.wait(ready - now)
                 else:
                     host.active += 1
-                    host.free_at = now + self._pause
+                    host.free_at = now + self.spacing
                     return heapq.heappop(host.waiting)[2]
             return None
 

@@ -146,9 +146,10 @@ def look_at(
         looks = {pool.submit(_look_at_some, root, some, probes, sha256=sha256): size for some, size in bundles}
         for look in as_completed(looks):
             advance(looks[look] / 1e9)
+    facts = pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
     if probes:
         probes.remove()
-    return pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+    return facts
 
 
 def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path | None) -> pl.DataFrame:

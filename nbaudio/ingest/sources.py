@@ -1,8 +1,8 @@
 """Sources that lie elsewhere: a file is fetched whole into the workspace, of a folder all that is no recording.
 
-Conventions: what is fetched is kept in W/source under its own name, and fetched again when its server tells another version; a run
-that was killed goes on with the files that are missing. The
-readers of `BY_THEMSELVES` go through a folder as it is: one for its size, one for having nothing but recordings.
+Conventions: what is fetched is kept in W/source under its own name, and fetched again when its server tells another version;
+a run that was killed goes on with the files that are missing. The readers of `BY_THEMSELVES` go through a folder as it is: one
+for its size, one for having nothing but recordings.
 """
 
 from collections.abc import Callable, Iterable, Mapping

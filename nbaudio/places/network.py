@@ -96,8 +96,8 @@ class Network:
         for name, (kind, usable, wanted) in _KINDS.items():
             called, value = name, given.get(name)
             if value is None:
-                called = _PREFIX + name.upper()
-                value = os.environ.get(called) or None
+                called = f"--{name.replace('_', '-')} or {_PREFIX}{name.upper()}"
+                value = os.environ.get(_PREFIX + name.upper()) or None
             if value is None:
                 continue
             try:
