@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import traceback
+from datetime import UTC, datetime
+from email.utils import format_datetime
 
 import polars as pl
 import pytest
@@ -183,6 +185,21 @@ def test_a_part_that_is_continued_with_too_much_is_begun_anew(web, tmp_path):
     web.acts["b.wav"] = act
     assert fetch_by_download(web, tmp_path)[0].problems == []
     assert (tmp_path / "out/b.wav").read_bytes() == body
+
+
+def test_recordings_that_go_bad_after_ingest_are_ledgered_while_cutting(web, tmp_path):
+    fetch_by_ingest(web, tmp_path)
+    shutil.rmtree(tmp_path / "W/fetched")
+    nbaudio.select(tmp_path / "W", min_similarity=-1, dev=0, test=0, group_by=())
+    status = (web.folder / "b.wav").stat()
+    version = format_datetime(datetime.fromtimestamp(status.st_mtime, UTC), usegmt=True)
+    web.acts["HEAD b.wav"] = answers(200, Content_Length=status.st_size, Last_Modified=version)
+    web.acts["b.wav"] = answers(200, bytes(65536), pieces=ENDLESS)
+    nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
+    rejected = pl.read_parquet(tmp_path / "C/rejected.parquet")
+    assert rejected["recording_id"].to_list() == ["b"]
+    assert f"sends more than the {status.st_size:,} bytes that it announced" in rejected["detail"].item()
+    assert pl.read_parquet(tmp_path / "C/segments.parquet").height == 2
 
 
 def test_pages_without_end_are_no_list_of_files(web, tmp_path):

@@ -98,7 +98,7 @@ def ingest(
     """Read transcripts, find their recordings and look at each; write the tables of a workspace.
 
     Nothing vanishes: lines, names and recordings that are of no use are in ``problems.parquet``, segments that break a rule
-    are there and rejected. A workspace of the same source is made anew, its reviews stay.
+    are there and rejected. A workspace of the same source is made anew, its reviews stay. A run that was killed goes on.
 
     Args:
         format: one of `READERS`.

@@ -35,8 +35,8 @@ def redacted(
     texts = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in _KEPT]
     holding = [name for name in texts if frame[name].str.contains("://", literal=True).any()]
     frame = frame.with_columns(pl.col(holding).str.replace_all(SIGNED, "${1}...")) if holding else frame
-    told = pl.col("reason").map_elements(hidden, return_dtype=pl.String)
-    problems = transcripts.problems.with_columns(told)
-    return replace(transcripts, frame=frame, problems=problems), {
-        stored.get(name, name): stored.get(path, path) for name, path in mapping.items()
-    }
+    problems = transcripts.problems
+    if problems["reason"].str.contains("://", literal=True).any():
+        problems = problems.with_columns(pl.col("reason").map_elements(hidden, return_dtype=pl.String))
+    pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
+    return replace(transcripts, frame=frame, problems=problems), pairs

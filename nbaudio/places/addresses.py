@@ -129,8 +129,11 @@ def hidden(text: str, *addresses: str) -> str:
     return without_queries(text)
 
 
-#: Parameters of addresses that prove a right to read, and their values.
-SIGNED = r"""(?i)([?&;#][\w.%-]*(?:sig|key|token|secret|passw(?:or)?d|credential|signature|policy)[\w.%-]*=)[^&;#\s"'<>\\]+"""
+#: Parameters of addresses whose names say that they prove a right to read, and their values.
+SIGNED = (
+    r"(?i)([?&;#][\w.%-]*(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy|auth)=)"
+    r"""[^&;#\s"'<>\\]+"""
+)
 
 _SECRET = re.compile(
     r"""(?i)(\b(?!\w*error)[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature|\bsig)[\w-]*["']?\s*[=:]\s*)[^\s,;]+"""

@@ -42,4 +42,6 @@ def plainly(error: BaseException) -> str:
     """
     if (status := status_of(error)) is not None:
         return f"the server says {status}"
+    if isinstance(error, TimeoutError):  # whatever the library calls it
+        return "nothing came in time"
     return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__

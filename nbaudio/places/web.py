@@ -80,7 +80,7 @@ async def _answer(fs: Any, network: Network, method: str, url: str, **headers: s
     try:
         answer = await asyncio.wait_for(session.request(method, fs.encode_url(url), **settings), network.timeout)
     except TimeoutError:
-        raise TimeoutError(f"no answer in {network.timeout:g} s") from None
+        raise ConnectionError(f"no answer in {network.timeout:g} s") from None
     async with answer:
         yield answer
 
