@@ -342,6 +342,23 @@ def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkey
     assert f"waiting for {web.url.removeprefix('http://')}" in capfd.readouterr().err
 
 
+@BOTH
+def test_progress_names_the_host_that_asked_for_a_pause(fetch, web, tmp_path, capfd):
+    acts = [answers(503, Content_Length=0, Retry_After=3)]
+    for name, serve in (("b.wav", "do_GET"), ("HEAD b.wav", "do_HEAD")):
+
+        def act(handler, serve=serve):
+            if acts:
+                acts.pop()(handler)
+            else:
+                web.acts.clear()
+                getattr(handler, serve)()
+
+        web.acts[name] = act
+    assert fetch(web, tmp_path)[0].problems == []
+    assert f"waiting for {web.url.removeprefix('http://')}" in capfd.readouterr().err
+
+
 def test_archives_and_sources_on_dead_servers_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")

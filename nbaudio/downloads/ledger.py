@@ -167,7 +167,7 @@ def _read(line: bytes) -> Row | None:
         if "url_sha256" not in values:  # of a version that stored whole addresses
             url = values["url"]
             values |= {"url": url and public(url), "url_sha256": url and sha256_of(url)}
-            values["reason"] = values["reason"] and url and hidden(values["reason"], url)
+            values["reason"] = values["reason"] and hidden(values["reason"], url or "")
         return Row(**{field.name: values[field.name] for field in fields(Row)})
     except (ValueError, KeyError, TypeError):
         return None

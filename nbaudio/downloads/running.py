@@ -139,15 +139,18 @@ class Run:
         if given_up := self.network.given_up(task.host):
             self._give_up(task, given_up, turns, meter)
             return
-        task.began = time.monotonic()
-        if task.since is None:
-            task.since = task.began
+        began = time.monotonic()
         try:
             with waiting(task.host):
                 row = fetcher.turn(task)
         except Again as error:
+            if fetcher.have(task.wanted) > task.reached:
+                task.failures, task.reached, task.lost = -1, fetcher.have(task.wanted), 0.0
+            task.failures += 1
+            # Of a transfer that broke, the silence alone.
+            failed = min(time.monotonic() - began, self.network.timeout)
             if not turns.stopped:
-                self._again(task, error, fetcher.have(task.wanted), turns, meter)
+                self._again(task, error, failed, turns, meter)
         except Never as error:
             self.network.succeeded(task.host)  # it answers
             if not turns.stopped:
@@ -165,29 +168,26 @@ class Run:
             meter.finish(row.name or "")
             turns.finish(task)
 
-    def _again(self, task: Task, error: Again, have: int, turns: Turns, meter: Meter) -> None:
-        now, timeout = time.monotonic(), self.network.timeout
-        failed = min(now - task.began, timeout)
-        if have > task.reached:
-            task.failures, task.reached, task.since = 0, have, now - failed
-        else:
-            task.failures += 1
-        lost = now - (task.since or task.began)
+    def _again(self, task: Task, error: Again, failed: float, turns: Turns, meter: Meter) -> None:
+        now = time.monotonic()
+        task.lost += failed + task.pause
         reason = hidden(str(error), task.wanted.url, task.address)
         self.network.failed(task.host, failed + max(task.pause, turns.spacing), reason, now=now)
         task.pause = 0.0
-        if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=lost, now=now):
+        if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=task.lost, now=now):
             most = self.network.max_wait
             reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
             (self._withdraw if error.pause > most else self._give_up)(task, reason, turns, meter)
         elif given_up := self.network.given_up(task.host):
             self._withdraw(task, given_up, turns, meter)
-        elif task.failures >= self.network.tries or (task.failures and lost >= self.network.tries * timeout):
+        elif task.failures >= self.network.tries or (task.failures and task.lost >= self.network.tries * self.network.timeout):
             self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)", turns, meter)
         else:
             task.address, task.redirects, task.passed = task.wanted.url, 0, set()
             if error.pause is None:
                 task.pause = self.pauses.before(task.wanted.url, task.failures)
+            else:
+                task.lost += error.pause
             turns.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
 
     def _withdraw(self, task: Task, reason: str, turns: Turns, meter: Meter) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from nbaudio.downloads.lists import Wanted
+from nbaudio.progress import waiting
 
 
 @dataclass
@@ -27,8 +28,7 @@ class Task:
         passed: addresses that they led through.
         failures: in a row, without a new byte.
         reached: the most bytes that were ever there.
-        since: seconds of the monotonic clock; of its first request, or when a byte came last.
-        began: likewise; its last request.
+        lost: seconds that failed requests and pauses took since a byte came, without those in which others had their turns.
         pause: seconds, before the next try.
         host: whose turn it takes, with its port.
     """
@@ -38,8 +38,7 @@ class Task:
     redirects: int = 0
     failures: int = 0
     reached: int = 0
-    since: float | None = None
-    began: float = 0.0
+    lost: float = 0.0
     pause: float = 0.0
     passed: set[str] = field(default_factory=set)
     host: str = ""
@@ -87,7 +86,8 @@ class Turns:
                 if host is None:
                     self._changed.wait()
                 elif (ready := max(host.free_at, host.waiting[0][0])) > now:
-                    self._changed.wait(ready - now)
+                    with waiting(host.waiting[0][2].host):
+                        self._changed.wait(ready - now)
                 else:
                     host.active += 1
                     host.free_at = now + self.spacing
