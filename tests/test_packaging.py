@@ -73,7 +73,8 @@ def test_lock_satisfies_pyproject_on(python):
 
 def test_changelog_begins_with_this_version():
     lines = (TOP / "CHANGELOG.md").read_text(encoding="utf8").splitlines()
-    assert next(line for line in lines if line.startswith("## ") and line != "## [Unreleased]").startswith(f"## [{__version__}] - ")
+    versions = [line for line in lines if line.startswith("## ") and line != "## [Unreleased]"]
+    assert versions[0].startswith(f"## [{__version__}] - ")
 
 
 # what is shipped
