@@ -11,7 +11,8 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.keys import hash_column
-from nbaudio.sizes import ClipSize, parse_size
+from nbaudio.limits import parse_size
+from nbaudio.sizes import ClipSize
 
 MICRO = 1_000_000
 """Microseconds in a second."""

@@ -1,14 +1,32 @@
 """The errors that nbaudio raises: each names the file or item, what is wrong with it, and what is allowed."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 
+_USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
+_QUERY = re.compile(r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*(?:[\s'")>]|$))""", re.IGNORECASE)
+
+
+def without_queries(text: str) -> str:
+    """A text whose web addresses have no user, query or fragment, which may be secret.
+
+    Examples:
+        >>> without_queries("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
+        "https://host/a.wav?...: missing (see 'http://host/?...')"
+    """
+    return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text)) if "://" in text else text
+
 
 class NbaudioError(Exception):
     """Root of all errors that a user can mend; the command line shows its message as one line and exits with 2."""
+
+    def __init__(self, *args: object) -> None:
+        """Take a message; web addresses in it lose what may be secret."""
+        super().__init__(*(without_queries(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(NbaudioError):

@@ -11,6 +11,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import AnyStr, Protocol, TypeVar
 
@@ -46,6 +47,33 @@ _REFERENCE = re.compile(
     rb'<(?:\w+:)?(?:c|row|mergeCell|hyperlink|table)\s(?:[^<>]*?\s)?(?:r|ref)="(?:[A-Z0-9$]+:)?\$?([A-Z]{0,3})\$?([0-9]{1,12})"'
 )
 _LONGEST_ELEMENT = 4096
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as ``"500MB"``, ``"1.5 TB"`` or ``"2GiB"``; a whole number is bytes already.
+
+    Raises:
+        InputError: it is no size, or less than one byte.
+
+    Examples:
+        >>> parse_size("500MB"), parse_size("1.5 GiB"), parse_size(42)
+        (500000000, 1610612736, 42)
+    """
+    allowed = "a size is a number and a unit, such as 500MB, 1.5TB or 2GiB"
+    if isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    else:
+        found = _SIZE.fullmatch(text) if isinstance(text, str) else None
+        if not found or (found[3] and not found[2]):
+            raise InputError(f"{text!r} is not a size; {allowed}")
+        base = 1024 if found[3] else 1000
+        size = int(Decimal(found[1]) * base ** _POWERS[found[2].lower()])
+    if size < 1:
+        raise InputError(f"{text!r} is less than one byte; {allowed}")
+    return size
 
 
 def check_regular(path: Path) -> os.stat_result:

@@ -5,8 +5,6 @@ Conventions: sizes are whole bytes; kB, MB, GB, TB are powers of 1000, KiB, MiB,
 """
 
 import math
-import re
-from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,39 +13,12 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.channels import own_channel
-from nbaudio.errors import AudioError, InputError
+from nbaudio.errors import AudioError
 from nbaudio.places import Remote
 from nbaudio.times import rescale
 
 RATE = 16000
 """Rate in Hz that estimates are for."""
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def parse_size(text: str | int) -> int:
-    """Bytes of a size such as ``"500MB"``, ``"1.5 TB"`` or ``"2GiB"``; a whole number is bytes already.
-
-    Raises:
-        InputError: it is no size, or less than one byte.
-
-    Examples:
-        >>> parse_size("500MB"), parse_size("1.5 GiB"), parse_size(42)
-        (500000000, 1610612736, 42)
-    """
-    allowed = "a size is a number and a unit, such as 500MB, 1.5TB or 2GiB"
-    if isinstance(text, int) and not isinstance(text, bool):
-        size = text
-    else:
-        found = _SIZE.fullmatch(text) if isinstance(text, str) else None
-        if not found or (found[3] and not found[2]):
-            raise InputError(f"{text!r} is not a size; {allowed}")
-        base = 1024 if found[3] else 1000
-        size = int(Decimal(found[1]) * base ** _POWERS[found[2].lower()])
-    if size < 1:
-        raise InputError(f"{text!r} is less than one byte; {allowed}")
-    return size
 
 
 class ClipSize(NamedTuple):

@@ -14,7 +14,7 @@ import nbaudio
 from nbaudio import engine as engines
 from nbaudio.engine import ENGINES, Site, run_tasks, workers
 from nbaudio.errors import EngineError, InputError, MissingExtraError
-from nbaudio.sizes import parse_size
+from nbaudio.limits import parse_size
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from nbaudio.audio import recordings
 from nbaudio.corpus import packs
 from nbaudio.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.files import whole_file
-from nbaudio.places import filesystems, patience, remote
+from nbaudio.places import patience, remote
 from nbaudio.progress import note, progress, watching
 
 SIZE = "100kB"
@@ -143,7 +143,7 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace
 
 def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(filesystems, "_SILENCE_S", 0.1)
+    monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     made(workspace, tmp_path / "quiet")
     with serving(workspace.audio_root) as web:
         versions = [remote(f"{web.url}/{name}").status().version for name in NAMES]
@@ -161,7 +161,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
         assert "the server says 500" in found["r1"][0]
-        assert "in 5 tries" in found["r2"][0]
+        assert "in 3 tries" in found["r2"][0]
         assert "Not enough data" in found["r3"][0]
         assert whole(tmp_path / "c")
         web.says.clear()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.errors import InputError
-from nbaudio.sizes import PCM, measure, parse_size
+from nbaudio.limits import parse_size
+from nbaudio.sizes import PCM, measure
 
 
 @pytest.mark.parametrize(

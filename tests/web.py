@@ -3,9 +3,10 @@
 import functools
 import http.server
 import re
+import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ class Web:
         gone: names that it says 404 to.
         says: what else it says to a name, whatever is asked.
         hangs: names that it never answers, as long as it serves.
+        acts: what it does instead of serving a name (GET) or ``HEAD name``, as a function of its handler.
         asked: (method, name) of every request, counted.
         sent: bytes of every body.
     """
@@ -38,6 +40,7 @@ class Web:
         self.gone: set[str] = set()
         self.says: dict[str, int] = {}
         self.hangs: set[str] = set()
+        self.acts: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = {}
         self.over = threading.Event()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.sent = 0
@@ -59,13 +62,17 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return None
 
     def _refused(self) -> bool:
-        name = unquote(self.path).rstrip("/").rpartition("/")[2]
+        name = unquote(self.path.partition("?")[0]).rstrip("/").rpartition("/")[2]
         with _COUNTED:
             self.web.asked[self.command, name] += 1
             busy = self.web.busy[name] > 0
             self.web.busy[name] -= busy
         if name in self.web.hangs:
             self.web.over.wait()
+            return True
+        if act := self.web.acts.get(name if self.command == "GET" else f"{self.command} {name}"):
+            self.close_connection = True
+            act(self)
             return True
         if busy and name in self.web.after:
             self.send_response(503)
@@ -113,11 +120,45 @@ class _Server(http.server.ThreadingHTTPServer):
         """A client that goes away is no news."""
 
 
+def answers(status: int, body: bytes = b"", *, pieces: int = 1, **headers: object) -> Callable[..., None]:
+    """An act: this answer, its body so many times over; chunked unless ``Content_Length`` is given."""
+    chunked = "Content_Length" not in headers
+
+    def act(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.send_response(status)
+        for name, value in headers.items() if not chunked else {"Transfer_Encoding": "chunked", **headers}.items():
+            handler.send_header(name.replace("_", "-"), str(value))
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        for _ in range(pieces):
+            handler.wfile.write(b"%x\r\n%b\r\n" % (len(body), body) if chunked else body)
+            handler.server.web.sent += len(body)
+        handler.wfile.write(b"0\r\n\r\n" if chunked else b"")
+
+    return act
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def refusing() -> str:
+    """The address of a server that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[Web]:
     """Serve a folder on this machine for as long as the context lasts."""
     web = Web(folder)
     server = _Server(("127.0.0.1", 0), functools.partial(_Handler, web=web))
+    server.web = web
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     web.url = f"http://127.0.0.1:{server.server_port}"

@@ -5,12 +5,15 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 import typer
 
-from nbaudio.errors import NbaudioError
+from nbaudio.errors import NbaudioError, without_queries
 from nbaudio.locales import is_utf8
+from nbaudio.places import network
 from nbaudio.report import Report, harmless
 
 app = typer.Typer(
@@ -32,6 +35,44 @@ Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a reco
 Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
 Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a cluster of that engine that runs already")]
 BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
+
+
+_NETWORK = {
+    "timeout": (
+        float,
+        typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given"),
+    ),
+    "tries": (int, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")),
+    "max_wait": (float, typer.Option(min=0, help="seconds that a server may ask to wait (Retry-After); 45 unless given")),
+    "max_size": (
+        str,
+        typer.Option(metavar="50GB", help="of the largest file; 1TB, or 1GB where no length is announced, unless given"),
+    ),
+}
+
+
+def fetching(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that fetches the options of `nbaudio.places.network`, which hold while it runs."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        with network.environment(**{name: options.pop(name) for name in _NETWORK}):
+            try:
+                network.Network.of()
+            except NbaudioError as error:
+                refuse(str(error), as_json=options["as_json"])
+                raise typer.Exit(2) from error
+            command(**options)
+
+    own = {
+        name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+        for name, (kind, option) in _NETWORK.items()
+    }
+    *first, as_json = signature(command).parameters.values()
+    keywords = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*first, *own.values(), as_json)]
+    run.__signature__ = Signature(keywords)  # type: ignore[attr-defined]  # where typer looks
+    run.__annotations__ = {each.name: each.annotation for each in keywords}
+    return run
 
 
 # Of click, or of the copy of it that newer versions of typer bring.
@@ -91,7 +132,7 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
 
 def refuse(why: str, *, as_json: bool) -> None:
     """Say in one line why nothing is done."""
-    line = harmless(" ".join(why.split()))
+    line = harmless(without_queries(" ".join(why.split())))
     typer.echo(_as_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
 
 

@@ -17,12 +17,14 @@ from nbaudio.cli.app import (
     Window,
     Workspace,
     app,
+    fetching,
     finish,
     parts,
 )
 
 
 @app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
+@fetching
 def select(
     workspace: Workspace,
     min_similarity: Annotated[float, typer.Option(help="less is out; -1 to 1")] = 0.8,
@@ -81,6 +83,7 @@ def export(
 
 
 @app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
+@fetching
 def materialize(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
@@ -135,6 +138,7 @@ def materialize(
 
 
 @app.command(epilog="Example: nbaudio status CORPUS")
+@fetching
 def status(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
@@ -177,6 +181,7 @@ def convert(
 
 
 @app.command(epilog="Example: nbaudio verify CORPUS")
+@fetching
 def verify(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     jobs: Jobs = None,
@@ -192,6 +197,7 @@ def verify(
 
 
 @app.command(epilog="Example: nbaudio stats W --out report.html")
+@fetching
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
     out: Annotated[str | None, typer.Option(metavar="PAGE.html|.xlsx", help="one page of it, with tables and plots")] = None,

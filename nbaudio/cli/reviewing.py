@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import AsJson, Seed, Workspace, app, finish, parts
+from nbaudio.cli.app import AsJson, Seed, Workspace, app, fetching, finish, parts
 
 review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
 app.add_typer(review_app, name="review")
@@ -13,6 +13,7 @@ app.add_typer(review_app, name="review")
 @review_app.command(
     "export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100"
 )
+@fetching
 def review_export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],

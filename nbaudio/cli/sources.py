@@ -4,20 +4,18 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import AsJson, Jobs, Workspace, app, finish
+from nbaudio.cli.app import AsJson, Jobs, Workspace, app, fetching, finish
 from nbaudio.errors import InputError
 
 
 @app.command(epilog="Example: nbaudio download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1")
+@fetching
 def download(
     source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
     out: Annotated[str, typer.Option(help="the folder for the files: new, or one to go on with")],
     connections: Annotated[int, typer.Option(min=1, help="files at once")] = 4,
     per_host: Annotated[int, typer.Option(min=1, help="files at once from one host")] = 2,
     per_second: Annotated[float, typer.Option(help="requests to one host")] = 4.0,
-    tries: Annotated[int, typer.Option(min=1, help="in a row without a new byte")] = 6,
-    timeout: Annotated[float, typer.Option(help="seconds without a byte")] = 60.0,
-    max_wait: Annotated[float, typer.Option(help="seconds; a host that asks for a longer pause is given up")] = 900.0,
     seed: Annotated[int | None, typer.Option(help="of the pauses' random share")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -31,9 +29,6 @@ def download(
             connections=connections,
             per_host=per_host,
             per_second=per_second,
-            tries=tries,
-            timeout=timeout,
-            max_wait=max_wait,
             seed=seed,
         ),
         as_json=as_json,
@@ -41,6 +36,7 @@ def download(
 
 
 @app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
+@fetching
 def ingest(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts, or its address")],

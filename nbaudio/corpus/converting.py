@@ -16,11 +16,11 @@ from nbaudio.corpus.publishing import Beside, listed, publish_shards
 from nbaudio.corpus.shards import restore_records, write_shards
 from nbaudio.engine import Site, check_engine, workers
 from nbaudio.errors import AudioError, InputError
+from nbaudio.limits import parse_size
 from nbaudio.places.addresses import inside
 from nbaudio.places.folders import LocalFolder, folder_at, read_object
 from nbaudio.plan import ClipFormat, Sharding, assign_shards, in_windows
 from nbaudio.report import Report
-from nbaudio.sizes import parse_size
 from nbaudio.tables import SPLITS, read_parquet
 
 _COPIED = ("rejected.parquet", "vocab.json")

@@ -27,6 +27,7 @@ from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.evidence import claim
 from nbaudio.files import remove_partials, telling_full_disks
+from nbaudio.limits import parse_size
 from nbaudio.places import Remote, is_stream, remote, writing
 from nbaudio.places.addresses import is_address
 from nbaudio.places.folders import read_object
@@ -34,7 +35,6 @@ from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tas
 from nbaudio.progress import note, progress
 from nbaudio.report import Report, first_lines
 from nbaudio.review.verdicts import seen_ids
-from nbaudio.sizes import parse_size
 from nbaudio.tables import RESERVED, parquet_schema
 from nbaudio.workspace import Workspace
 

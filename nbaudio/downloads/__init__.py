@@ -13,6 +13,7 @@ from nbaudio.downloads.lists import read_list
 from nbaudio.downloads.running import Pauses, Run
 from nbaudio.downloads.turns import Task, Turns
 from nbaudio.errors import InputError
+from nbaudio.places.network import Network
 from nbaudio.report import Report, first_lines
 
 __all__ = ["LEDGER", "download", "read_list"]
@@ -25,14 +26,17 @@ def download(
     connections: int = 4,
     per_host: int = 2,
     per_second: float = 4.0,
-    tries: int = 6,
-    timeout: float = 60.0,
-    max_wait: float = 900.0,
+    tries: int | None = None,
+    timeout: float | None = None,
+    max_wait: float | None = None,
+    max_size: str | int | None = None,
     seed: int | None = None,
 ) -> Report:
     r"""Fetch the files of a list into a folder, politely; run again after a kill and it does only the rest.
 
-    What is done and what failed and why is in ``downloads.jsonl`` there: url, name, state, bytes, sha256, checksum, reason.
+    What is done and what failed and why is in ``downloads.jsonl`` there: url, url_sha256, name, state, bytes, sha256, checksum,
+    reason. Addresses are stored without user and query. What tries, timeout, max_wait and max_size are unless given, and the
+    environment variables that set them: `nbaudio.places.network`.
 
     Args:
         source: a .csv, .tsv or .jsonl with `url` and, if wanted, `name` and `checksum` (sha256 or md5); or archives by name,
@@ -44,6 +48,7 @@ def download(
         tries: in a row without a new byte, before a file is given up.
         timeout: seconds without a byte, before a connection is given up.
         max_wait: seconds; a host that asks for a longer pause is given up.
+        max_size: bytes, or a size such as ``"50GB"``, of the largest file.
         seed: of the random share of the pauses between tries; another one each time unless given.
 
     Returns:
@@ -61,20 +66,19 @@ def download(
         >>> download(folder / "list.csv", out=folder / "audio").problems
         ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// addresses are allowed"]
     """
-    for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second), ("tries", tries)):
+    network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
+    for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second)):
         if not value > 0:
             raise InputError(f"{name} is {value}; more than 0 is wanted")
-    if not (timeout > 0 and max_wait >= 0):
-        raise InputError(f"timeout is {timeout} and max_wait {max_wait}; seconds are wanted")
     wanted, refused = read_list(source)
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
         ledger.forget({(one.url, one.name) for one in wanted})
-        run = Run(folder, ledger, Pauses(tries, max_wait, secrets.randbits(64) if seed is None else seed))
+        run = Run(folder, ledger, network, Pauses(secrets.randbits(64) if seed is None else seed))
         for bad in refused:
-            ledger.add(Row(bad.url, bad.name, "failed", reason=bad.reason))
+            ledger.add(Row(bad.url, bad.name, "failed", url_sha256=bad.url_sha256, reason=bad.reason))
         rest = run.look(wanted)
-        web = Web(connections=per_host, timeout=timeout)
+        web = Web(connections=per_host, timeout=network.timeout)
         try:
             run.fetch(
                 rest, web, Turns([Task(one, one.url) for one in rest], per_host=per_host, per_second=per_second), connections

@@ -8,11 +8,14 @@ prove it; in every other case the file is begun anew. Bytes are kept as they are
 import hashlib
 import os
 import re
+import shutil
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urljoin, urlsplit
 
@@ -22,7 +25,10 @@ from nbaudio.downloads.ledger import Ledger, Row
 from nbaudio.downloads.lists import Wanted, check_url, shown
 from nbaudio.downloads.turns import Task
 from nbaudio.errors import InputError
+from nbaudio.places.addresses import masked
+from nbaudio.places.network import MAX_UNANNOUNCED, Network
 from nbaudio.places.servers import retry_after
+from nbaudio.progress import heard
 from nbaudio.version import __version__
 
 MOST_REDIRECTS = 10
@@ -30,6 +36,11 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _BUSY = (429, 503)
 _PASSING = (408, 425, *_BUSY)
 _CHUNK = 1 << 16
+# Of a number of bytes that is meant.
+_MOST_DIGITS = 20
+# Bytes of unannounced length that are taken before the server is asked how many there are.
+_FREE_BYTES = 16 << 20
+_HEADERS = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
 
 
 class Again(Exception):  # noqa: N818  - a turn's outcome, not an error
@@ -66,15 +77,15 @@ class Web:
                 try:
                     self._proxies[scheme] = urllib3.ProxyManager(proxy, maxsize=connections, timeout=limit)
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {error}") from error
+                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {masked(str(error))}") from None
 
     @contextmanager
-    def get(self, url: str, headers: dict[str, str]) -> Iterator[urllib3.BaseHTTPResponse]:
+    def get(self, url: str, headers: Mapping[str, str], method: str = "GET") -> Iterator[urllib3.BaseHTTPResponse]:
         """The answer to one request, its body unread."""
         parts = urlsplit(url)
         bypass = urllib.request.proxy_bypass(parts.hostname or "")
         pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
-        answer = pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+        answer = pool.request(method, url, headers=headers, preload_content=False, redirect=False, retries=False)
         self._open.add(answer)
         try:
             yield answer
@@ -107,6 +118,7 @@ class Fetcher:
         folder: where they go.
         ledger: of the folder.
         web: connections.
+        network: limits.
         expect: told the task and how many bytes are to come.
         advance: told the task and how many came; may raise to stop.
     """
@@ -114,6 +126,7 @@ class Fetcher:
     folder: Path
     ledger: Ledger
     web: Web
+    network: Network
     expect: Callable[[Task, int], None]
     advance: Callable[[Task, int], None]
 
@@ -139,7 +152,7 @@ class Fetcher:
         have = self.have(wanted) if row and (row.validator or wanted.checksum) else 0
         if row and have and have == row.bytes:
             return self._publish(wanted, row, joined=True)
-        headers = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"}
+        headers = dict(_HEADERS)
         if row and have:
             headers["Range"] = f"bytes={have}-"
             if row.validator:
@@ -147,10 +160,10 @@ class Fetcher:
         try:
             with self.web.get(task.address, headers) as answer:
                 return self._read(task, answer, row, have)
-        except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError) as error:
-            raise Never(f"{task.address}: no usable address ({error})") from error
+        except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError):
+            raise Never(f"{shown(task.address)}: no usable address") from None
         except urllib3.exceptions.HTTPError as error:
-            raise Again(_plainly(error)) from error
+            raise Again(_plainly(error)) from None
 
     def _read(self, task: Task, answer: urllib3.BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
         status = answer.status
@@ -175,34 +188,68 @@ class Fetcher:
             )
         length = answer.headers.get("Content-Length", "")
         chunked = "chunked" in answer.headers.get("Transfer-Encoding", "")
-        if not (length.isdecimal() or chunked or task.wanted.checksum):
+        announced = int(length) if length.isdecimal() and len(length) < _MOST_DIGITS and not chunked else None
+        if announced is None and not (chunked or task.wanted.checksum):
             raise Never("the server does not say how long it is, so that a broken connection would look whole; give a checksum")
+        if announced is not None:
+            self._check_size(announced)
         before = self.ledger.row(task.wanted.url, task.wanted.name)
-        begun = Row(
+        begun = Row.of(
             task.wanted.url,
             task.wanted.name,
             "begun",
             sha256=before.sha256 if before else None,
-            bytes=int(length) if length.isdecimal() and not chunked else None,
+            bytes=announced,
             checksum=task.wanted.checksum,
             validator=_validator(answer),
         )
         return self._body(task, answer, begun, "wb")
 
+    def _check_size(self, announced: int) -> None:
+        try:
+            self.network.check_size("it", announced)
+        except InputError as error:
+            raise Never(str(error)) from error
+        free = shutil.disk_usage(self.folder).free
+        if announced > free:
+            raise Never(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
+
+    def _most(self, task: Task) -> int:
+        """Bytes that a body may have whose length is not announced: those that the header alone tells, or the limit."""
+        with suppress(urllib3.exceptions.HTTPError), self.web.get(task.address, _HEADERS, method="HEAD") as head:
+            length = head.headers.get("Content-Length", "")
+            if head.status == HTTPStatus.OK and length.isdecimal() and len(length) < _MOST_DIGITS:
+                return int(length)
+        return self.network.max_size or MAX_UNANNOUNCED
+
     def _body(self, task: Task, answer: urllib3.BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+        most, is_over = begun.bytes, False
         with partial_of(self.folder, task.wanted).open(mode) as file:
             # Emptied first, told after: a kill in between leaves an empty part, never one of another version.
             self.ledger.add(begun)
             self.expect(task, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in answer.stream(_CHUNK, decode_content=False):
+                heard(task.host)
+                have = file.tell() + len(chunk)
+                if most is None and have > _FREE_BYTES:
+                    most = self._most(task)
+                if is_over := most is not None and have > most:
+                    break
                 file.write(chunk)
                 self.advance(task, len(chunk))
             have = file.tell()
+        if is_over:
+            partial_of(self.folder, task.wanted).unlink()
+            if mode == "ab":
+                raise Again("the server sends more than the part lacks; begun anew")
+            what = (
+                "that it announced"
+                if begun.bytes is not None
+                else "of a file of unannounced length that are fetched (--max-size)"
+            )
+            raise Never(f"the server sends more than the {most:,} bytes {what}; removed")
         if begun.bytes is not None and have < begun.bytes:
             raise Again(f"the server sent {have:,} of {begun.bytes:,} bytes")
-        if begun.bytes is not None and have > begun.bytes:
-            partial_of(self.folder, task.wanted).unlink()
-            raise Again(f"the server sent {have:,} bytes and had said {begun.bytes:,}; begun anew")
         return self._publish(task.wanted, begun, joined=mode == "ab")
 
     def _publish(self, wanted: Wanted, begun: Row, *, joined: bool) -> Row:
@@ -242,7 +289,7 @@ def present(folder: Path, ledger: Ledger, wanted: Wanted) -> Row | str | None:
         sha256, right = digest(final, wanted.checksum)
         if right == wanted.checksum:
             size = final.stat().st_size
-            return Row(wanted.url, wanted.name, "done", bytes=size, sha256=sha256, checksum=wanted.checksum)
+            return Row.of(wanted.url, wanted.name, "done", bytes=size, sha256=sha256, checksum=wanted.checksum)
     if final.is_symlink() or final.exists():
         return "something else has its name, and nothing is overwritten; move it away, or give another name"
     return None
@@ -266,9 +313,13 @@ def _redirect(task: Task, answer: urllib3.BaseHTTPResponse) -> None:
     if task.redirects > MOST_REDIRECTS:
         raise Never(f"more than {MOST_REDIRECTS} redirects, the last to {shown(answer.headers.get('Location', ''))}")
     try:
-        task.address = check_url(urljoin(task.address, answer.headers.get("Location", "")))
+        target = check_url(urljoin(task.address, answer.headers.get("Location", "")))
     except (InputError, ValueError) as error:
         raise Never(f"redirected to a place that is not allowed: {error}") from error
+    task.passed.add(task.address)
+    if target in task.passed:
+        raise Never(f"redirects go in a circle: {shown(target)} twice")
+    task.address = target
 
 
 def _fits(answer: urllib3.BaseHTTPResponse, have: int, total: int | None) -> bool:

@@ -1,10 +1,12 @@
 """What became of every address: a journal that a kill at any moment leaves readable.
 
 Conventions: ``downloads.jsonl`` holds one row per address and name; while a download runs, rows are appended and the last one
-counts. `state` is ``begun`` (a part may be there), ``done`` or ``failed``.
+counts. `state` is ``begun`` (a part may be there), ``done`` or ``failed``. Addresses are stored without user and query, which may
+be secret; the hash of the whole address tells apart those that differ in nothing else.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import threading
@@ -12,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import whole_file
+from nbaudio.places.addresses import hidden, public
 
 LEDGER = "downloads.jsonl"
 
@@ -25,7 +28,8 @@ class Row:
     """One address.
 
     Attributes:
-        url: as the list has it; None where a row of the list had none.
+        url: without user and query; None where a row of the list had none.
+        url_sha256: of the whole address as the list has it, in hex.
         name: the file's.
         state: how far it is.
         bytes: the whole file's, None while the server has not said.
@@ -38,11 +42,17 @@ class Row:
     url: str | None
     name: str | None
     state: Literal["begun", "done", "failed"]
+    url_sha256: str | None = None
     bytes: int | None = None
     sha256: str | None = None
     checksum: str | None = None
     validator: str | None = None
     reason: str | None = None
+
+    @classmethod
+    def of(cls, url: str, name: str, state: Literal["begun", "done", "failed"], **facts: Any) -> "Row":
+        """The row of a whole address, which it does not hold."""
+        return cls(public(url), name, state, url_sha256=sha256_of(url), **facts)
 
 
 class Ledger:
@@ -51,8 +61,8 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._rows: dict[tuple[str | None, str | None], Row] = {}  # in the order of what was told last
-        self._parts: dict[str | None, str | None] = {}  # whose bytes a name's part holds
+        self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of what was told last
+        self._parts: dict[str | None, str | None] = {}  # the hash of the address whose bytes a name's part holds
         for line in path.read_bytes().splitlines() if path.exists() else []:
             if row := _read(line):
                 self._set(row)
@@ -61,12 +71,12 @@ class Ledger:
 
     def row(self, url: str, name: str) -> Row | None:
         """What is known of an address under a name."""
-        return self._rows.get((url, name))
+        return self._rows.get((sha256_of(url), name))
 
     def part(self, url: str, name: str) -> Row | None:
         """The row of an address whose bytes the part under a name holds; None when they are another's, or none were begun."""
-        row = self._rows.get((url, name))
-        return row if row and row.state != "done" and self._parts.get(name) == url else None
+        row = self.row(url, name)
+        return row if row and row.state != "done" and self._parts.get(name) == row.url_sha256 else None
 
     def add(self, row: Row) -> None:
         """Add or replace a row; it outlives a kill, and one that is done a power cut."""
@@ -83,12 +93,13 @@ class Ledger:
         Args:
             told: addresses and names that are about to get a row anyway.
         """
-        urls = {url for url, _ in told}
+        keys = {(sha256_of(url), name) for url, name in told}
+        known = {url for url, _ in keys}
         with self._lock:
             self._rows = {
                 key: row
                 for key, row in self._rows.items()
-                if row.state != "failed" or key in told or not (row.url is None or row.url in urls)
+                if row.state != "failed" or key in keys or not (row.url is None or row.url_sha256 in known)
             }
 
     def close(self) -> None:
@@ -97,10 +108,10 @@ class Ledger:
         self._write()
 
     def _set(self, row: Row) -> None:
-        self._rows.pop((row.url, row.name), None)
-        self._rows[row.url, row.name] = row
+        self._rows.pop((row.url_sha256, row.name), None)
+        self._rows[row.url_sha256, row.name] = row
         if row.state == "begun" or row.validator or row.bytes:
-            self._parts[row.name] = row.url
+            self._parts[row.name] = row.url_sha256
 
     def _write(self) -> None:
         with whole_file(self.path) as partial:
@@ -135,6 +146,16 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
             ledger.close()
 
 
+def sha256_of(url: str) -> str:
+    """The identity of an address: the hash of all of it.
+
+    Examples:
+        >>> sha256_of("https://example.org/a.wav?id=1")[:12]
+        '215d2e633a81'
+    """
+    return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
+
+
 def _line(row: Row) -> str:
     return json.dumps(asdict(row), ensure_ascii=True) + "\n"
 
@@ -143,6 +164,10 @@ def _read(line: bytes) -> Row | None:
     """A row, None where a line is cut off or not ours: what it told is found out anew."""
     try:
         values = json.loads(line)
+        if "url_sha256" not in values:  # of a version that stored whole addresses
+            url = values["url"]
+            values |= {"url": url and public(url), "url_sha256": url and sha256_of(url)}
+            values["reason"] = values["reason"] and hidden(values["reason"], url or "")
         return Row(**{field.name: values[field.name] for field in fields(Row)})
     except (ValueError, KeyError, TypeError):
         return None

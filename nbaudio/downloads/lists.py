@@ -18,9 +18,10 @@ import urllib3
 import yaml
 
 from nbaudio import limits
-from nbaudio.downloads.ledger import LEDGER
+from nbaudio.downloads.ledger import LEDGER, sha256_of
 from nbaudio.errors import InputError, brief
 from nbaudio.keys import DEVICES
+from nbaudio.places.addresses import hidden, public
 from nbaudio.resources import bundled
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -53,6 +54,7 @@ class Refused:
 
     reason: str
     url: str | None = None
+    url_sha256: str | None = None
     name: str | None = None
 
 
@@ -80,7 +82,7 @@ def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
         except InputError as error:
             said = row or {}
             url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
-            refused.append(Refused(f"{where}: {error}", shown(url) if url else None, name))
+            refused.append(Refused(f"{where}: {error}", url and shown(url), url and sha256_of(url), name))
     return [one for one, _ in wanted.values()], refused
 
 
@@ -126,13 +128,14 @@ def check_name(name: str) -> str:
 
 
 def shown(url: str) -> str:
-    """An address for messages and the ledger: not too long, without user and password.
+    """An address for messages and the ledger: not too long, without user, password and query, even where it is none.
 
     Examples:
-        >>> shown("ftp://me:secret@example.org/a.wav")
-        'ftp://example.org/a.wav'
+        >>> shown("ftp://me:secret@example.org/a.wav?key=0"), shown("http:me:sec/ret@example.org/b")
+        ('ftp://example.org/a.wav', 'http:example.org/b')
     """
-    return re.sub(r"//[^/?#]*@", "//", url)[:200]
+    whole = re.split(r"[?#]", url, maxsplit=1)[0]
+    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public(whole))[:200]
 
 
 def check_url(url: str) -> str:
@@ -181,7 +184,7 @@ def _checked(row: dict[str, Any] | None) -> Wanted:
     try:
         name = texts["name"] or name_of(url)
     except UnicodeDecodeError as error:
-        raise InputError(f"{url}: the end of the address is no Unicode; give a name") from error
+        raise InputError(f"{shown(url)}: the end of the address is no Unicode; give a name") from error
     checksums = {
         check_checksum(texts["checksum"]),
         *(check_checksum(f"{key}:{texts[key]}") for key in _HASHES if texts[key].strip()),
@@ -209,9 +212,10 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of addresses ({brief(error)})") from error
+        raise InputError(f"{path}: cannot be read as a list of addresses ({hidden(brief(error))})") from error
     if "url" not in table.columns:
-        raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {', '.join(table.columns)}")
+        has = hidden(", ".join(table.columns))  # addresses, where the line with the names of columns is missing
+        raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 
 

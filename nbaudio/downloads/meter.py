@@ -6,6 +6,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from nbaudio.progress import naming_hosts
+
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
 
@@ -26,6 +28,7 @@ class Meter:
         self._all_left = 0
         self._lengths: dict[str, int] = {}
         self._all_lengths = 0
+        self._finished = self._waiting = ""
         self._bar = tqdm(
             total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT, file=sys.stderr, mininterval=0.5, ascii=" ="
         )
@@ -52,8 +55,18 @@ class Meter:
             self._all_left -= self._left.get(name, 0)
             self._left[name] = 0
             self._done += 1
-            self._bar.set_postfix_str(f"{self._done:,}/{self._files:,} files", refresh=False)
+            self._finished = f"{self._done:,}/{self._files:,} files"
+            self._say(refresh=False)
             self._estimate()
+
+    def wait(self, hosts: str) -> None:
+        """Words about the hosts that are waited for; none when there are none."""
+        with self._lock:
+            self._waiting = hosts
+            self._say(refresh=True)
+
+    def _say(self, *, refresh: bool) -> None:
+        self._bar.set_postfix_str(", ".join(filter(None, (self._finished, self._waiting))), refresh=refresh)
 
     def _estimate(self) -> None:
         unknown = self._files - max(len(self._lengths), self._done)
@@ -61,7 +74,10 @@ class Meter:
         self._bar.total = self._bar.n + max(self._all_left, 0) + round(unknown * mean)
 
     def __enter__(self) -> "Meter":
+        self._naming = naming_hosts(self.wait)
+        self._naming.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._naming.__exit__(kind, error, trace)
         self._bar.close()

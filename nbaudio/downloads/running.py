@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,38 +13,36 @@ from nbaudio.downloads.lists import Wanted
 from nbaudio.downloads.meter import Meter
 from nbaudio.downloads.turns import Task, Turns
 from nbaudio.errors import DiskFullError
-from nbaudio.progress import progress
+from nbaudio.places.addresses import hidden
+from nbaudio.places.network import Network
+from nbaudio.progress import progress, waiting
 
-_FIRST_PAUSE = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _LONG_WORK_BYTES = 1_000_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long to wait before another try, and when to give up.
+    """How long to wait before another try.
 
     Attributes:
-        tries: in a row without a new byte.
-        longest: seconds.
         seed: of the random share.
     """
 
-    tries: int
-    longest: float
     seed: int
 
     def before(self, url: str, failures: int) -> float:
         """Seconds before the next try: twice as many each time, a half of it by chance, so that clients don't come all at once.
 
         Examples:
-            >>> pauses = Pauses(6, 900.0, seed=42)
-            >>> [0.5 * 2**n <= pauses.before("http://example.org/a.wav", n + 1) < 2**n for n in range(4)]
+            >>> pauses = Pauses(seed=42)
+            >>> [0.25 * 2**n <= pauses.before("http://example.org/a.wav", n + 1) < 0.5 * 2**n for n in range(4)]
             [True, True, True, True]
         """
         key = f"{self.seed} {failures} {url}".encode(errors="surrogatepass")
         chance = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
-        return min(_FIRST_PAUSE * 2.0 ** max(failures - 1, 0), self.longest) * (0.5 + chance / 2)
+        return min(_FIRST_PAUSE * 2.0 ** max(failures - 1, 0), _LONGEST_PAUSE) * (0.5 + chance / 2)
 
 
 @dataclass
@@ -53,6 +52,7 @@ class Run:
     Attributes:
         folder: where the files go.
         ledger: of the folder.
+        network: limits.
         pauses: between tries.
         fetched: rows of what came.
         taken: how many names something else had.
@@ -61,6 +61,7 @@ class Run:
 
     folder: Path
     ledger: Ledger
+    network: Network
     pauses: Pauses
     fetched: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -82,7 +83,7 @@ class Run:
                             self.ledger.add(there)
                     case str():
                         self.taken += 1
-                        self.ledger.add(Row(one.url, one.name, "failed", reason=there))
+                        self.ledger.add(Row.of(one.url, one.name, "failed", reason=there))
                     case None:
                         rest.append(one)
                         if size:
@@ -102,7 +103,9 @@ class Run:
                 if turns.stopped:
                     raise Never("stopped")
 
-            fetcher = Fetcher(self.folder, self.ledger, web, lambda task, coming: meter.expect(task.wanted.name, coming), advance)
+            fetcher = Fetcher(
+                self.folder, self.ledger, web, self.network, lambda task, coming: meter.expect(task.wanted.name, coming), advance
+            )
             try:
                 works = {pool.submit(self._work, fetcher, turns, meter) for _ in range(connections)}
                 while works:
@@ -133,12 +136,23 @@ class Run:
             raise
 
     def _turn(self, task: Task, fetcher: Fetcher, turns: Turns, meter: Meter) -> None:
+        if given_up := self.network.given_up(task.host):
+            self._give_up(task, given_up, turns, meter)
+            return
+        began = time.monotonic()
         try:
-            row = fetcher.turn(task)
+            with waiting(task.host):
+                row = fetcher.turn(task)
         except Again as error:
+            if fetcher.have(task.wanted) > task.reached:
+                task.failures, task.reached, task.lost = -1, fetcher.have(task.wanted), 0.0
+            task.failures += 1
+            # Of a transfer that broke, the silence alone.
+            failed = min(time.monotonic() - began, self.network.timeout)
             if not turns.stopped:
-                self._again(task, error, fetcher.have(task.wanted), turns, meter)
+                self._again(task, error, failed, turns, meter)
         except Never as error:
+            self.network.succeeded(task.host)  # it answers
             if not turns.stopped:
                 self._give_up(task, str(error), turns, meter)
         except OSError as error:
@@ -149,40 +163,53 @@ class Run:
             if row is None:
                 turns.again(task)
                 return
+            self.network.succeeded(task.host)
             self.fetched.append(row)
             meter.finish(row.name or "")
             turns.finish(task)
 
-    def _again(self, task: Task, error: Again, have: int, turns: Turns, meter: Meter) -> None:
-        if have > task.reached:
-            task.failures, task.reached = 0, have
+    def _again(self, task: Task, error: Again, failed: float, turns: Turns, meter: Meter) -> None:
+        now = time.monotonic()
+        task.lost += failed + task.pause
+        reason = hidden(str(error), task.wanted.url, task.address)
+        self.network.failed(task.host, failed + max(task.pause, turns.spacing), reason, now=now)
+        task.pause = 0.0
+        if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=task.lost, now=now):
+            most = self.network.max_wait
+            reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
+            (self._withdraw if error.pause > most else self._give_up)(task, reason, turns, meter)
+        elif given_up := self.network.given_up(task.host):
+            self._withdraw(task, given_up, turns, meter)
+        elif task.failures >= self.network.tries or (task.failures and task.lost >= self.network.tries * self.network.timeout):
+            self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)", turns, meter)
         else:
-            task.failures += 1
-        if error.pause is not None and error.pause > self.pauses.longest:
-            asked = f"{task.host} asks for a pause of {error.pause:,.0f} s, at most {self.pauses.longest:,.0f} are waited"
-            reason = f"{error}, and {asked}"
-            for other in turns.withdraw(task):
-                self._fail(other.wanted, reason)
-                meter.finish(other.wanted.name)
-            self._give_up(task, reason, turns, meter)
-        elif task.failures >= self.pauses.tries:
-            self._give_up(task, f"{error} ({task.failures} tries in a row without a new byte)", turns, meter)
-        else:
-            task.address, task.redirects = task.wanted.url, 0
-            after = self.pauses.before(task.wanted.url, task.failures) if error.pause is None else error.pause
-            turns.again(task, after=after, rest=error.busy)
+            task.address, task.redirects, task.passed = task.wanted.url, 0, set()
+            if error.pause is None:
+                task.pause = self.pauses.before(task.wanted.url, task.failures)
+            else:
+                task.lost += error.pause
+            turns.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
+
+    def _withdraw(self, task: Task, reason: str, turns: Turns, meter: Meter) -> None:
+        """Give up a task and all others that wait for its host."""
+        for other in turns.withdraw(task):
+            self._fail(other, reason)
+            meter.finish(other.wanted.name)
+        self._give_up(task, reason, turns, meter)
 
     def _give_up(self, task: Task, reason: str, turns: Turns, meter: Meter) -> None:
-        self._fail(task.wanted, reason)
+        self._fail(task, reason)
         meter.finish(task.wanted.name)
         turns.finish(task)
 
-    def _fail(self, wanted: Wanted, reason: str) -> None:
+    def _fail(self, task: Task, reason: str) -> None:
+        wanted = task.wanted
         # The next run goes on with the part, if there is one.
         partial = partial_of(self.folder, wanted)
         if partial.is_file() and not partial.stat().st_size:
             partial.unlink()
         part = self.ledger.part(wanted.url, wanted.name) if partial.exists() else None
         row = self.ledger.row(wanted.url, wanted.name)
-        before = part or Row(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
-        self.ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=reason))
+        before = part or Row.of(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
+        told = hidden(reason, wanted.url, task.address)
+        self.ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=told))

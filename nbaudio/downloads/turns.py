@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from nbaudio.downloads.lists import Wanted
+from nbaudio.progress import waiting
 
 
 @dataclass
@@ -24,9 +25,12 @@ class Task:
         wanted: the file.
         address: where the next request goes; a redirect moves it.
         redirects: how many led there.
+        passed: addresses that they led through.
         failures: in a row, without a new byte.
         reached: the most bytes that were ever there.
-        host: whose turn it takes.
+        lost: seconds that failed requests and pauses took since a byte came, without those in which others had their turns.
+        pause: seconds, before the next try.
+        host: whose turn it takes, with its port.
     """
 
     wanted: Wanted
@@ -34,6 +38,9 @@ class Task:
     redirects: int = 0
     failures: int = 0
     reached: int = 0
+    lost: float = 0.0
+    pause: float = 0.0
+    passed: set[str] = field(default_factory=set)
     host: str = ""
 
 
@@ -51,11 +58,15 @@ class Turns:
         tasks: all there are; a host's are begun in this order.
         per_host: connections at once to a host.
         per_second: requests to a host.
+
+    Attributes:
+        spacing: seconds between requests to a host.
+        stopped: whether there are no more turns.
     """
 
     def __init__(self, tasks: Iterable[Task], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
-        self._pause = 1 / per_second
+        self.spacing = 1 / per_second
         self._changed = threading.Condition()
         self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
         self._order = itertools.count()
@@ -75,10 +86,11 @@ class Turns:
                 if host is None:
                     self._changed.wait()
                 elif (ready := max(host.free_at, host.waiting[0][0])) > now:
-                    self._changed.wait(ready - now)
+                    with waiting(host.waiting[0][2].host):
+                        self._changed.wait(ready - now)
                 else:
                     host.active += 1
-                    host.free_at = now + self._pause
+                    host.free_at = now + self.spacing
                     return heapq.heappop(host.waiting)[2]
             return None
 
@@ -114,5 +126,5 @@ class Turns:
             self._changed.notify_all()
 
     def _enqueue(self, task: Task, ready: float) -> None:
-        task.host = urlsplit(task.address).hostname or ""
+        task.host = urlsplit(task.address).netloc.rpartition("@")[2]
         heapq.heappush(self._hosts[task.host].waiting, (ready, next(self._order), task))

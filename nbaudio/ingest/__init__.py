@@ -37,14 +37,15 @@ from nbaudio.ingest import (
 )
 from nbaudio.ingest.mapping import TABLES, read_mapping, source_ids
 from nbaudio.ingest.recordings import FACTS, list_audio, list_elsewhere, look_at
+from nbaudio.ingest.redaction import redacted
 from nbaudio.ingest.transcripts import Reader, Transcripts, printable, tidied
 from nbaudio.ingest.wholes import place
+from nbaudio.limits import parse_size
 from nbaudio.names import resolve, segment_ids
 from nbaudio.places import Remote, remote
-from nbaudio.places.addresses import is_address, without_secrets
+from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.report import Report
-from nbaudio.sizes import parse_size
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
@@ -92,7 +93,7 @@ def ingest(
     """Read transcripts, find their recordings and look at each; write the tables of a workspace.
 
     Nothing vanishes: lines, names and recordings that are of no use are in ``problems.parquet``, segments that break a rule
-    are there and rejected. A workspace of the same source is made anew, its reviews stay.
+    are there and rejected. A workspace of the same source is made anew, its reviews stay. A run that was killed goes on.
 
     Args:
         format: one of `READERS`.
@@ -164,20 +165,17 @@ def ingest(
     root = root or _audio_folder(transcripts.audio_root, kept)
 
     transcripts = replace(transcripts, frame=tidied(transcripts.frame))
-    if isinstance(root, Remote):
-        plain = pl.col("name").map_elements(without_secrets, return_dtype=pl.String)
-        transcripts = replace(transcripts, frame=transcripts.frame.with_columns(name=plain))
-        mapping = {without_secrets(name): without_secrets(path) for name, path in mapping.items()}
+    transcripts, mapping = redacted(transcripts, mapping, fetches=isinstance(root, Remote) and root.is_scheme)
     named = transcripts.frame["name"].unique()
     if isinstance(root, Remote):
         settings["cache"] = kept.limit
         available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
-        Workspace.create(out, **settings, audio=str(root))  # before anything is fetched, so that a killed run can be run again
     else:
         available, refused = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
+    Workspace.create(out, **settings, audio=root and str(root))  # before the recordings: a killed run can be run again
     audit = resolve(named, available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort()
-    facts = look_at(root, found, jobs=jobs, sha256=sha256) if root else pl.DataFrame(schema=FACTS)
+    facts = look_at(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
     ids = source_ids({} if Path(names or "").suffix.lower() in TABLES else mapping, audit, transcripts.frame)
     recordings = _recordings(audit, facts, ids)
     frame = place(transcripts.frame, audit, recordings, transcripts.windows)
@@ -197,7 +195,7 @@ def ingest(
             file=pl.lit(origin.name), item="segment_id", reason="reason"
         ),
     }
-    workspace = Workspace.create(out, **settings, audio=root and str(root))
+    workspace = Workspace.open(out)
     workspace.save(
         recordings=recordings.drop("error"), segments=segments, names=audit, problems=pl.concat(problems.values(), how="vertical")
     )

@@ -12,6 +12,7 @@ import polars as pl
 from nbaudio.audio import probe
 from nbaudio.errors import AudioError, InputError
 from nbaudio.files import home_of, leads_out, sha256_file
+from nbaudio.ingest.probes import Probes
 from nbaudio.ingest.transcripts import printable
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, archives
@@ -116,7 +117,9 @@ def _is(question: Callable[[], bool]) -> bool:
         return False
 
 
-def look_at(root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True) -> pl.DataFrame:
+def look_at(
+    root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path | None = None
+) -> pl.DataFrame:
     """What each recording is: read, not believed.
 
     Args:
@@ -124,30 +127,41 @@ def look_at(root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha25
         paths: relative to it.
         jobs: recordings at once; one a core unless given.
         sha256: hash them too.
+        keep: a folder for `probes.PROBES`, where what is found is kept for the next run; of recordings on this machine until all
+            were looked at.
 
     Returns:
         One row per path, sorted, with the columns of `FACTS`; `error` says why all the others are null. Recordings that lie
         elsewhere also have a `version`, which is what their server calls them.
     """
     if isinstance(root, Remote):
-        return _look_at_elsewhere(root, paths, jobs=jobs, sha256=sha256)
+        return _look_at_elsewhere(root, paths, jobs=jobs, sha256=sha256, keep=keep)
+    probes = Probes(keep, FACTS, sha256=sha256) if keep else None
     bundles = list(_bundles(root, paths))
     total = sum(size for _, size in bundles)
     with (
         ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
         progress("look at recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
     ):
-        looks = {pool.submit(_look_at_some, root, some, sha256=sha256): size for some, size in bundles}
+        looks = {pool.submit(_look_at_some, root, some, probes, sha256=sha256): size for some, size in bundles}
         for look in as_completed(looks):
             advance(looks[look] / 1e9)
-    return pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+    facts = pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+    if probes:
+        probes.remove()
+    return facts
 
 
-def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool) -> pl.DataFrame:
+def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path | None) -> pl.DataFrame:
+    schema = pl.Schema({**FACTS, "version": pl.String()})
+    probes = Probes(keep, schema, sha256=sha256) if keep else None
+
     def look(place: Remote) -> dict[str, Any]:
         path = place.path
         try:
             status = place.status()
+            if probes and (known := probes.get(place, num_bytes=status.num_bytes, version=status.version)):
+                return {**known, "path": path, "known": True}
             with place.fetched(status) as fetched:
                 found = _look(fetched, sha256=sha256)
         except AudioError as error:
@@ -156,13 +170,18 @@ def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: 
             return {"path": path, "error": found["error"].replace(str(fetched), str(place))}
         return {"path": path, **found, "mtime_ns": None, "version": status.version}
 
-    schema = pl.Schema({**FACTS, "version": pl.String()})
+    def kept(place: Remote) -> dict[str, Any]:
+        row = look(place)
+        if probes and not row.pop("known", False):
+            probes.add([(place, row)])
+        return row
+
     frames, rows = [], []
     # Whoever waits for a network leaves the processor to others.
     workers = jobs or 2 * (os.cpu_count() or 1)
     with progress("fetch", len(paths), "recordings") as advance:
         places = _as_they_come(root, paths) if archives.is_stream(root) else (root / path for path in paths)
-        for row in in_turn(look, places, jobs=workers):
+        for row in in_turn(kept, places, jobs=workers):
             rows.append(row)
             advance(1)
             if len(rows) == _BATCH:
@@ -198,8 +217,19 @@ def _size(path: Path) -> int:
         return 0  # gone since it was listed: looking at it says so
 
 
-def _look_at_some(root: Path, paths: Paths, *, sha256: bool) -> pl.DataFrame:
-    return pl.DataFrame([{"path": path, **_look(root / path, sha256=sha256)} for path in paths], schema=FACTS)
+def _look_at_some(root: Path, paths: Paths, probes: Probes | None, *, sha256: bool) -> pl.DataFrame:
+    rows, new = [], []
+    for path in paths:
+        known = None
+        if probes:
+            with suppress(OSError):
+                status = (root / path).stat()
+                known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+        rows.append({**(known or _look(root / path, sha256=sha256)), "path": path})
+        new += [] if known else [(root / path, rows[-1])]
+    if probes and new:
+        probes.add(new)
+    return pl.DataFrame(rows, schema=FACTS)
 
 
 def _look(path: Path, *, sha256: bool) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Sources that lie elsewhere: a file is fetched whole into the workspace, of a folder all that is no recording.
 
-Conventions: what is fetched is kept in W/source under its own name, and fetched again when its server tells another version. The
-readers of `BY_THEMSELVES` go through a folder as it is: one for its size, one for having nothing but recordings.
+Conventions: what is fetched is kept in W/source under its own name, and fetched again when its server tells another version;
+a run that was killed goes on with the files that are missing. The readers of `BY_THEMSELVES` go through a folder as it is: one
+for its size, one for having nothing but recordings.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,21 +10,25 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import msgspec
 import polars as pl
 
 from nbaudio.errors import AudioError, InputError
-from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.files import append_lines, read_lines, telling_full_disks, whole_file
 from nbaudio.ingest.transcripts import PROBLEMS, Problem, Reader, Transcripts
 from nbaudio.limits import check_regular
 from nbaudio.names import is_audio
 from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import Cache
+from nbaudio.progress import progress
 from nbaudio.threads import in_turn
 
 BY_THEMSELVES = frozenset({"librispeech", "folder"})
-_NOTES = ".fetched.json"
+_NOTES = ".fetched.jsonl"
 _JOBS = 8
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(tuple[str, int, str | None]).decode
 # File systems take 255; `.name.pid.partial` must fit as well.
 _MOST_NAME_BYTES = 230
 
@@ -109,19 +114,25 @@ def _listed(place: Remote) -> tuple[list[str], list[tuple[str, str]]]:
 def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
     """Fetch files that are not there in their present version, and remove all others."""
     notes = folder / _NOTES
-    known = read_json(notes) if notes.is_file() else {}
+    try:
+        known = {name: status for name, *status in read_lines(notes, _decode, "a name, a size and a version")}
+    except InputError:  # of another version
+        notes.unlink()
+        known = {}
 
-    def fetch(name: str) -> tuple[str, list[object]]:
+    def fetch(name: str) -> None:
         status, target = places[name].status(), folder / name
         here = known.get(name) == [*status] and status.version and target.is_file() and target.stat().st_size == status.num_bytes
         if not here:
             with whole_file(target, sync=False) as partial:
                 places[name].download(partial, status)
-        return name, [*status]
+            with telling_full_disks(notes):
+                append_lines(notes, [_encode([name, *status])])
 
-    told = dict(in_turn(fetch, places, jobs=_JOBS))
-    _keep_only(folder, places)
-    write_json(notes, told)
+    with progress("fetch source", len(places), "files", show=len(places) > 1) as advance:
+        for _ in in_turn(fetch, places, jobs=_JOBS):
+            advance(1)
+    _keep_only(folder, {*places, _NOTES})
 
 
 def _keep_only(folder: Path, names: Iterable[str]) -> None:

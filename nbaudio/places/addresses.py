@@ -5,15 +5,21 @@ With nothing behind the scheme (``s3://``) it stands for all addresses of that s
 the environment and the files that the filesystems read themselves.
 """
 
+import hashlib
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
 
-from nbaudio.errors import InputError
+from nbaudio.errors import InputError, without_queries
 
 #: Schemes that are known.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
 WEB = ("http", "https")
 ARCHIVES = ("zip", "tar")
+# Values of a query that are shorter may stand in a text by chance.
+_SHORTEST_SECRET = 4
 
 
 def is_address(text: str) -> bool:
@@ -51,7 +57,10 @@ def check_address(address: str) -> str:
         if ":" in user or (user and scheme in WEB):
             raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
         if scheme in WEB and ("?" in part or "#" in part):
-            raise InputError(f"{shown}: queries are not taken: they hold secrets, and addresses are written down")
+            raise InputError(
+                f"{shown}: queries are not taken: they hold secrets, and addresses are written down; "
+                "fetch such files with 'nbaudio download', which keeps no query, and name their folder"
+            )
     first, *others = parts
     # The archive of a chain may be a local file: workers have other working directories.
     return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
@@ -65,11 +74,72 @@ def without_secrets(name: str) -> str:
         ('https://...@host/a.wav?...', 'why? me@home.wav')
     """
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
-    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named)
+    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
+
+def public(address: str) -> str:
+    """A web address without user, query and fragment, as it is stored.
+
+    Examples:
+        >>> public("https://me:word@host:80/a.wav?sig=0#t"), public("HTTP://a?b@c:d")
+        ('https://host:80/a.wav', 'HTTP://a')
+    """
+    scheme, colon, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def told_apart(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
+    """How names are stored of which some are addresses with a password or, on the web, a user or query: without those.
+
+    Addresses that differ in nothing else get a part of the hash of the whole address instead.
+
+    Args:
+        names: as a source spells them.
+        always: give a hash to all of them.
+
+    Returns:
+        The stored name by each name that changes.
+
+    Examples:
+        >>> told_apart(["a?b.wav", "https://host/a.wav?sig=0"])
+        {'https://host/a.wav?sig=0': 'https://host/a.wav'}
+        >>> sorted(told_apart(["https://host/get?id=1", "https://host/get?id=2"]).values())
+        ['https://host/get?sha256=61d9790ea0d4a9c1', 'https://host/get?sha256=6f14a378d45d488c']
+    """
+    whole = {name: public(name) for name in names if "://" in name and without_secrets(name) != name}
+    counts = Counter(whole.values())
+    hashes = {name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole}
+    return {name: f"{short}?sha256={hashes[name]}" if always or counts[short] > 1 else short for name, short in whole.items()}
+
+
+def hidden(text: str, *addresses: str) -> str:
+    """A text, such as a server's answer, without the secrets of the addresses that were asked.
+
+    Examples:
+        >>> hidden("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")
+        'no such key: ... for me'
+    """
+    for address in addresses:
+        try:
+            parts = urlsplit(address)
+            values = [parts.query, parts.fragment, *(value for _, value in parse_qsl(parts.query)), parts.password or ""]
+        except ValueError:
+            values = [address]
+        for value in sorted({value for each in values for value in (each, quote(each))}, key=len, reverse=True):
+            if len(value) >= _SHORTEST_SECRET:
+                text = text.replace(value, "...")
+    return without_queries(text)
+
+
+#: Parameters of addresses whose names say that they prove a right to read, and their values.
+SIGNED = (
+    r"(?i)([?&;#][\w.%-]*(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy|auth)=)"
+    r"""[^&;#\s"'<>\\]+"""
+)
 
 _SECRET = re.compile(
-    r"""(?i)(\b(?!\w*error)[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature)[\w-]*["']?\s*[=:]\s*)[^\s,;]+"""
+    r"""(?i)(\b(?!\w*error)[\w-]*(?:key|token|secret|passw(?:or)?d|credential|signature|\bsig)[\w-]*["']?\s*[=:]\s*)[^\s,;]+"""
 )
 
 

@@ -28,6 +28,11 @@ def metadata_of(error: BaseException) -> Mapping[str, Any]:
     return {}
 
 
+def redirects_nowhere(error: BaseException) -> bool:
+    """Whether an error of aiohttp means that redirects go in a circle, or to what is no web address."""
+    return any(each.__name__ in ("TooManyRedirects", "RedirectClientError") for each in type(error).__mro__)
+
+
 def plainly(error: BaseException) -> str:
     """An error in one line, without addresses, which may hold secrets.
 
@@ -37,4 +42,6 @@ def plainly(error: BaseException) -> str:
     """
     if (status := status_of(error)) is not None:
         return f"the server says {status}"
+    if isinstance(error, TimeoutError):  # whatever the library calls it
+        return "nothing came in time"
     return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from nbaudio import limits
 from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.places.addresses import is_address
-from nbaudio.places.remote import Content, Remote, remote, sorted_out
+from nbaudio.places.listings import sorted_out
+from nbaudio.places.remote import Content, Remote, remote
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: What an archive that is damaged or none raises while it is read.
@@ -140,7 +141,7 @@ def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[R
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
     with ExitStack() as stack:
-        path = stack.enter_context(remote(outer, folder.cache).fetched()) if is_address(outer) else Path(outer)
+        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if is_address(outer) else Path(outer)
         try:
             for member in members(path):
                 name = member.name[start:]

@@ -2,7 +2,6 @@
 
 import re
 import threading
-from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -10,13 +9,14 @@ from urllib.parse import quote, urlsplit
 
 from nbaudio.errors import InputError, MissingExtraError
 from nbaudio.limits import check_regular
+from nbaudio.places import web
 from nbaudio.places.addresses import ARCHIVES, WEB
-from nbaudio.places.patience import RefusedError
-from nbaudio.version import __version__
+from nbaudio.places.network import Network
 
 # Package and extra of those that need more than the core.
 _PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
-_CONNECT_S, _SILENCE_S = 30, 60
+# s3fs makes a request again within one of ours, as it sends large files in parts.
+_S3_TRIES = 2
 
 # Archives are read by one thread each, and their index is read once.
 _ARCHIVE = threading.local()
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return self.scheme in WEB
 
 
-def place_of(address: str) -> Place:
+def place_of(address: str, network: Network) -> Place:
     """The filesystem that an address names, and the path in it.
 
     Raises:
@@ -49,15 +49,13 @@ def place_of(address: str) -> Place:
     try:
         from fsspec.core import url_to_fs
 
-        options: dict[str, Any]
-        if "::" in address:
-            options = {web: _web_options(web) for web in WEB if f"{web}://" in address}
-        elif scheme in WEB:
-            options = _web_options(scheme)
-        else:
-            # Without its lists of before: what is asked for is how things are now.
-            options = {} if scheme == "memory" else {"use_listings_cache": False}
-        fs, path = url_to_fs(quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address, **options)
+        outer = address.rpartition("::")[2]
+        if outer != address and urlsplit(outer).scheme in WEB:
+            # Of a server that fails one request is enough; fsspec makes two.
+            outer_fs, url = url_to_fs(outer, **_options(outer, network))
+            web.info(outer_fs, url, network)
+        quoted = quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address
+        fs, path = url_to_fs(quoted, **_options(address, network))
     except ImportError as error:
         package, extra = _PACKAGES.get(scheme, ("", ""))
         if not extra:
@@ -67,6 +65,8 @@ def place_of(address: str) -> Place:
         if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
             raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
         raise
+    if scheme == "s3":
+        fs.retries = _S3_TRIES
     if scheme == "tar":  # links and devices are no files, and those with holes have any size
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
@@ -84,42 +84,21 @@ def _check_archive(address: str, scheme: str) -> None:
         check_regular(Path(archive))
 
 
-def web_range(fs: Any, url: str, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of a web file: fsspec's `cat_file` fetches all of it where the server knows no ranges.
+def _options(address: str, network: Network) -> dict[str, Any]:
+    """What the filesystem of an address is told."""
+    scheme = urlsplit(address).scheme
+    if "::" in address:
+        return {each: web.options(each, network) for each in WEB if f"{each}://" in address}
+    if scheme in WEB:
+        return web.options(scheme, network)
+    if scheme == "memory":
+        return {}
+    # Without its lists of before: what is asked for is how things are now.
+    own: dict[str, Any] = {"use_listings_cache": False}
+    if scheme == "s3":
+        from fsspec.config import conf
 
-    Raises:
-        RefusedError: the server serves no ranges.
-    """
-    from fsspec.asyn import sync
-
-    data: bytes = sync(fs.loop, _web_range, fs, url, start, stop)
-    return data
-
-
-async def _web_range(fs: Any, url: str, start: int, stop: int) -> bytes:
-    session = await fs.set_session()
-    headers = {**fs.kwargs.get("headers", {}), "Range": f"bytes={start}-{stop - 1}"}
-    async with session.get(fs.encode_url(url), **{**fs.kwargs, "headers": headers}) as answer:
-        answer.raise_for_status()
-        told = answer.headers.get("Content-Range", "")
-        # All of a file is as good where all was asked for.
-        whole = start == 0 and answer.headers.get("Content-Length") == str(stop)
-        if answer.status != HTTPStatus.PARTIAL_CONTENT and not whole:
-            raise RefusedError(f"{url}: the server serves no ranges")
-        if not whole and not told.startswith(f"bytes {start}-"):
-            raise ConnectionError(f"bytes from {start:,} were asked for, {told or 'of no range'} came")
-        data: bytes = await answer.read()
-        return data
-
-
-def _web_options(scheme: str) -> dict[str, Any]:
-    """Bytes as they are, names as they are written, proxies and ~/.netrc of the user; fsspec's own settings go first."""
-    import aiohttp
-    from fsspec.config import conf
-
-    own = {
-        "trust_env": True,
-        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S),
-        "headers": {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"},
-    }
-    return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
+        timeout = network.timeout / _S3_TRIES
+        waits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
+        own["config_kwargs"] = waits | conf.get(scheme, {}).get("config_kwargs", {})
+    return own

@@ -1,8 +1,9 @@
 """A file or folder that lies elsewhere."""
 
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -13,11 +14,15 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import sha256_file, whole_file
 from nbaudio.limits import check_growth
-from nbaudio.places.addresses import ARCHIVES, WEB, check_address, inside
+from nbaudio.places import web
+from nbaudio.places.addresses import ARCHIVES, WEB, check_address
 from nbaudio.places.cache import Cache
-from nbaudio.places.filesystems import Place, place_of, web_range
+from nbaudio.places.filesystems import Place, place_of
+from nbaudio.places.listings import files, links, sorted_out
+from nbaudio.places.network import Network
 from nbaudio.places.patience import RefusedError, patiently
 from nbaudio.places.ranges import RangedFile
+from nbaudio.progress import heard
 
 CHANGED = "the file changed since it was ingested; run ingest again"
 
@@ -32,7 +37,6 @@ _SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
 
 # What filesystems call that which changes with the content, the surest first.
 _VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
-_DEEPEST = 30
 
 
 class Status(NamedTuple):
@@ -59,6 +63,7 @@ class Remote:
         path: below the folder; a whole address where the folder is a bare scheme.
         sha256: of the file's bytes where it is known; other bytes are refused.
         content: its bytes where they are here already.
+        network: how long its server is waited for.
     """
 
     root: str
@@ -66,9 +71,10 @@ class Remote:
     path: str = ""
     sha256: str | None = None
     content: Content | None = field(default=None, repr=False)
+    network: Network = field(default_factory=Network.of, repr=False, compare=False)
 
     def __truediv__(self, path: str) -> "Remote":
-        return Remote(self.root, self.cache, f"{self.path}/{path}" if self.path else path)
+        return replace(self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None)
 
     def __str__(self) -> str:
         if not self.path or self.is_scheme:
@@ -93,7 +99,13 @@ class Remote:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
         scheme, _, path = inside.partition("://")
-        return Remote(f"{scheme}://{path.rpartition('/')[0]}{chain}{outside}", self.cache)
+        return replace(self, root=f"{scheme}://{path.rpartition('/')[0]}{chain}{outside}", sha256=None, content=None)
+
+    @property
+    def host(self) -> str:
+        """The server or bucket, with its port; of an archive, where that lies."""
+        address = (self.path if self.is_scheme else self.root).rpartition("::")[2]
+        return urlsplit(address).netloc or "this machine"
 
     def status(self) -> Status:
         """Size and version now.
@@ -113,6 +125,10 @@ class Remote:
                 check_growth(self, info["compress_size"], info["size"])
             except InputError as error:
                 raise RefusedError(str(error)) from error
+        try:
+            self.network.check_size(self, int(info["size"]))
+        except InputError as error:
+            raise RefusedError(str(error)) from error
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
         return Status(int(info["size"]), None if version is None else str(version))
 
@@ -158,7 +174,18 @@ class Remote:
         Raises:
             AudioError: it cannot be had.
         """
-        patiently(self, lambda: self._download(target, status))
+        free = shutil.disk_usage(target.parent).free
+        if status.num_bytes > free:
+            raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
+        while True:
+            before = _size(target)
+            try:
+                return patiently(self, lambda: self._download(target, status))
+            except RefusedError:
+                raise
+            except AudioError:
+                if _size(target) < before + _PIECE_BYTES:
+                    raise  # a large file may break off now and then
 
     def whole(self, most: int) -> bytes | None:
         """All bytes of a small file; None where there are more than `most`.
@@ -186,7 +213,7 @@ class Remote:
             AudioError: it is not there, or may not be read.
         """
         info = self._info()
-        is_page = self.located.web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
+        is_page = self._on_web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
         return info.get("type") == "directory" or is_page
 
     def ranges(self, status: Status, *, windows: int, share: float) -> RangedFile | None:
@@ -236,56 +263,48 @@ class Remote:
         if self.is_scheme:
             return None
         try:
-            found = patiently(self, self._links if self.located.web else self.names)
+            found = patiently(self, self._links if self._on_web else self.names)
         except AudioError as error:
-            if self.located.web and isinstance(error, RefusedError):
+            if self._on_web and isinstance(error, RefusedError):
                 return None
             raise InputError(str(error)) from error
         paths, refused = sorted_out(found, wanted)
-        return None if self.located.web and not paths and not refused else (paths, refused)
+        return None if self._on_web and not paths and not refused else (paths, refused)
 
     def _info(self) -> dict[str, Any]:
-        info: dict[str, Any] = patiently(self, lambda: self.located.fs.info(self.located.path))
-        return info
+        def info() -> dict[str, Any]:
+            fs, path, scheme = self.located
+            found: dict[str, Any] = web.info(fs, path, self.network) if scheme in WEB else fs.info(path)
+            return found
+
+        return patiently(self, info, proves=False)
 
     def names(self) -> set[str]:
         """All files below the folder, relative to it; one request, as `patiently` makes it."""
         fs, top, scheme = self.located
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
-        names = {name.removeprefix(prefix) for name in _files(fs, top, levels=1)}
+        names = {name.removeprefix(prefix) for name in files(fs, top, levels=1)}
         # Archives may hold absolute names, which are told and not taken.
         return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
 
     def _links(self) -> set[str]:
-        """What the pages of a web folder link to below it."""
         fs, top, _ = self.located
-        top = f"{top.rstrip('/')}/"
-        names: set[str] = set()
-        seen, folders = {top}, [top]
-        while folders:
-            folder = folders.pop()
-            for link in fs.ls(folder, detail=False):
-                # Servers link to themselves in other orders: ?C=M;O=A.
-                if link in seen or not link.startswith(folder) or "?" in link or "#" in link:
-                    continue
-                seen.add(link)
-                name = unquote(link.removeprefix(top))
-                if not link.endswith("/"):
-                    names.add(name)
-                elif name.count("/") <= _DEEPEST and inside(name.rstrip("/")):
-                    folders.append(link)
-        return names
+        return links(fs, top)
 
     def _identity(self, status: Status) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
     def _download(self, partial: Path, found: Status) -> None:
         """Fetch the whole file; on the web, what has come stays and the rest is asked for."""
-        held = partial.stat().st_size if partial.exists() else 0
-        if not (self.located.web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
+        held = _size(partial)
+        if not (self._on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
             fs, path, scheme = self.located
-            # Without parts in memory at once.
-            fs.get_file(path, str(partial), **({"max_concurrency": 1} if scheme == "s3" else {}))
+            if scheme in WEB:
+                with partial.open("wb") as file:
+                    web.download(fs, path, file, found.num_bytes, self.network)
+            else:
+                # Without parts in memory at once.
+                fs.get_file(path, str(partial), **({"max_concurrency": 1} if scheme == "s3" else {}))
         if (held := partial.stat().st_size) != found.num_bytes:
             raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
 
@@ -295,6 +314,7 @@ class Remote:
             with partial.open("ab") as file:
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
+                    heard(self.host)
         except RefusedError:
             return False
         if self.status() != found:
@@ -302,8 +322,9 @@ class Remote:
         return True
 
     def _range(self, start: int, stop: int) -> bytes:
-        fs, path, _ = self.located
-        data: bytes = web_range(fs, path, start, stop) if self.located.web else fs.cat_file(path, start=start, end=stop)
+        fs, path, scheme = self.located
+        on_web = scheme in WEB
+        data: bytes = web.read_range(fs, path, start, stop, self.network) if on_web else fs.cat_file(path, start=start, end=stop)
         if len(data) != stop - start:
             raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
         return data
@@ -313,55 +334,36 @@ class Remote:
         """Whether it stands for all addresses of its scheme."""
         return self.root.endswith("://") and "::" not in self.root
 
+    @property
+    def _on_web(self) -> bool:
+        return urlsplit(self.root).scheme in WEB
+
     @cached_property
     def located(self) -> Place:
         """Its filesystem, and its path there."""
         if self.is_scheme:
-            return place_of(self.path)
-        fs, top, scheme = place_of(self.root)
+            return place_of(self.path, self.network)
+        fs, top, scheme = place_of(self.root, self.network)
         if not self.path:
             return Place(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
         return Place(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
 
 
-def sorted_out(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Names that are wanted and not hidden, sorted; and those that lead out of their folder, each with that reason.
-
-    Examples:
-        >>> sorted_out(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
-        (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
-    """
-    paths, refused = [], []
-    for name in sorted(names):
-        parts = name.split("/")
-        if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in parts):
-            continue
-        if inside(name):
-            paths.append(name)
-        else:
-            refused.append((name, "its name leads out of the audio folder"))
-    return paths, refused
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
-def _files(fs: Any, folder: str, levels: int) -> Iterator[str]:
-    """Files below a folder: below its second level by one request each, as one for all would hold facts on each at once.
-
-    Raises:
-        FileNotFoundError: there is no such folder.
-    """
-    for entry in fs.ls(folder, detail=True):
-        name = entry["name"].rstrip("/")
-        if entry["type"] != "directory":
-            yield name
-        elif name.strip("/") != folder.strip("/"):  # stores may hold a marker of the folder itself
-            yield from _files(fs, name, levels - 1) if levels else fs.find(name)
-
-
-def remote(address: str, cache: Cache | None = None) -> Remote:
+def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
     """The file or folder at an address; nothing is asked of it yet.
 
+    Args:
+        address: see `nbaudio.places.addresses`.
+        cache: where its files are kept.
+        network: how long its server is waited for; as the environment says unless given.
+
     Raises:
-        InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down.
+        InputError: a limit in the environment is not usable; its scheme is not known, or it holds a password or a query, which
+            are secrets and would be written down.
     """
-    return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache)
+    return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache, network=network or Network.of())

@@ -19,12 +19,12 @@ from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
 from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.errors import InputError, look_up
+from nbaudio.limits import parse_size
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
-from nbaudio.sizes import parse_size
 from nbaudio.tables import read_parquet
 
 #: Of all clips, inside a corpus.

@@ -16,6 +16,7 @@ import yaml
 
 from nbaudio.errors import InputError
 from nbaudio.limits import whole
+from nbaudio.places.addresses import without_secrets
 from nbaudio.resources import bundled
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
@@ -66,6 +67,8 @@ def parameters(manifest: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
+            if isinstance(value, str) and without_secrets(value) != value:  # notebooks hold their parameters
+                raise InputError(f"{where}: {name} is an address with a password or query, which would be written down")
             is_path = name in PATHS and value is not None and not _URL.match(value)
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
     return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}

@@ -9,7 +9,7 @@ import time
 
 from nbaudio.engine import Site, workers
 from nbaudio.errors import NbaudioError
-from nbaudio.sizes import parse_size
+from nbaudio.limits import parse_size
 
 
 def main(engine: str, address: str | None = None) -> None:
