@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import Thread
 from traceback import format_tb
@@ -131,7 +131,6 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _spark(site: Site) -> Iterator[RunTasks]:
-    # joblibspark 0.6 loses the errors of tasks under joblib 1.6: Spark is asked itself.
     with spark.context(site.address or f"local[{site.local_jobs}]") as context:
         yield partial(_run_spark, context)
 
@@ -222,7 +221,7 @@ def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], 
 
     def planned() -> Iterator[Task]:
         try:
-            yield from tasks
+            yield from chain(tasks)  # closes no generator: after a lost worker the rest is run
         except Exception as error:
             own.append(error)
             raise

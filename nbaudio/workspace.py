@@ -149,6 +149,6 @@ class Workspace:
             InputError: it lacks its key, or a column has another type; names the file.
         """
         path = self.path / f"{table}.parquet"
-        if key not in frame.columns:
+        if frame.columns and key not in frame.columns:
             raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")
         return conform(frame, schema, str(path))

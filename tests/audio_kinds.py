@@ -261,7 +261,8 @@ def decoded(path: Path) -> np.ndarray:
 
 def full_scale(samples: np.ndarray) -> np.ndarray:
     """Samples as float64 with a full scale of 1."""
-    return samples.astype(np.float64) / (32768 if samples.dtype == np.int16 else 1)
+    with np.errstate(invalid="ignore"):  # damaged files may hold values that are no numbers
+        return samples.astype(np.float64) / (32768 if samples.dtype == np.int16 else 1)
 
 
 def largest_difference(path: Path, num_samples: int, *, windows: int, seed: int) -> float:

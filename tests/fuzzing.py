@@ -1,4 +1,4 @@
-"""A program for tests: damages the headers of recordings and reads what comes of it, in a process of its own.
+"""A program for tests: damages recordings and reads what comes of it, in a process of its own.
 
     python fuzzing.py SPECIMENS SCRATCH MUTATIONS SEED
 
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from audio_kinds import full_scale
 from memory import most_mb
 
 from nbaudio.audio import clip_of, open_recording, probe
@@ -21,14 +22,16 @@ from nbaudio.errors import AudioError
 SECONDS_A_CASE = 60
 ADDRESS_SPACE = 3 << 30
 HEADER = 700
+ANYWHERE = 1 << 30
+WINDOWS = 12
 FIELDS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF]
 
 
-def mutated(data: bytes, rng: np.random.Generator) -> bytes:
-    """The file with some of its header's bytes changed, a field made extreme, a part removed, doubled or cut off."""
+def mutated(data: bytes, rng: np.random.Generator, within: int) -> bytes:
+    """The file with some of its first bytes changed, a field made extreme, a part removed, doubled or cut off."""
     out = bytearray(data)
     for _ in range(rng.integers(1, 4)):
-        at = int(rng.integers(0, min(HEADER, len(out))))
+        at = int(rng.integers(0, min(within, len(out))))
         match rng.integers(0, 6):
             case 0:
                 out[at] = int(rng.integers(0, 256))
@@ -45,14 +48,21 @@ def mutated(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(out)
 
 
-def read(path: Path) -> str:
-    """Probe a file, read its edges and cut a clip."""
+def read(path: Path, rng: np.random.Generator) -> str:
+    """Probe a file, read all that it promises, compare windows with that, and cut a clip."""
     try:
         found = probe(path)
         with open_recording(path) as recording:
-            for start in (0, found.num_samples // 2, max(0, found.num_samples - 500)):
-                stop = min(start + 500, found.num_samples)
-                assert len(recording.read(start, stop)) <= 500
+            whole = full_scale(recording.read(0, found.num_samples))
+            assert len(whole) == found.num_samples, f"{found} promises more than the {len(whole)} samples that decode"
+        with open_recording(path) as recording:
+            for start in rng.integers(0, found.num_samples, WINDOWS).tolist():
+                stop = min(start + int(rng.integers(1, 3000)), found.num_samples)
+                window = full_scale(recording.read(start, stop))
+                assert len(window) == stop - start
+                with np.errstate(invalid="ignore"):
+                    off = np.abs(window - whole[start:stop])
+                assert not (off > (0.001 if found.codec in ("opus", "amrnb") else 0)).any(), f"{found}: window {start} to {stop}"
             end = min(found.num_samples, found.sampling_rate)
             clip_of(recording, 0, end, num_samples=found.num_samples)
     except AudioError:
@@ -66,12 +76,14 @@ def main(specimens: Path, scratch: Path, mutations: int, seed: int) -> None:
     count = {"read": 0, "refused": 0}
     for case in range(mutations):
         source = files[case % len(files)]
-        data = mutated(source.read_bytes(), np.random.default_rng([seed, case]))
+        rng = np.random.default_rng([seed, case])
+        # Half of the files are damaged in their headers, half anywhere.
+        data = mutated(source.read_bytes(), rng, HEADER if case // len(files) % 2 else ANYWHERE)
         path = scratch / f"case{source.suffix}"
         path.write_bytes(data)
         print(f"case {case} of seed {seed}: {source.name}", flush=True)
         signal.alarm(SECONDS_A_CASE)
-        count[read(path)] += 1
+        count[read(path, rng)] += 1
         signal.alarm(0)
     print(f"done: {count['read']} read, {count['refused']} refused, {most_mb()} MB", flush=True)
 

@@ -203,6 +203,7 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     clips = pl.read_parquet(corpus / "segments.parquet").with_columns(speaker_id=pl.lit("the same"))
     clips.write_parquet(corpus / "segments.parquet")
     manifest = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))
+    manifest["table_bytes"]["segments.parquet"] = (corpus / "segments.parquet").stat().st_size
     manifest["tables"]["segments.parquet"] = hashlib.sha256((corpus / "segments.parquet").read_bytes()).hexdigest()
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
     problems = checked(corpus).problems

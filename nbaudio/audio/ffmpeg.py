@@ -18,6 +18,7 @@ from av.audio.resampler import AudioResampler
 from av.codec.context import Flags2
 from numpy.typing import NDArray
 
+from nbaudio.audio import mp3
 from nbaudio.audio.ogg import index_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, stamp
 from nbaudio.audio.reasons import implausible, no_audio, no_samples
@@ -61,6 +62,10 @@ _FORMATS = (
 )
 # Bare streams: their length is a guess from the bit rate, and places are found by reading from the start.
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
+
+
+class _WrongPacketError(Exception):
+    """After a seek in a damaged file, other packets come than in a pass from the beginning."""
 
 
 class AvRecording:
@@ -107,6 +112,7 @@ class AvRecording:
         self._clock_tells = counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
+        self._jumps = True
         self._block = -1, np.empty((0, 0), np.float32)
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         declared = Fraction(0)
@@ -114,6 +120,8 @@ class AvRecording:
             declared = self._stream.duration * self._ticks
         elif self._container.duration and not bare:
             declared = Fraction(self._container.duration * self.sampling_rate, av.time_base)
+        elif container == "mp3":
+            declared = Fraction(mp3.declared_samples(file.fileno()))
         self.declared_samples = int(declared)
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
@@ -135,6 +143,13 @@ class AvRecording:
 
     def _read(self, start: int, stop: int) -> NDArray[np.float32]:
         """Samples [start, stop), decoded from a little before."""
+        try:
+            return self._decode_window(start, stop)
+        except _WrongPacketError:
+            self._jumps = False
+            return self._decode_window(start, stop)
+
+    def _decode_window(self, start: int, stop: int) -> NDArray[np.float32]:
         parts, end = [], start
         for position, samples in self._decode_from(start):
             if position > end:
@@ -233,11 +248,13 @@ class AvRecording:
             return
         index = self._index
         first = index.first_for(target)
-        packets = (self._jump_to(first) if first else None) or islice(self._begin()[0], first, None)
+        packets = (self._jump_to(first) if first and self._jumps else None) or islice(self._begin()[0], first, None)
         for number, packet in enumerate(packets, first):
             if stamp(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
+                if self._jumps and first and check(packet) != index.checks[number]:
+                    raise _WrongPacketError
                 yield packet, int(index.ends[number])
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:

@@ -1,30 +1,91 @@
-"""What an MP3's first frame says about the length of the file: the tag that Xing and LAME write in place of its samples."""
+"""Whether an MP3 is as its first frame says: the tag that Xing and LAME write there, and frame after frame up to the end."""
 
 import os
+from typing import NamedTuple
 
 _SEARCHED = 16384
+_PIECE = 1 << 20
 # Flags of the tag: which numbers it holds.
 _FRAMES_AND_BYTES = 3
+# kbit/s of layer III by four bits of the header, in MPEG 1 and in MPEG 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1
+# (ISO 11172-3 and 13818-3, section 2.4.2.3).
+_BIT_RATES = (
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+)
+_RATES = {0: (11025, 12000, 8000), 2: (22050, 24000, 16000), 3: (44100, 48000, 32000)}
+# What was found of files, by device, number, size and time of change: a recording is opened many times.
+_known: dict[tuple[int, ...], bool] = {}
+_MOST_KNOWN = 1000
 
 
-def length_is_known(descriptor: int) -> bool:
-    """Whether a tag says how many frames an open MP3 has, and nothing was added since, as by joining two files.
+def is_whole(descriptor: int) -> bool:
+    """Whether a tag says how many frames an open MP3 has, and frames of one kind follow each other up to the end.
 
-    Without, libmpg123 guesses the length from the first frame, which is far off at a variable rate. The place in the file, which
-    libmpg123 counts on, stays.
+    Elsewhere libmpg123 guesses the length from the first frame, which is far off at a variable rate, and loses its place where it
+    has to look for the next frame. The place in the file, which libmpg123 counts on, stays.
     """
+    found = os.fstat(descriptor)
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    if identity not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[identity] = _look_through(descriptor, found.st_size)
+    return _known[identity]
+
+
+def declared_samples(descriptor: int) -> int:
+    """Samples that the tag of an open MP3 declares; 0 without one."""
+    tag = _find_tag(descriptor)
+    return tag.frames * (1152 if tag.header[1] >> 3 & 3 == 3 else 576) if tag else 0
+
+
+class _Tag(NamedTuple):
+    """Where the first frame begins, its header, and how many frames it says there are."""
+
+    at: int
+    header: bytes
+    frames: int
+
+
+def _find_tag(descriptor: int) -> _Tag | None:
     start = _after_id3(os.pread(descriptor, 10, 0))
     data = os.pread(descriptor, _SEARCHED, start)
-    at = next((i for i in range(len(data) - 3) if _is_header(data[i : i + 4])), None)
+    at = next((i for i in range(len(data) - 3) if _frame_bytes(data[i : i + 4])), None)
     if at is None:
-        return False
+        return None
     first = data[at : at + 64]
     tag = max(first.find(b"Xing"), first.find(b"Info"))
     if tag < 0 or int.from_bytes(first[tag + 4 : tag + 8], "big") & _FRAMES_AND_BYTES != _FRAMES_AND_BYTES:
+        return None
+    return _Tag(start + at, first[:4], int.from_bytes(first[tag + 8 : tag + 12], "big"))
+
+
+def _look_through(descriptor: int, size: int) -> bool:
+    if not (tag := _find_tag(descriptor)):
         return False
-    tagged_bytes = int.from_bytes(first[tag + 12 : tag + 16], "big")
-    # ID3v1 and APE tags at the end are no sound, and small.
-    return os.fstat(descriptor).st_size - start - at <= 1.02 * tagged_bytes + 8192
+    end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)
+    # The tag may count its own frame. Behind the last there may be ID3v1, Lyrics3 and APE tags.
+    rest = os.pread(descriptor, 8, end)
+    return counted - 1 <= tag.frames <= counted and (not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS")))
+
+
+def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, int]:
+    """Where frames of the kind of the first stop following each other, and how many there are."""
+    # Version, layer and rate of all frames, and whether they have one channel.
+    version_and_layer, rate, mono = kind[1] & 0xFE, kind[2] & 0x0C, kind[3] >> 6 == 3
+    lengths = {bits: _frame_bytes(bytes((0xFF, kind[1], bits, kind[3]))) for bits in range(256) if bits & 0x0C == rate}
+    count, data, begin = 0, b"", at
+    while at + 4 <= size:
+        if at + 4 > begin + len(data):
+            begin, data = at, os.pread(descriptor, _PIECE, at)
+        header = at - begin
+        length = lengths.get(data[header + 2], 0) if data[header] == 0xFF and data[header + 1] & 0xFE == version_and_layer else 0
+        if not length or at + length > size or (data[header + 3] >> 6 == 3) != mono:
+            break
+        at += length
+        count += 1
+    return at, count
 
 
 def _after_id3(head: bytes) -> int:
@@ -37,8 +98,15 @@ def _after_id3(head: bytes) -> int:
     return 10 + size + (10 if head[5] & 0x10 else 0)
 
 
-def _is_header(word: bytes) -> bool:
-    """A frame header of layer III whose fields are all in use."""
-    version, layer = word[1] >> 3 & 3, word[1] >> 1 & 3
-    rate, bits = word[2] >> 2 & 3, word[2] >> 4
-    return word[0] == 0xFF and word[1] >= 0xE0 and version != 1 and layer == 1 and rate != 3 and 0 < bits < 15
+def _frame_bytes(header: bytes) -> int:
+    """Bytes of a frame of layer III, 0 where this is no header of one.
+
+    Examples:
+        >>> _frame_bytes(bytes.fromhex("fffb9064"))  # 128 kbit/s at 44.1 kHz
+        417
+    """
+    version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
+    bits, rate = header[2] >> 4, header[2] >> 2 & 3
+    if header[0] != 0xFF or header[1] < 0xE0 or version == 1 or layer != 1 or rate == 3 or not 0 < bits < 15:
+        return 0
+    return (144 if version == 3 else 72) * 1000 * _BIT_RATES[version != 3][bits] // _RATES[version][rate] + (header[2] >> 1 & 1)

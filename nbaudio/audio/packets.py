@@ -183,12 +183,13 @@ class _VorbisSamples:
 
 
 def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:
-    """Where each packet ends, by decoding; behind a packet that is broken nothing is counted."""
+    """Where each packet ends, by decoding; a packet that is broken holds nothing."""
     ends: list[int] = []
     position = 0
-    with suppress(av.error.FFmpegError):
+    with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
         for packet in packets:
-            position += sum(frame.samples for frame in decoder.decode(packet))
+            with suppress(av.error.FFmpegError):
+                position += sum(frame.samples for frame in decoder.decode(packet))
             ends.append(position)
     # The last packet only marks the end; what it brings out of the decoder belongs to the one before.
     ends = [*ends[:length], *[position] * (length - len(ends))]

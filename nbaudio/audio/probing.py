@@ -1,8 +1,10 @@
 """What a recording really is: headers are read, and not believed."""
 
 import re
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ _TAIL_SAMPLES = 4096
 # Of the beginning, seconds that are decoded twice, and in how many windows.
 _BEGINNING_S = 2.0
 _WINDOWS = 3
+_ALAC_WINDOWS = 300
 # How far windows may be from a decode of the whole, full scale being 1; see docs/audio.md. Others are equal.
 _WINDOWS_OFF = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
@@ -96,17 +99,28 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
     """
     if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
         return num_samples, warning  # a sample's place follows from its number
-    rate = recording.sampling_rate
-    length = min(num_samples, int(_BEGINNING_S * rate))
 
-    def read(start: int, stop: int) -> Window:
-        # libsndfile may keep what it read before, so that only a new one shows where it lands.
-        fresh = open_recording(path) if isinstance(recording, SoundfileRecording) else nullcontext(recording)
-        with fresh as opened:
+    def fresh(start: int, stop: int) -> Window:
+        with open_recording(path) as opened:
             return opened.read(start, stop)
 
+    with ExitStack() as stack:
+        readers = [recording.read]
+        if isinstance(recording, SoundfileRecording):
+            # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps.
+            readers = [stack.enter_context(open_recording(path)).read, fresh]
+        return _compare(readers, recording, path, num_samples, warning)
+
+
+def _compare(
+    readers: Sequence[Callable[[int, int], Window]], recording: Recording, path: Path, num_samples: int, warning: str | None
+) -> tuple[int, str | None]:
+    # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
+    alac = recording.codec.startswith("alac_")
+    length = num_samples if alac else min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
+    rate = recording.sampling_rate
     try:
-        whole = read(0, length)
+        whole = readers[0](0, length)
     except AudioError as error:
         whole = np.empty((0, recording.num_channels), np.float32)
         warning = f"{str(error).removeprefix(f'{path}: ')}; segments there are left out"
@@ -114,10 +128,10 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
         num_samples = _decodable(path, length)
         warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
         if num_samples:
-            return _check_beginning(recording, path, num_samples, warning)
-    # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
-    windows = (10 if recording.codec.startswith("alac_") else 1) * _WINDOWS if len(whole) else 0
-    for number in range(windows):
+            with open_recording(path) as again:
+                return _check_beginning(again, path, num_samples, warning)
+    windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
+    for number, read in product(range(windows if len(whole) else 0), readers):
         start = length * (2 * number + 1) // (2 * windows)
         same = whole[start : start + _TAIL_SAMPLES]
         window = read(start, start + len(same))
@@ -154,11 +168,7 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
         return held, _short(declared, held, recording.sampling_rate)
     if "Seems to be a truncated file" in recording.log:
         return declared, f"truncated: {declared / recording.sampling_rate:.1f} s can be decoded"
-    promised = _promised(recording, path)
-    if promised > declared and "adpcm" in recording.codec:
-        # libsndfile decodes the block that is cut off to other samples each time; no block holds more than this.
-        declared = max(0, declared - _TAIL_SAMPLES)
-    return declared, _short(promised, declared, recording.sampling_rate)
+    return declared, _short(_promised(recording, path), declared, recording.sampling_rate)
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:

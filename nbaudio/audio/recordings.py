@@ -15,7 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from nbaudio.audio.ffmpeg import AvRecording
-from nbaudio.audio.mp3 import length_is_known
+from nbaudio.audio.mp3 import is_whole
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
 from nbaudio.locales import REMEDY
@@ -29,6 +29,10 @@ _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
 
 # Of these, any window is decoded from the bytes around it.
 _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
+
+# In Vorbis libsndfile lands on the wrong sample after some jumps, in Opus it is slow, in MP2 the last bits of a window depend on
+# where decoding began, and the last block of these ADPCMs on what was read before, where it is damaged.
+_INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm", "ms_adpcm"}
 
 _OPEN_LENGTH = 1 << 62
 
@@ -159,19 +163,24 @@ class SoundfileRecording:
         which shows in the last bit, and guesses the length.
         """
         # Below 0 is what libsndfile makes of an absurd length, beyond all bounds of one that the header leaves open. In GSM and
-        # some ADPCM it cannot seek. In Vorbis it lands on the wrong sample after some jumps.
+        # some ADPCM it cannot seek.
         if not 0 <= self.declared_samples < _OPEN_LENGTH or not self._file.seekable():
             return False
-        if self.codec in ("vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii"):
+        if self.codec in _INEXACT_CODECS:
             return False
         return self.codec != "mp3" or (
-            self.num_channels == 2 and self.sampling_rate >= 32000 and length_is_known(self._descriptor.fileno())
+            self.num_channels == 2 and self.sampling_rate >= 32000 and is_whole(self._descriptor.fileno())
         )
 
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
         # Run-up and window in one call: python-soundfile seeks after every read, and an MP3 decoder then starts anew.
         first = max(0, start - self._run_up)
+        if self.codec.startswith("alac_") and not isinstance(self._descriptor, RangedFile):
+            # Where its table of packets is damaged, libsndfile lands elsewhere after an earlier read.
+            self._file.close()
+            self._descriptor.seek(0)
+            self._file = sf.SoundFile(self._descriptor.fileno(), closefd=False)
         try:
             if self._file.seek(first) != first:
                 raise AudioError(f"{self.path}: sample {start} is not found where the header says")
