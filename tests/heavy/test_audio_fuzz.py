@@ -1,4 +1,4 @@
-"""Thousands of damaged headers, seed by seed, each seed in a process of its own; whole songs of MP3 as levels."""
+"""Thousands of damaged recordings, seed by seed, each seed in a process of its own; whole songs of MP3 as levels."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from test_wavenet import levels_of, signal_to_noise, songs
 from nbaudio.audio import restore
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_damaged_headers(tmp_path: Path, seed: int) -> None:
-    last = fuzz(tmp_path, 2000, seed=seed, timeout=600)
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_recordings(tmp_path: Path, seed: int) -> None:
+    last = fuzz(tmp_path, 2600, seed=seed, timeout=900)
     assert last.startswith("done:")
     assert int(last.split()[-2]) < 500
 
