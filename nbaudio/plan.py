@@ -17,11 +17,14 @@ from nbaudio.places import Remote
 from nbaudio.places.folders import Folder
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
-_CLIP_VERSION = 3
+_CLIP_VERSION = 4
+# Clips of these codecs are the same as in version 3.
+_OLDER_CLIP_VERSION = 3
+_UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
 _TASK_SECONDS = 1200.0
 # What is known of a recording, beside its key, that its clips depend on.
-_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version")
+_FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
 # Rows that are looked at together: as Python strings, all keys at once would be most of a driver's memory.
 _ROWS = 20_000
 # Metadata and headers beside a clip's audio in a shard, for sizing only.
@@ -97,7 +100,7 @@ class PackTask:
 
 
 def facts_of(recordings: pl.DataFrame) -> pl.DataFrame:
-    """`recording_id` and what planning needs to know of recordings: path, rate, length, hash, size, time of change, version."""
+    """`recording_id` and what planning needs to know of recordings: path, rate, length, hash, size, time, version, codec."""
     absent = [pl.lit(None).alias(name) for name in _FACTS if name not in recordings.columns]
     return recordings.with_columns(absent).select("recording_id", *_FACTS)
 
@@ -118,8 +121,10 @@ def clip_keys(segments: pl.DataFrame, recordings: pl.DataFrame, clip_format: Cli
         pl.format("{}|{}|{}", "path", "num_bytes", "version"),
         pl.format("{}|{}|{}", "path", pl.col("num_bytes").fill_null(-1), pl.col("mtime_ns").fill_null(-1)),
     )
-    pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{_CLIP_VERSION}"
-    described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format))
+    unchanged = pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
+    version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
+    pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
+    described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format), version)
     parts = (with_facts(part, recordings) for part in segments.iter_slices(_ROWS))
     keys = [_short_hashes(part.select(described).to_series()) for part in parts]
     return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")

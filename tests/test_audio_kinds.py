@@ -3,6 +3,7 @@
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import av
@@ -19,12 +20,14 @@ from audio_kinds import (
     largest_difference,
     make,
     make_variant,
+    with_av,
 )
 
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.packets import opus_samples
 from nbaudio.corpus import materialize, verify
+from nbaudio.errors import AudioError
 from nbaudio.names import AUDIO_EXTENSIONS
 from nbaudio.workspace import Workspace
 
@@ -279,3 +282,85 @@ def test_an_index_is_made_once_and_no_window_is_looked_for_from_the_beginning(
 
 def test_opus_packets_of_several_frames_are_counted() -> None:
     assert [opus_samples(bytes(packet)) for packet in ([], [3], [0b01111_0_10, 0], [0b11111_0_11, 6])] == [0, 0, 1920, 5760]
+
+
+def _repaged(data: bytes, segments: int) -> bytes:
+    """An Ogg file of Opus packets of 20 ms in pages of a few segments each, so that packets go on behind headers of pages."""
+    table = [0] * 256
+    for byte in range(256):
+        value = byte << 24
+        for _ in range(8):
+            value = value << 1 ^ (0x104C11DB7 if value >> 31 else 0)
+        table[byte] = value & 0xFFFFFFFF
+    pages, at, lacing, body, last = [], 0, b"", b"", 0
+    while at < len(data):
+        count = data[at + 26]
+        values = data[at + 27 : at + 27 + count]
+        begin = at + 27 + count
+        at = begin + sum(values)
+        last = int.from_bytes(data[begin - 27 - count + 6 : begin - 27 - count + 14], "little")
+        lacing, body = lacing + values, body + data[begin:at]
+    serial, done, number = data[14:18], 0, 0
+    while lacing:
+        # The two headers have pages of their own.
+        size = next(i for i, value in enumerate(lacing) if value < 255) + 1 if number < 2 else segments
+        values, lacing = lacing[:size], lacing[size:]
+        part, body = body[: sum(values)], body[sum(values) :]
+        done += sum(value < 255 for value in values)
+        granule = 0 if number < 2 else 960 * (done - 2) if any(value < 255 for value in values) else -1
+        flags = (2 if number == 0 else 0) | (0 if lacing else 4) | (1 if number > 2 and pages[-1][1] else 0)
+        granule = granule if lacing else last
+        head = b"OggS\0" + bytes([flags]) + granule.to_bytes(8, "little", signed=True) + serial + number.to_bytes(4, "little")
+        page = head + bytes(4) + bytes([len(values)]) + values + part
+        check = 0
+        for byte in page:
+            check = check << 8 & 0xFFFFFFFF ^ table[check >> 24 ^ byte]
+        pages.append((page[:22] + check.to_bytes(4, "little") + page[26:], values[-1] == 255))
+        number += 1
+    return b"".join(page for page, _ in pages)
+
+
+@pytest.mark.parametrize("segments", [1, 3, 255])
+def test_ogg_packets_may_go_on_in_another_page(tmp_path: Path, segments: int) -> None:
+    kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
+    path = make(kind._replace(write=partial(with_av, codec="libopus", bit_rate=128_000)), tmp_path, 3.0)
+    known = probe(path)
+    with open_recording(path) as recording:
+        whole = recording.read(0, known.num_samples)
+    path.write_bytes(_repaged(path.read_bytes(), segments))
+    assert probe(path) == known
+    with open_recording(path) as recording:
+        np.testing.assert_array_equal(recording.read(0, known.num_samples), whole)
+        np.testing.assert_array_equal(recording.read(120_000, 121_000), whole[120_000:121_000])
+
+
+@pytest.mark.parametrize("name", ["AAC in Matroska", "AAC in MP4", "Vorbis in WebM"])
+def test_a_broken_packet_spoils_the_windows_that_touch_it_and_no_other(
+    specimens: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / f"a{specimens[name].suffix}"
+    spoilt = False
+    with av.open(str(specimens[name])) as read, av.open(str(path), "w") as write:
+        stream = write.add_stream_from_template(read.streams.audio[0])
+        for packet in read.demux(audio=0):
+            if packet.dts is not None:
+                spoils = not spoilt and packet.pts * packet.time_base > 3
+                spoilt |= spoils
+                told = _with_bytes(packet, b"\xff\x00\xff" + bytes(max(0, packet.size - 3))) if spoils else packet
+                told.stream = stream
+                write.mux(told)
+    found = probe(path)
+    rate = found.sampling_rate
+    with open_recording(path) as recording, open_recording(specimens[name]) as plain:
+        for start, stop in ((0, rate), (rate, 2 * rate), (4 * rate, 4 * rate + 9000)):
+            off = recording.read(start, stop) - plain.read(start, stop)
+            assert np.abs(off).max() <= (0.1 if start > 3 * rate else 0)  # behind it, AAC's noise is another
+        with pytest.raises(AudioError, match=r"damaged: samples 1\d+ to 1\d+ cannot be decoded"):
+            recording.read(int(2.9 * rate), int(3.3 * rate))
+
+
+def _with_bytes(packet: av.Packet, data: bytes) -> av.Packet:
+    changed = av.Packet(data)
+    changed.pts, changed.dts, changed.duration, changed.time_base = packet.pts, packet.dts, packet.duration, packet.time_base
+    changed.is_keyframe = True
+    return changed

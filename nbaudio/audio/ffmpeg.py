@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import av
 import av.error
@@ -68,6 +68,13 @@ class _WrongPacketError(Exception):
     """After a seek in a damaged file, other packets come than in a pass from the beginning."""
 
 
+class _Decoded(NamedTuple):
+    """Samples, shape (samples, channels), and the positions in them that could not be decoded, which are zeros."""
+
+    samples: NDArray[np.float32]
+    holes: list[tuple[int, int]]
+
+
 class AvRecording:
     """A recording read by FFmpeg.
 
@@ -113,7 +120,7 @@ class AvRecording:
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
         self._recent: deque[tuple[int, NDArray[np.float32]]] = deque()
         self._jumps = True
-        self._block = -1, np.empty((0, 0), np.float32)
+        self._block: tuple[int, _Decoded] | None = None
         self._origin = max(0, int((self._stream.start_time or 0) * self._ticks))
         declared = Fraction(0)
         if self._stream.duration and not bare:
@@ -129,19 +136,27 @@ class AvRecording:
         if self._ogg or self.codec == "opus":
             stop = min(stop, (self._ogg or self._index).num_samples)
         if self.codec not in _NOISY:
-            return self._read(start, stop)
+            window = self._read(start, stop)
+            self._check_holes(window, start, stop)
+            return window.samples
         length = int(_BLOCK_S * self.sampling_rate)
         parts = [np.empty((0, self.num_channels), np.float32)]
         for number in range(start // length, -(-stop // length)):
-            if self._block[0] != number:
+            if self._block is None or self._block[0] != number:
                 self._block = number, self._read(number * length, (number + 1) * length)
-            samples = self._block[1]
-            parts.append(samples[max(0, start - number * length) : stop - number * length])
-            if len(samples) < length:
+            block = self._block[1]
+            self._check_holes(block, start, stop)
+            parts.append(block.samples[max(0, start - number * length) : stop - number * length])
+            if len(block.samples) < length:
                 break
         return np.concatenate(parts)
 
-    def _read(self, start: int, stop: int) -> NDArray[np.float32]:
+    def _check_holes(self, window: _Decoded, start: int, stop: int) -> None:
+        for first, last in window.holes:
+            if first < stop and start < last:
+                raise AudioError(f"{self.path}: damaged: samples {first} to {last} cannot be decoded")
+
+    def _read(self, start: int, stop: int) -> _Decoded:
         """Samples [start, stop), decoded from a little before."""
         try:
             return self._decode_window(start, stop)
@@ -149,19 +164,21 @@ class AvRecording:
             self._jumps = False
             return self._decode_window(start, stop)
 
-    def _decode_window(self, start: int, stop: int) -> NDArray[np.float32]:
-        parts, end = [], start
+    def _decode_window(self, start: int, stop: int) -> _Decoded:
+        parts, holes, end = [], [], start
         for position, samples in self._decode_from(start):
-            if position > end:
-                raise AudioError(f"{self.path}: damaged: samples {end} to {position} cannot be decoded")
-            if position + samples.shape[1] > end:
+            if end < min(position, stop):
+                holes.append((end, position))
+                parts.append(np.zeros((self.num_channels, min(position, stop) - end), np.float32))
+                end = min(position, stop)
+            if position + samples.shape[1] > end and end < stop:
                 parts.append(samples[:, end - position :])
                 end = position + samples.shape[1]
             if end >= stop:
                 break
         if not parts:
-            return np.empty((0, self.num_channels), np.float32)
-        return np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T
+            return _Decoded(np.empty((0, self.num_channels), np.float32), holes)
+        return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
     def count_samples(self, tail_s: float = 5.0) -> int:
         """Where decoding ends; only the last seconds are decoded where that is possible."""
