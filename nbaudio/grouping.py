@@ -1,4 +1,4 @@
-"""Which columns keep train, dev and test apart, and what each choice of them loses.
+"""Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
 
 Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.splits.LOST`. A choice of columns is costly
 when it loses more than `COSTLY` of what could be kept.

@@ -1,4 +1,4 @@
-"""Names of files are UTF-8, whatever the locale says: the command line sees to it, other programs are told how to."""
+"""File names are UTF-8 in every locale: restart the command line in UTF-8 mode, raise in other programs."""
 
 import sys
 

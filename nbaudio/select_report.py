@@ -1,4 +1,4 @@
-"""What a selection says of itself: counts, what was lost and why, and what is worth knowing of it."""
+"""The report of `select`: counts, losses with their causes, and warnings."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a selection is asked for, checked, and the command line that asks for it."""
+"""Parameters of `select`, their validation, and the equivalent command line."""
 
 import shlex
 from dataclasses import dataclass, fields, replace

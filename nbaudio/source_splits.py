@@ -1,4 +1,4 @@
-"""What sources call their splits, such as ``test-clean`` (LibriSpeech), ``validation`` (Hugging Face), ``test_eval92`` (Kaldi).
+"""Recognize the names that sources give their splits, such as ``test-clean`` (LibriSpeech) or ``validation`` (Hugging Face).
 
 Conventions: a name is taken apart at whatever is neither letter nor digit. Part of a name is enough, and a held-out part goes
 before training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.

@@ -1,4 +1,4 @@
-"""A Spark session for the engine, with Java's output kept off the terminal: of a failure, one line with the cause is told."""
+"""A Spark session for the engine; Java's output is captured, and a failure is one line with its cause."""
 
 import os
 import re

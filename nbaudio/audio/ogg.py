@@ -41,7 +41,7 @@ class _Page(NamedTuple):
     lacing: bytes
 
 
-class _Damaged(Exception):  # noqa: N818 - never leaves this module
+class _DamagedError(Exception):
     """The file cannot be followed further; the message says why and names the byte."""
 
 
@@ -94,7 +94,7 @@ def look_through(path: Path) -> Pages:
                 begin = begin or os.pread(file.fileno(), 4096, 0)
                 serials.add(page.serial)
                 position = max(position, page.granule)
-        except _Damaged as damaged:
+        except _DamagedError as damaged:
             problem = str(damaged)
     opus = begin.find(b"OpusHead")
     if len(serials) != 1 or (opus < 0 and b"\x01vorbis" not in begin):
@@ -123,7 +123,7 @@ def index_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
                 begin = os.pread(file.fileno(), 64, page.body)
             if begin and (not pages or page.serial == pages[0].serial):
                 pages.append(page)
-    except _Damaged:
+    except _DamagedError:
         pass  # what comes behind is not read
     if not pages:
         return None
@@ -171,7 +171,7 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
     """All pages; with `checked` by their checksums too.
 
     Raises:
-        _Damaged: a page is missing, broken or not the next one, or another recording begins.
+        _DamagedError: a page is missing, broken or not the next one, or another recording begins.
     """
     numbers: dict[int, int] = {}
     at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
@@ -179,31 +179,31 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
         data = os.pread(file.fileno(), _HEADER.size + 255, at)
         if not data.startswith(b"OggS"):
             if at:
-                raise _Damaged(f"damaged: there is no page at byte {at:,}")
+                raise _DamagedError(f"damaged: there is no page at byte {at:,}")
             return
         if len(data) < _HEADER.size or len(data) < _HEADER.size + data[26]:
-            raise _Damaged(f"truncated: it ends within a page, which begins at byte {at:,}")
+            raise _DamagedError(f"truncated: it ends within a page, which begins at byte {at:,}")
         _, _, flags, granule, serial, number, check, segments = _HEADER.unpack_from(data)
         lacing = data[_HEADER.size : _HEADER.size + segments]
         body = at + _HEADER.size + segments
         end = body + sum(lacing)
         if end > size:
-            raise _Damaged(f"truncated: it ends within a page, which begins at byte {at:,}")
+            raise _DamagedError(f"truncated: it ends within a page, which begins at byte {at:,}")
         if checked:
             page = os.pread(file.fileno(), end - at, at)
             if _checksum(page[:22] + bytes(4) + page[26:]) != check:
-                raise _Damaged(f"damaged: the page at byte {at:,} is not what was written")
+                raise _DamagedError(f"damaged: the page at byte {at:,} is not what was written")
         if flags & _FIRST and in_data:
-            raise _Damaged(f"chained: another recording begins at byte {at:,}, which is not read")
+            raise _DamagedError(f"chained: another recording begins at byte {at:,}, which is not read")
         if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:
-            raise _Damaged(f"damaged: pages are missing before byte {at:,}")
+            raise _DamagedError(f"damaged: pages are missing before byte {at:,}")
         in_data |= not flags & _FIRST and granule > 0
         numbers[serial] = number
         ended = bool(flags & _LAST)
         yield _Page(flags, granule, serial, body, lacing)
         at = end
     if not ended:
-        raise _Damaged("truncated: its last page is missing")
+        raise _DamagedError("truncated: its last page is missing")
 
 
 def _checksum(page: bytes) -> int:

@@ -1,4 +1,4 @@
-"""The segments table that a corpus is made from: which transcript it ships, a hash of what was decided, a copy of its own."""
+"""The segments table behind a corpus: choose the transcript to ship, hash the decisions, keep a copy."""
 
 import os
 import shutil

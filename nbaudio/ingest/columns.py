@@ -1,4 +1,4 @@
-"""Which column of a source holds what: as the options say, else by its plain name. Every guess is reported."""
+"""Map columns of a source to ours, by the options or else by their usual names. Report every guess."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

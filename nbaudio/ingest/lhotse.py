@@ -126,7 +126,7 @@ def _sets(source: Path) -> list[_Set]:
 
 
 def _kind(path: Path) -> re.Match[str] | None:
-    """What a file holds and of which split, as its name says."""
+    """Parse the kind and split of a manifest from its file name."""
     return _KIND.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
 
 

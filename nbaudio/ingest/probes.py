@@ -1,4 +1,4 @@
-"""What is known of each recording, written as it is found: a run that was killed or met dead servers goes on from there.
+"""Cache of probe results, appended as recordings are probed, so that an interrupted run resumes where it stopped.
 
 Conventions: ``probes.jsonl`` holds one row per recording and look: the facts of the recordings table, the address or path of the
 file, and an error where it failed. The last row of a file counts, if its size and version (or time of change) are the same.

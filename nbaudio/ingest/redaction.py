@@ -1,4 +1,4 @@
-"""Transcripts without the secrets of addresses that they hold, so that no table has them."""
+"""Redact secrets in the addresses of a source before they reach a table."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an ingest reports: counts, sizes, and what is doubtful or missing."""
+"""The report of `ingest`: counts, sizes, warnings and missing items."""
 
 from typing import Any
 

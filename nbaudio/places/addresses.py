@@ -114,7 +114,7 @@ def told_apart(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
 
 
 def hidden(text: str, *addresses: str) -> str:
-    """A text, such as a server's answer, without the secrets of the addresses that were asked.
+    """Redact the secrets of the requested addresses in a text, such as a server's answer.
 
     Examples:
         >>> hidden("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")

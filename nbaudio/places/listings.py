@@ -1,4 +1,4 @@
-"""What folders that lie elsewhere hold: by the lists of their filesystems, or by the links of their pages."""
+"""List remote folders, by their filesystem or by the links of their web page."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

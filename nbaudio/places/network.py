@@ -1,4 +1,4 @@
-"""How long servers are waited for and how much they may send; hosts that only fail are given up for the rest of a run.
+"""Timeouts, retries and size limits of requests; hosts that only fail are skipped for the rest of a run.
 
 Environment variables set all of it, for Python functions, notebooks and workers; the options of the command line go before them:
 

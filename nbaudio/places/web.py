@@ -1,4 +1,4 @@
-"""Requests to web servers over aiohttp, which fsspec has open: no more is read than was announced or asked for.
+"""Bounded HTTP requests over fsspec's aiohttp session: never read more than was announced or requested.
 
 Conventions: bodies are taken as they are sent, never decompressed; what is sent compressed, though asked not to, is refused.
 """
