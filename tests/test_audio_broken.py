@@ -253,6 +253,18 @@ def test_a_playlist_is_not_followed(tmp_path: Path) -> None:
             probe(tmp_path / name)
 
 
+@pytest.mark.parametrize(("channels", "rate"), [(1, 16000), (2, 48000), (8, 48000)])
+def test_flac_with_a_damaged_block_length_is_refused(tmp_path: Path, channels: int, rate: int) -> None:
+    # libsndfile does not open it, and FFmpeg's seeks in it found nothing: windows came back empty, or 4,096 samples early.
+    path = tmp_path / "a.flac"
+    sf.write(path, np.random.default_rng(0).normal(0, 0.1, (2 * rate, channels)), rate, subtype="PCM_16")
+    damaged = bytearray(path.read_bytes())
+    damaged[44:47] = bytes([0, 0, 0x80])  # the length of the block of comments, behind the 42 bytes of the stream's
+    path.write_bytes(damaged)
+    with pytest.raises(AudioError, match=r"a\.flac: a header without a single sample"):
+        probe(path)
+
+
 def fuzz(folder: Path, mutations: int, *, seed: int, timeout: float) -> str:
     """Damage headers of all kinds in another process: its last line."""
     (folder / "specimens").mkdir(exist_ok=True)

@@ -204,6 +204,9 @@ class AvRecording:
             return int(_LOW_MP3_RUN_UP_S * self.sampling_rate)
         if self.codec.startswith("pcm_"):
             return 0
+        if self._container.format.name == "flac":
+            # FFmpeg gets FLAC that libsndfile does not open, and its seeks may find nothing behind a damaged header.
+            return sys.maxsize
         return int(_RUN_UP_S[self.codec] * self.sampling_rate) if self.codec in _RUN_UP_S else sys.maxsize
 
     def _open(self) -> None:
