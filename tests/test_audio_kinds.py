@@ -136,6 +136,19 @@ def test_the_delay_of_opus_is_that_of_its_own_header(specimens: dict[str, Path],
         np.testing.assert_array_equal(recording.read(50_000, 60_000), whole[50_000:60_000])
 
 
+@pytest.mark.parametrize("rate", [8000, 16000, 48000])
+def test_the_delay_of_opus_in_mp4_is_that_of_its_header_whatever_the_clock(tmp_path: Path, rate: int) -> None:
+    """FFmpeg gives MP4 a clock at the rate of the source, and takes the delay in its ticks for samples of 48 kHz."""
+    found = {}
+    for name in ("Opus in Ogg", "Opus in MP4"):
+        kind = next(kind for kind in KINDS if kind.name == name)
+        path = make(kind._replace(rate=rate, channels=1), tmp_path, 3.0)
+        with open_recording(path) as recording:
+            found[name] = recording.read(0, probe(path).num_samples)
+            np.testing.assert_allclose(recording.read(50_000, 60_000), found[name][50_000:60_000], atol=BOUNDS[name])
+    np.testing.assert_allclose(found["Opus in MP4"][:144_000], found["Opus in Ogg"], atol=1e-4)
+
+
 def test_the_first_samples_of_mp4_overlap_with_the_packet_before_them(specimens: dict[str, Path]) -> None:
     for name in ("AAC in MP4", "AAC in QuickTime", "MP3 in MP4"):
         with open_recording(specimens[name]) as recording:

@@ -227,8 +227,13 @@ class AvRecording:
     @cached_property
     def _index(self) -> PacketIndex:
         header = self._stream.codec_context.extradata or b""
-        if self.codec == "opus" and "matroska" in self._container.format.name and header.startswith(b"OpusHead"):
-            # Some writers give Matroska this number at another rate; the codec's own header counts (RFC 7845, section 5.1).
+        if (
+            self.codec == "opus"
+            and ("matroska" in self._container.format.name or self._ticks != 1)
+            and header.startswith(b"OpusHead")
+        ):
+            # Some writers give Matroska this number at another rate, and FFmpeg takes MP4's, which is at the rate of the
+            # container's clock, for 48 kHz; the codec's own header counts (RFC 7845, section 5.1).
             return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))
         return index_packets(self._begin, self._ticks)
 
