@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
-from nbaudio.evidence import precision_curve
+from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
 from nbaudio.views import Source

@@ -8,7 +8,7 @@ import pytest
 from nbaudio import open_corpus, plots
 from nbaudio.adapters import huggingface, lhotse, overview, tensorflow, torch
 from nbaudio.adapters.arrays import batches
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError, MissingExtraError
 from nbaudio.reading.order import Share
 

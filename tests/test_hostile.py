@@ -34,12 +34,12 @@ from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.exports import WRITERS, export
 from nbaudio.files import read_json, sha256_file, write_json
-from nbaudio.ingest import READERS
 from nbaudio.keys import DEVICES
 from nbaudio.places.folders import LocalFolder
 from nbaudio.report import Report
 from nbaudio.review.returned import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
+from nbaudio.sources.ingest import READERS
 from nbaudio.workspace import Workspace
 
 # What runs something, or reads what may run something.

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.workspace import Workspace
 
 RUN = "import sys; from nbaudio.corpus import materialize; materialize(sys.argv[1], out=sys.argv[2], jobs=2, shard_size='150kB')"

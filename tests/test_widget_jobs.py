@@ -9,7 +9,8 @@ import pytest
 from test_widget_tables import ask
 from test_widgets import Page
 
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.progress import note, progress
 from nbaudio.report import Report

@@ -20,6 +20,7 @@ app = typer.Typer(
     help="Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # drawing boxes takes longer than what most commands do
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -11,15 +11,15 @@ import polars as pl
 
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.entries import checked
-from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
+from nbaudio.corpus.entries import checked, clips_in
+from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
 from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.files import sha256_file, sha256_listed
 from nbaudio.leakage import grouping, proof
-from nbaudio.places import AbsentError
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
+from nbaudio.places.patience import AbsentError
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, read_parquet

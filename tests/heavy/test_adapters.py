@@ -30,7 +30,7 @@ from nbaudio import open_corpus
 from nbaudio.adapters import huggingface, overview, tensorflow
 from nbaudio.adapters.lhotse import cuts
 from nbaudio.adapters.torch import ClipDataset, collate, states_of, stream_dataset
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError
 from nbaudio.reading import Corpus
 from nbaudio.workspace import Workspace

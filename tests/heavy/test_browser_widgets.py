@@ -14,9 +14,9 @@ from hostile import WORST
 from test_browser_notebooks import errors
 
 import nbaudio
-from nbaudio.corpus import verify
+from nbaudio.corpus.verifying import verify
 from nbaudio.review.bounds import corrections
-from nbaudio.review.verdicts import verdict_log, verdicts
+from nbaudio.review.log import verdict_log, verdicts
 from nbaudio.workspace import Workspace
 
 RATE = 16000

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from nbaudio.corpus import verify
+from nbaudio.corpus.verifying import verify
 from nbaudio.resources import bundled
 from nbaudio.runs import demo, run
 from nbaudio.runs.troubles import NAMES, SEGMENTS, check_demo
