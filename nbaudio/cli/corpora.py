@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import (
+from nbaudio.cli.common import (
     Address,
     AsJson,
     BeamOptions,
