@@ -41,12 +41,12 @@ def run(
         InputError: the manifest cannot be read, or a parameter is not known.
         NbaudioError: a notebook failed; names the cell and what it said. It is kept up to there.
     """
-    from nbaudio.runs.executing import execute
-
     manifest = Path(manifest)
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
     values = parameters(manifest, settings or {})
+    from nbaudio.runs.executing import execute  # takes seconds to import
+
     out = Path(out if out is not None else f"{manifest.stem}-output").absolute()
     values = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus"), **values}
     try:
