@@ -546,7 +546,7 @@ def test_cards_quote_what_people_supply(full):
 def test_widgets_hold_it_as_text(full, name):
     corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()
     make = {
-        "MaterializePanel": lambda: widgets.MaterializePanel(lambda: Report("x", {text: text for text in SAID}), start=False),
+        "MaterializePanel": lambda: widgets.JobPanel(lambda: Report("x", {text: text for text in SAID}), start=False),
         "Clips": lambda: widgets.Player(full, ids).clips,
         "Table": lambda: widgets.table(full.segments),
         "table": lambda: widgets.table(full.segments),
