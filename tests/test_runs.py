@@ -204,13 +204,9 @@ def test_a_name_has_the_same_default_in_every_notebook():
         assert {name: KNOWN[name] for name in defaults(notebook)} == defaults(notebook)
 
 
-def test_readme_names_every_notebook_and_shows_pictures_that_are_there():
-    top = NOTEBOOKS[0].parent.parent
-    readme = (top / "README.md").read_text(encoding="utf8")
-    assert re.findall(r"^\| `(\d\d_\w+)` \|", readme, re.MULTILINE) == [path.stem for path in NOTEBOOKS]
-    pictures = re.findall(r"!\[.+\]\((docs/img/[^)]+)\)", readme)
-    assert sorted(pictures) == sorted(path.relative_to(top).as_posix() for path in (top / "docs/img").iterdir())
-    assert all((top / picture).stat().st_size < 300_000 for picture in pictures)
+def test_readme_names_every_notebook():
+    readme = (NOTEBOOKS[0].parent.parent / "README.md").read_text(encoding="utf8")
+    assert re.findall(r"^\| \[`(\d\d_\w+)`\]", readme, re.MULTILINE) == [path.stem for path in NOTEBOOKS]
 
 
 # runs
