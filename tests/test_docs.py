@@ -99,7 +99,7 @@ def test_python_code_is_python(page):
             ast.parse(body)
 
 
-def test_the_code_of_readme_makes_a_corpus_and_a_batch(tmp_path, monkeypatch):
+def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp_path, monkeypatch):
     (code,) = (body for language, body in FENCED.findall(text(TOP / "README.md")) if language == "python")
     assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
     monkeypatch.chdir(tmp_path)
@@ -110,3 +110,7 @@ def test_the_code_of_readme_makes_a_corpus_and_a_batch(tmp_path, monkeypatch):
     assert set(frame["split"]) == {"train", "dev", "test"}
     assert len(batch["samples"]) == len(batch["text"]) > 1
     assert set(batch["segment_id"]) <= set(frame["segment_id"])
+    for block in re.findall(r"```python\n(.*?)```", text(TOP / "docs/reading.md"), re.DOTALL)[:2]:  # the others need frameworks
+        exec(block, names)  # noqa: S102
+    assert names["clip"].segment_id in set(frame["segment_id"])
+    assert names["batch"]["samples"].shape[1] % 16000 == 0

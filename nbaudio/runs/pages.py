@@ -12,7 +12,7 @@ from pathlib import Path
 from nbaudio.files import whole_file
 
 PLACE = '<nav class="nbaudio-pages"></nav>'
-CSS = """.nbaudio-pages { display: flex; justify-content: space-between; gap: 1em; max-width: 78em; margin: 0.5em auto;
+CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;
   font: 14px/1.5 system-ui, sans-serif; }
 .nbaudio-pages a { color: #00629b; }
 .nbaudio-pages > :last-child { text-align: right; }
@@ -20,13 +20,14 @@ CSS = """.nbaudio-pages { display: flex; justify-content: space-between; gap: 1e
 _LINKS = re.compile(rb'<nav class="nbaudio-pages">.*?</nav>')
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
+<title>nbaudio: {title}</title>
 <style>
 body {{ max-width: 48em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 system-ui, sans-serif; color: #222; }}
-a {{ color: #00629b; }} li {{ margin: 0 0 1em; }} ul, ol {{ list-style: none; padding: 0; }} p {{ margin: 0.2em 0; }}
+a {{ color: #00629b; }} ol li {{ margin: 0 0 1em; }} ul, ol {{ list-style: none; padding: 0; }} p {{ margin: 0.2em 0; }}
 code {{ background: #f2f2f2; padding: 0 0.2em; }}
 </style></head><body>
 <h1>{title}</h1>
+<p>The notebooks as they ran. The pages open offline; their clips play.</p>
 <ol>
 {pages}
 </ol>
