@@ -405,12 +405,11 @@ def test_cells_of_the_notebook_read_the_corpus(corpus: Corpus, cell: str, shown:
     assert re.search(shown, capfd.readouterr().out)
 
 
-def test_examples_of_the_readme_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_documentation_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(str(corpus.folder)).parent)
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf8")
-    section = readme.split("\n## Reading back\n")[1].split("\n## ")[0]
+    page = (Path(__file__).parents[2] / "docs/reading.md").read_text(encoding="utf8")
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block.replace('"CORPUS"', '"c"'), names)  # noqa: S102 -- our own
     assert names["clip"].segment_id in set(corpus.segments["segment_id"])
     assert names["batch"]["samples"].shape[1] % 16000 == 0
