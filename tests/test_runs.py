@@ -174,10 +174,10 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_cells_hold_calls_and_no_logic(notebook):
-    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await)
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await, ast.With)
     inside = (
         *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Dict, ast.alias),
-        *(ast.Load, ast.Store),
+        *(ast.Load, ast.Store, ast.withitem),
         *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
     )
     for cell in cells(notebook, "code"):

@@ -395,7 +395,7 @@ def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers:
 
 
 @pytest.mark.parametrize(
-    ("cell", "shown"), [("08-7", r"'samples': torch.Size"), ("08-10", r"(\S+ \d+ .*\n){3}"), ("08-16", r"'lengths': TensorShape")]
+    ("cell", "shown"), [("08-7", r"^torch.Size\("), ("08-10", r"IterableDataset\(\{"), ("08-16", r"^\(\d+, \d+\) \(\d+,\) ")]
 )
 def test_cells_of_the_notebook_read_the_corpus(corpus: Corpus, cell: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
     cells = {each["id"]: "".join(each["source"]) for each in json.loads(NOTEBOOK.read_text(encoding="utf8"))["cells"]}
