@@ -14,6 +14,7 @@ from nbaudio.report import Report
 from nbaudio.resources import FOLDERS, PACKAGE
 from nbaudio.version import __version__
 
+_LABEXTENSION = ("widgets/labextension", "share/jupyter/labextensions/nbaudio")
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
@@ -48,6 +49,7 @@ def wheel(*, out: str | Path = "dist") -> Report:
 def _files() -> Iterator[tuple[str, bytes]]:
     """Everything that belongs into the wheel, by name: the package, what comes with it, what pip wants to know."""
     yield from _below(PACKAGE, "nbaudio")
+    yield from _below(PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}")
     if not (PACKAGE / "_bundled").is_dir():  # a checkout
         for folder in FOLDERS:
             yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")
