@@ -6,7 +6,7 @@
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
 const PATIENCE_MS = 4000;
-const BUSY = "no answer yet: the kernel is busy; nothing is kept before it answers";
+const BUSY = "no answer yet: the kernel is busy or out of reach; nothing is kept before it answers";
 const GONE = "kernel gone: run this cell again";
 const ENDED = ["restarting", "autorestarting", "terminating", "dead"];
 // Whether the server is on this machine: see `_PACKET_BYTES` of skin.py.
@@ -76,6 +76,7 @@ function mount({ model, el }, name, build) {
   const closing = [];
   const kernel = model.widget_manager?.kernel; // JupyterLab and Notebook have it, other front ends may not
   let asked = 0;
+  let answered = 0; // the last question that was
   let comm = ""; // the id of the comm, once Python has answered
   let gone = false;
 
@@ -88,14 +89,16 @@ function mount({ model, el }, name, build) {
     if (gone && !text.includes(GONE)) return;
     alarm.textContent = visible(text);
     alarm.hidden = false;
+    delete alarm.dataset.waits;
   }
 
   /** A promise of the answer; rejected where the kernel ends first, and never settled where it ended before. */
   function ask(call, values = {}) {
     if (gone) return new Promise(() => {});
-    const number = `${view}:${++asked}`;
-    alarm.hidden = true;
-    setTimeout(() => late(number), PATIENCE_MS);
+    const count = ++asked;
+    const number = `${view}:${count}`;
+    if (!alarm.dataset.waits) alarm.hidden = true;
+    setTimeout(() => late(number, count), PATIENCE_MS);
     return new Promise((resolve, reject) => {
       waiting.set(number, { resolve, reject });
       try {
@@ -107,10 +110,10 @@ function mount({ model, el }, name, build) {
   }
 
   /** Say that an answer is late, and end the widget if the kernel, once it answers anything, has no comm of it. */
-  async function late(number) {
-    if (!waiting.has(number)) return;
+  async function late(number, count) {
+    if (!waiting.has(number) || answered > count) return;
     complain(kernel ? BUSY : `${BUSY}. If it was restarted, run this cell again`);
-    alarm.dataset.waits = number;
+    alarm.dataset.waits = true;
     const { content } = (await kernel?.requestCommInfo({ target_name: "jupyter.widget" }).catch(end)) ?? {};
     if (waiting.has(number) && content?.comms && !content.comms[comm]) end();
   }
@@ -150,7 +153,11 @@ function mount({ model, el }, name, build) {
     if (!answer) return;
     comm = message.comm;
     waiting.delete(message.number);
-    if (alarm.dataset.waits === message.number) alarm.hidden = true;
+    answered = Number(message.number.split(":")[1]);
+    if (alarm.dataset.waits) {
+      delete alarm.dataset.waits;
+      alarm.hidden = true;
+    }
     if (message.error === undefined) {
       const later = message.more ? new Promise((resolve) => coming.set(message.number, resolve)) : null;
       answer.resolve({ result: message.result, buffers, later });
