@@ -115,7 +115,7 @@ function mount({ model, el }, name, build) {
     complain(kernel ? BUSY : `${BUSY}. If it was restarted, run this cell again`);
     alarm.dataset.waits = true;
     const { content } = (await kernel?.requestCommInfo({ target_name: "jupyter.widget" }).catch(end)) ?? {};
-    if (waiting.has(number) && content?.comms && !content.comms[comm]) end();
+    if (comm && waiting.has(number) && content?.comms && !content.comms[comm]) end();
   }
 
   /** The kernel is gone, and with it all that this widget could ask for: say so, and let nothing be clicked, typed or heard. */
