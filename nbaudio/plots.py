@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nbaudio import views
 from nbaudio.evidence import precision_curve
+from nbaudio.frames import Frame, as_polars
 from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
 from nbaudio.views import Source
@@ -164,8 +165,9 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     return plot
 
 
-def claimed(curve: pl.DataFrame) -> Plot:
+def claimed(curve: Frame) -> Plot:
     """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
@@ -249,8 +251,9 @@ def shards(corpus: str | Path) -> Plot:
     return plot
 
 
-def throughput(readers: pl.DataFrame) -> Plot:
+def throughput(readers: Frame) -> Plot:
     """Clips a second of each way of reading a corpus, as `nbaudio.adapters.overview.readers` found them."""
+    readers = as_polars(readers, "readers")
     plot = _plot(1.2 + 0.34 * len(readers))
     axes = _axes(plot.add_subplot(), "Reading back, on this machine and with all else that runs on it")
     rows, speeds = np.arange(len(readers)), readers["clips_per_s"].fill_null(0).to_numpy()

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.frames import Frame, as_polars
 from nbaudio.report import show
 
 MOST_ROWS = 50
@@ -44,14 +45,14 @@ class Table:
         return repr(self.frame)
 
 
-def table(frame: pl.DataFrame, *, limit: int = MOST_ROWS) -> Table:
-    """A frame to look at.
+def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table:
+    """A pandas or polars frame to look at.
 
     Examples:
         >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
         True
     """
-    return Table(frame, limit)
+    return Table(as_polars(frame), limit)
 
 
 def _cell(value: Any, align: str) -> str:
