@@ -15,7 +15,7 @@ from nbaudio.errors import NbaudioError
 from nbaudio.evidence import evidence
 from nbaudio.exports import export
 from nbaudio.ingest import ingest
-from nbaudio.reading import open_corpus
+from nbaudio.reading import clip, open_corpus
 from nbaudio.report import Report
 from nbaudio.runs import demo, run
 from nbaudio.select import select
@@ -30,6 +30,7 @@ __all__ = [
     "Report",
     "Workspace",
     "__version__",
+    "clip",
     "convert",
     "demo",
     "download",
