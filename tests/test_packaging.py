@@ -183,6 +183,7 @@ DOORS = {
     "nbclient": {"runs"},
     "nbconvert": {"runs"},
     "openpyxl": {"review"},
+    "pandas": {"frames", "reading", "report", "workspace"},
     "papermill": {"runs"},
     "pydub": {"audio"},
     "rapidfuzz": {"text"},

@@ -17,11 +17,13 @@ from nbaudio.errors import InputError
 if TYPE_CHECKING:
     from pydub import AudioSegment
 
+    from nbaudio.audio.playable import PlayableSegment
+
 _MS = 1000
 _STEP_MS = 10
 
 
-def to_audiosegment(samples: NDArray[np.int16], rate: int) -> "AudioSegment":
+def to_audiosegment(samples: NDArray[np.int16], rate: int) -> "PlayableSegment":
     """A `pydub.AudioSegment` of a clip or window, which plays in a notebook without ffmpeg.
 
     Args:

@@ -18,7 +18,7 @@ from nbaudio.files import whole_file
 from nbaudio.reading.order import Ints
 
 if TYPE_CHECKING:
-    from pydub import AudioSegment
+    from nbaudio.audio.playable import PlayableSegment
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
@@ -64,7 +64,7 @@ class Clip:
         """`sampling_rate`, Hz."""
         return self.sampling_rate
 
-    def to_pydub(self) -> "AudioSegment":
+    def to_pydub(self) -> "PlayableSegment":
         """A `pydub.AudioSegment`, which plays in a notebook without ffmpeg.
 
         Raises:

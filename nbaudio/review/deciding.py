@@ -61,7 +61,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     known = segments["segment_id"].unique()
     _refuse(said, ~pl.col("segment_id").is_in(known.implode()), f"{workspace.path} has no segment", "segment_id")
     rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
-    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules)
+    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(value=False)
     whole = "split" in rows.columns or known.is_in(said["segment_id"].implode()).all()
     edited = _edited(said, segments, pl.lit(whole) | by_rule)
     _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, differently:", "segment_id")
