@@ -129,7 +129,8 @@ def test_widgets_and_clips_take_tables_and_ids(make_workspace, tmp_path):
         for widget in (widgets.TranscriptDiff(workspace, frame), widgets.ReviewPanel(workspace, frame, reviewer="ana")):
             assert all(key in widget.static_html() for key in wanted)
         assert widgets.SegmentTable(frame, sort="segment_id").shown["segment_id"].to_list() == sorted(wanted)
-        assert all(key in widgets.table(frame)._repr_html_() for key in wanted)
+        for shown in (widgets.table(frame), widgets.Table(frame)):
+            assert all(key in shown._repr_html_() for key in wanted)
 
 
 def test_views_plots_and_checks_take_tables(workspace, kind):

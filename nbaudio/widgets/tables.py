@@ -29,6 +29,9 @@ class Table:
     limit: int = MOST_ROWS
     total: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frame", as_polars(self.frame))
+
     def _repr_html_(self) -> str:
         right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
         align = {name: f"text-align:{'right' if name in right else 'left'};vertical-align:top" for name in self.frame.columns}
