@@ -3,6 +3,7 @@
 W/workspace.json       where transcripts and audio came from
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
 W/problems.parquet     what could not be read, with file, item and reason
+W/decisions.parquet    what people accept and reject by hand, which `select` follows
 W/reports/<step>.json  what each step reported
 W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
@@ -24,9 +25,9 @@ from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.frames import Frame, as_polars
 from nbaudio.limits import check_regular
-from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
+from nbaudio.places.remote import Remote, remote
 from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from nbaudio import leakage, plots, review, text, views, widgets
 from nbaudio.errors import InputError
 from nbaudio.frames import as_ids, as_polars
 from nbaudio.report import Report
-from nbaudio.select import choose
-from nbaudio.selection import Parameters
+from nbaudio.selection.parameters import Parameters
+from nbaudio.selection.select import choose
 from nbaudio.tables import check_tables
 
 KINDS = {

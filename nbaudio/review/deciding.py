@@ -8,7 +8,7 @@ import polars as pl
 from nbaudio.errors import InputError
 from nbaudio.frames import Frame, as_polars
 from nbaudio.report import Report
-from nbaudio.selection import RULES
+from nbaudio.selection.parameters import RULES
 from nbaudio.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
 from nbaudio.workspace import Workspace
 
