@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
+from nbaudio.frames import Frame, as_polars
 from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
@@ -164,8 +165,9 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     return plot
 
 
-def claimed(curve: pl.DataFrame) -> Plot:
+def claimed(curve: Frame) -> Plot:
     """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]

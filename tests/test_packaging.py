@@ -215,6 +215,7 @@ DOORS = {
     "nbclient": {"runs"},
     "nbconvert": {"runs"},
     "openpyxl": {"review"},
+    "pandas": {"frames", "reading", "report", "workspace"},
     "papermill": {"runs"},
     "pydub": {"audio"},
     "rapidfuzz": {"text"},

@@ -18,6 +18,10 @@ LATER_RULES = ("reviewed", *LOST, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 
+RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
+"""Reasons that `select` gives, besides those of `tables.segment_failures`."""
+
+
 @dataclass(frozen=True)
 class Parameters:
     """What `select` is asked for; see there. `group_by` None leaves the choice of columns to `nbaudio.grouping`.
