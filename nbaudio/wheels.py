@@ -40,9 +40,7 @@ def wheel(*, out: str | Path = "dist") -> Report:
             lines.writerow((name, f"sha256={digest}", len(data)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
-    return Report(
-        "wheel", {"wheel": str(path), "MB": round(path.stat().st_size / 1e6, 1), "for workers": f"pip install {path.name}"}
-    )
+    return Report("wheel", {"wheel": str(path), "bytes": path.stat().st_size, "for_workers": f"pip install {path.name}"})
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

@@ -285,7 +285,7 @@ def test_without_a_number_a_tenth_is_drawn_and_at_most_a_thousand(workspace, tmp
     workspace = many(workspace, number)
     report = review.export(workspace, out=tmp_path / "s.xlsx")
     assert report.facts["drawn"] == drawn == len(workspace.reviewed_ids())
-    assert report.facts["left for train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
+    assert report.facts["left_for_train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
     assert [line for line in report.warnings if "stay out of train" in line and number > 10] == []
 
 
@@ -293,7 +293,7 @@ def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_c
     workspace = many(workspace, 200)
     review.export(workspace, out=tmp_path / "one.xlsx", n=100)
     second = review.export(workspace, out=tmp_path / "two.xlsx")
-    assert (second.facts["drawn"], second.facts["left for train"]["segments"]) == (10, 90)
+    assert (second.facts["drawn"], second.facts["left_for_train"]["segments"]) == (10, 90)
     before = (tmp_path / "two.xlsx").read_bytes()
     again = review.export(workspace, out=tmp_path / "two.xlsx")
     assert (tmp_path / "two.xlsx").read_bytes() == before

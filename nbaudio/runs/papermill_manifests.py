@@ -7,6 +7,7 @@ notebook is given the parameters that it has. All other files pass as they are.
 
 import copy
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,9 @@ class ManifestHandler:
         from nbaudio.runs.manifests import notebook_parameters
 
         context = click.get_current_context(silent=True)
-        options = context.params if context else {}
-        files, notebook = options.get("parameters_file") or (), options.get("notebook_path")
+        options: Mapping[str, Any] = context.params if context else {}
+        files: Sequence[str] = options.get("parameters_file") or ()
+        notebook = options.get("notebook_path")
         if path not in files or "://" in path or not notebook or not _is_ours(Path(notebook)):
             return self._others.get_handler(path).read(path)
         try:

@@ -245,7 +245,7 @@ def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
         page.wait_for_selector(".nba-title:has-text('s1')")
     assert corrections(workspace).select("start_sample", "end_sample").rows() == [(RATE - 320, 3 * RATE + 320)]
     assert workspace.segments.equals(before)
-    assert nbaudio.review.correct_bounds(workspace).facts["corrected now"] == 1
+    assert nbaudio.review.correct_bounds(workspace).facts["corrected_now"] == 1
 
 
 def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, workspace):

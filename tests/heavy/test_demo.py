@@ -46,7 +46,7 @@ def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
     out, _ = demonstrated
     before = contents(out / "corpus")
     report = run(MANIFEST, out=out, only="1-8")
-    assert report.facts["materialize"]["clips cut now"] == 0
+    assert report.facts["materialize"]["clips_cut_now"] == 0
     assert contents(out / "corpus") == before
 
 
@@ -55,7 +55,7 @@ def test_another_container_costs_no_cut(demonstrated):
     report = run(MANIFEST, out=out, only="7", settings={"container": "parquet", "corpus": str(out / "parquet")})
     assert report.facts["ran"] == ["07_materialize"]
     assert "ingest" not in report.facts
-    assert report.facts["materialize"]["clips cut now"] == 0
+    assert report.facts["materialize"]["clips_cut_now"] == 0
     assert [path.suffix for path in sorted((out / "parquet/train").iterdir())] == [".parquet"] * 5
 
 
