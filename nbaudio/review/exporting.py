@@ -350,7 +350,7 @@ def _report(
     if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
         warnings.append(
             f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
-            f"for training are {len(left):,} segments, {duration(float(left.sum()))} of audio"
+            f"for training are {len(left):,} segments ({duration(float(left.sum()))})"
         )
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)

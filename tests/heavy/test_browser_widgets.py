@@ -193,6 +193,13 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
         page.locator(".nba-where").fill("nonsense <")
         page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm:visible:has-text('nonsense')")
+        for condition in ("nonsense <", "similarity == 0.1"):  # asked at once: the answer to the second counts
+            page.locator(".nba-where").fill(condition)
+            page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-alarm", state="hidden")
+        page.locator(".nba-where").fill("speaker_id = 'nobody'")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-count:has-text(\"0 of 9: no speaker_id 'nobody'\")")
         page.locator(".nba-where").fill("")
         page.locator(".nba-find").fill("ŠEST")
         page.wait_for_selector(".nba-count:text('1 of 9')")

@@ -91,7 +91,7 @@ function mount({ model, el }, name, build) {
       alarm.dataset.waits = number;
     }, PATIENCE_MS);
     return new Promise((resolve, reject) => {
-      waiting.set(number, { resolve, reject });
+      waiting.set(number, { call, resolve, reject });
       model.send({ call, number, arguments: values, near: NEAR });
     });
   }
@@ -111,11 +111,13 @@ function mount({ model, el }, name, build) {
     waiting.delete(message.number);
     if (alarm.dataset.waits === message.number) alarm.hidden = true;
     if (message.error === undefined) {
+      if (alarm.dataset.call === answer.call) alarm.hidden = true; // asked again, and answered
       const later = message.more ? new Promise((resolve) => coming.set(message.number, resolve)) : null;
       answer.resolve({ result: message.result, buffers, later });
     } else {
       const error = new Error(message.error);
       complain(error);
+      alarm.dataset.call = answer.call;
       answer.reject(error);
     }
   }
