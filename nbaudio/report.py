@@ -129,7 +129,7 @@ def show(value: Any, name: str = "") -> str:
 
 
 def _assignment(name: str, value: Any) -> str:
-    return f"{name}={show(value)}"
+    return f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
 
 
 def _phrase(name: str, value: Any) -> str:
@@ -169,7 +169,7 @@ def duration(seconds: float) -> str:
     if seconds < 59.95:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     if seconds < 3599.5:
-        return "{} min {} s".format(*divmod(round(seconds), 60))
+        return "{} min {} s".format(*divmod(round(seconds), 60)).removesuffix(" 0 s")
     return f"{seconds / 3600:,.1f}".removesuffix(".0") + " h"
 
 

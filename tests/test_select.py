@@ -299,7 +299,7 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical_sentence": 0, "near_identical_sentence": 12}
     assert facts["parameters"]["seed"] == 7
     assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
-    assert "speaker 0, recording 0, identical sentence 0" in str(report)
+    assert "0 speaker, 0 recording, 0 identical sentence, 12 near identical sentence" in str(report)
     assert report.warnings == []
 
 

@@ -53,7 +53,7 @@ class Rows:
 
     def _size(self) -> dict[str, Any]:
         note = "" if len(self.order) else near_values(self.frame, self.asked["where"])
-        return {"total": len(self.order), "all": len(self.frame), "version": self.version, "note": note}
+        return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
     def arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
         """Filter and sort anew."""
