@@ -120,7 +120,7 @@ def show(value: Any, name: str = "") -> str:
         case int() | float():
             return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
         case dict():
-            write = _assignment if name == "parameters" else _phrase
+            write = _WRITE.get(name, _phrase)
             return ", ".join(write(key, item) for key, item in value.items()) or "none"
         case list() | tuple():
             return ", ".join(show(item) for item in value) or "none"
@@ -130,6 +130,13 @@ def show(value: Any, name: str = "") -> str:
 
 def _assignment(name: str, value: Any) -> str:
     return f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
+
+
+def _rule(name: str, count: Any) -> str:
+    return f"{show(count)} {name}"  # as tables name it
+
+
+_WRITE = {"parameters": _assignment, "rejected": _rule, "reasons": _rule}
 
 
 def _phrase(name: str, value: Any) -> str:
