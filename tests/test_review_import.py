@@ -418,9 +418,8 @@ def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
     report = review.import_(workspace, filled(sheet))
     assert report.facts["by_reviewer"] == said_by({"unnamed": 4})
     assert [line for line in report.warnings if "--reviewer NAME" in line]
-    assert review.import_(workspace, sheet, reviewer="cvita").facts["by_reviewer"] == said_by(
-        {"cvita": 4, "unnamed": 4}, "reviewer", "verdicts"
-    )
+    report = review.import_(workspace, sheet, reviewer="cvita")
+    assert report.facts["by_reviewer"] == said_by({"cvita": 4, "unnamed": 4})
 
 
 def test_reviewers_have_names(workspace, sheet):
