@@ -1,6 +1,6 @@
 """What a step says when it is done: the same facts for people, notebooks and machines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -15,15 +15,17 @@ class Report:
 
     Attributes:
         step: the command that made it, such as ``ingest``.
-        facts: what was counted or decided, in the order to show; JSON values only.
+        facts: what was counted or decided, in the order to show; JSON values only, keys in snake_case. A list of mappings with
+            equal keys is a table.
         warnings: worth knowing, though nothing failed.
         problems: what could not be used, one line each; the command line exits with 1 when there are any.
 
     Examples:
-        >>> print(Report("score", {"segments": 2, "mean similarity": 0.98765}))
+        >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": {"segments": 1, "hours": 0.001}}))
         score
           segments         2
           mean similarity  0.988
+          train            1 segment, 3.6 s of audio
     """
 
     step: str
@@ -48,8 +50,14 @@ class Report:
 
     def __str__(self) -> str:
         """As a terminal shows it, each fact and line in one line; what would steer it is written out."""
-        width = max((len(name) for name in self.facts), default=0)
-        lines = [self.step, *(f"  {name:<{width}}  {show(value)}" for name, value in self.facts.items())]
+        width = max((len(fact_label(name)) for name in self.facts), default=0)
+        lines = [self.step]
+        for name, value in self.facts.items():
+            if table := _cells(value):
+                widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+                lines += [f"  {fact_label(name)}", *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table)]
+            else:
+                lines.append(f"  {fact_label(name):<{width}}  {show(value, name)}")
         lines += [f"  note: {line}" for line in self.warnings]
         lines += [f"  problem: {line}" for line in self.problems]
         return "\n".join(map(harmless, lines))
@@ -58,10 +66,13 @@ class Report:
 
     def _repr_html_(self) -> str:
         """A plain table for notebooks; every value is escaped, transcripts and names come from outside."""
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(show(value))}</td></tr>"
-            for name, value in self.facts.items()
-        )
+        left = "style='text-align:left'"
+        rows = ""
+        for name, value in self.facts.items():
+            table = _cells(value)
+            cells = "".join(f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
+            shown = f"<table>{cells}</table>" if table else escape(show(value, name))
+            rows += f"<tr><th {left}>{escape(fact_label(name))}</th><td {left}>{shown}</td></tr>"
         notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
         notes += "".join(f"<p><b>problem:</b> {escape(line)}</p>" for line in self.problems)
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
@@ -96,23 +107,130 @@ def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
     return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
 
 
-def show(value: Any) -> str:
-    """A fact as a person reads it: thousands apart, three decimals, nested facts on one line.
+_LABELS = {"hours": "audio", "minutes": "audio", "seconds": "time", "bytes": "size", "above_0_8": "above 0.8"}
+
+
+def fact_label(name: str) -> str:
+    """The name of a fact as a person reads it.
 
     Examples:
-        >>> show(447542), show({"train": 3, "dev": 1.5})
-        ('447,542', 'train 3, dev 1.5')
+        >>> fact_label("mean_similarity"), fact_label("hours")
+        ('mean similarity', 'audio')
+    """
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def show(value: Any, name: str = "") -> str:
+    """A fact as a person reads it: thousands apart, three decimals, nested facts as a sentence.
+
+    Args:
+        value: a JSON value.
+        name: of the fact; ``hours``, ``minutes`` and ``seconds`` are shown as durations, ``bytes`` as a size, ``parameters`` as
+            they are called.
+
+    Examples:
+        >>> show(447542), show({"train": 3, "dev": 1, "share": 0.25}), show({"seed": 42}, "parameters")
+        ('447,542', '3 train, 1 dev, share 0.25', 'seed=42')
+        >>> show(0.001, "hours"), show(6_200_000, "bytes")
+        ('3.6 s', '6.2 MB')
     """
     match value:
         case bool() | None:
             return {True: "yes", False: "no", None: "-"}[value]
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.3f}".rstrip("0").rstrip(".")
+        case int() | float() if name in _UNITS:
+            return _UNITS[name](value)
+        case int() | float():
+            return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
         case dict():
-            return ", ".join(f"{name} {show(item)}" for name, item in value.items()) or "none"
+            write = _WRITE.get(name, _phrase)
+            return ", ".join(write(key, item) for key, item in value.items()) or "none"
         case list() | tuple():
             return ", ".join(show(item) for item in value) or "none"
         case _:
             return str(value)
+
+
+def _assignment(name: str, value: Any) -> str:
+    return f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
+
+
+def _rule(name: str, count: Any) -> str:
+    return f"{show(count)} {name}"  # as tables name it
+
+
+_WRITE = {"parameters": _assignment, "rejected": _rule, "reasons": _rule}
+
+
+def _phrase(name: str, value: Any) -> str:
+    """A nested fact: ``3 segments``, ``4 s of audio``, ``share 0.25``."""
+    if value is not None and name in ("hours", "minutes"):
+        return f"{show(value, name)} of audio"
+    if isinstance(value, int) and not isinstance(value, bool) and name not in _LABELS:
+        word = fact_label(name)
+        return f"{show(value)} {word.removesuffix('s') if value == 1 and ' ' not in word else word}"
+    return f"{fact_label(name)} {show(value, name)}"
+
+
+def _cells(value: Any) -> list[list[str]]:
+    """The head and the rows of a fact that is a table; empty for another one."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
+        return []
+    return [[fact_label(name) for name in value[0]], *([show(row.get(name), name) for name in value[0]] for row in value)]
+
+
+def fact_key(text: str) -> str:
+    """A text as the key of a fact.
+
+    Examples:
+        >>> fact_key("near-identical sentence")
+        'near_identical_sentence'
+    """
+    return text.replace(" ", "_").replace("-", "_")
+
+
+def duration(seconds: float) -> str:
+    """A duration as a person says it.
+
+    Examples:
+        >>> duration(3.61), duration(328.2), duration(5400), duration(7.2e6)
+        ('3.6 s', '5 min 28 s', '1.5 h', '2,000 h')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    if seconds < 3599.5:
+        return "{} min {} s".format(*divmod(round(seconds), 60)).removesuffix(" 0 s")
+    return f"{seconds / 3600:,.1f}".removesuffix(".0") + " h"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people.
+
+    Examples:
+        >>> size(800), size(2_640_000_000), size(64_000)
+        ('800 bytes', '2.6 GB', '64 kB')
+    """
+    if num_bytes < 1000:
+        return f"{num_bytes:,.0f} bytes"
+    for unit in ("kB", "MB", "GB", "TB"):
+        num_bytes /= 1000
+        if num_bytes < 999.5 or unit == "TB":
+            break
+    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"
+
+
+def tally(counts: Mapping[str, int], name: str, number: str) -> list[dict[str, Any]]:
+    """Counts by names that come from outside, as a table: such names are no keys.
+
+    Examples:
+        >>> tally({"Ana M.": 3}, "reviewer", "verdicts")
+        [{'reviewer': 'Ana M.', 'verdicts': 3}]
+    """
+    return [{name: key, number: count} for key, count in counts.items()]
+
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "hours": lambda hours: duration(3600 * hours),
+    "minutes": lambda minutes: duration(60 * minutes),
+    "seconds": duration,
+    "bytes": size,
+}

@@ -57,9 +57,9 @@ def wheel(*, out: str | Path = "dist") -> Report:
         "wheel",
         {
             "wheel": str(path),
-            "MB": round(path.stat().st_size / 1e6, 1),
+            "bytes": path.stat().st_size,
             "requirements": str(path.with_name(REQUIREMENTS)),
-            "for workers": f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}",
+            "for_workers": f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}",
         },
     )
 

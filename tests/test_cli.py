@@ -1,6 +1,9 @@
 """The command line: every command end to end on real audio, its exit codes, and one line for what is wrong."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,9 +13,22 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
+import typer
 from conftest import sweeps
 
-from nbaudio.cli import main
+from nbaudio.audio.encoding import ENCODERS
+from nbaudio.channels import CHANNELS
+from nbaudio.cli import app, main
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.engine import ENGINES
+from nbaudio.exports import WRITERS as EXPORT_WRITERS
+from nbaudio.review.clips import ENCODINGS as CLIP_ENCODINGS
+from nbaudio.review.delimited import SEPARATORS
+from nbaudio.review.sampling import STRATEGIES
+from nbaudio.sources.ingest import READERS
+from nbaudio.statistics.stats import WRITERS as PAGE_WRITERS
+from nbaudio.text.normal import NORMALIZERS
+from nbaudio.version import __version__
 
 
 @pytest.fixture
@@ -50,10 +66,18 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def keys(value: object) -> list[str]:
+    """All keys of a JSON value, nested ones too."""
+    if isinstance(value, dict):
+        return [*value, *(key for item in value.values() for key in keys(item))]
+    return [key for item in value for key in keys(item)] if isinstance(value, list) else []
+
+
 def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     steps = [
         ("ingest", "parlaspeech", "asr.json", "--audio", "audio", "--out", "W"),
         ("score", "W"),
+        ("evidence", "W"),
         ("review", "export", "W", "--out", "sheets/sheet.xlsx", "--n", "3"),
         ("select", "W", "--dev", "2", "--test", "2", "--group-by", "", "--max-duration", "20"),
         ("export", "nemo", "W", "--out", "M", "--paths", "relative"),
@@ -68,7 +92,9 @@ def test_from_ingest_to_verify_without_a_hand(source: Path, nbaudio: Callable[..
         assert (step, done.returncode, done.stderr if done.returncode else "") == (step, 0, "")
         report = nbaudio(*step, "--json")
         assert report.returncode == 0
-        assert json.loads(report.stdout)["problems"] == []
+        told = json.loads(report.stdout)
+        assert told["problems"] == []
+        assert [key for key in keys(told) if not re.fullmatch(r"[a-z0-9_,]+", key)] == []
     kept = pl.read_parquet(source / "C/segments.parquet")
     out = pl.read_parquet(source / "C/rejected.parquet")
     assert kept.height + out.height == 16
@@ -188,3 +214,86 @@ def test_nothing_asked_for_is_the_help(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == 2
         assert "Commands" in done.stdout + done.stderr
+
+
+def test_version(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = nbaudio("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"nbaudio {__version__}\n", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_completes(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    def told(**variables: str) -> str:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
+        return subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout
+
+    assert "_NBAUDIO_COMPLETE=complete_" in told(_NBAUDIO_COMPLETE=f"source_{shell}")
+    asked = {"_TYPER_COMPLETE_ARGS": "nbaudio mat", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    if shell == "bash":
+        asked = {"COMP_WORDS": "nbaudio mat", "COMP_CWORD": "1"}
+    assert "materialize" in told(_NBAUDIO_COMPLETE=f"complete_{shell}", **asked)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_completion_installs_itself(tmp_path: Path) -> None:
+    run = "import sys; sys.argv[0] = 'nbaudio'; from nbaudio.cli import main; main()"
+    command = f'"{sys.executable}" -c "{run}" "$@"; exit $?'
+    for option in ("--show-completion", "--install-completion"):
+        words = ["bash", "-c", command, "bash", option]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"HOME": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+    assert "complete_bash" in (tmp_path / ".bash_completions" / "nbaudio.sh").read_text()
+    assert "nbaudio.sh" in (tmp_path / ".bashrc").read_text()
+
+
+# Options and arguments with a fixed set of values, by name; `FREE` takes any text.
+FIXED = {
+    "container": [*CONTAINERS],
+    "engine": [*ENGINES],
+    "encoding": [*ENCODERS],
+    "channel": [*CHANNELS],
+    "strategy": [*STRATEGIES],
+    "clips": [*CLIP_ENCODINGS],
+    "table": [*SEPARATORS],
+    "normalize": [*NORMALIZERS],
+    "paths": ["absolute", "relative"],
+    ("ingest", "format_"): [*READERS],
+    ("export", "format_"): [*EXPORT_WRITERS],
+    ("stats", "out"): [*PAGE_WRITERS],
+}
+FREE = {
+    *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
+    *("max_size", "cache", "shard_size", "disk", "dev", "test", "group_by", "text", "title", "language", "licence"),
+    *("reviewers", "reviewer", "verdicts", "only", "set_", "option"),
+}
+
+
+def commands(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def takes_text(parameter):
+    if hasattr(parameter, "type_descriptor"):  # newer versions of typer
+        return parameter.type_descriptor.annotation in (str, list[str])
+    return parameter.type.name == "text"
+
+
+def test_help_lists_the_values_of_every_option_with_a_fixed_set() -> None:
+    seen = set()
+    for name, command in commands(typer.main.get_command(app)):
+        for parameter in command.params:
+            key = (name, parameter.name) if (name, parameter.name) in FIXED else parameter.name
+            if key in FIXED:
+                said = f"{parameter.help} {parameter.metavar or ''}"
+                missing = [value for value in FIXED[key] if not re.search(rf"(?<!\w){re.escape(value)}(?!\w)", said)]
+                assert missing == [], (name, key)
+                seen.add(key)
+            else:
+                assert not takes_text(parameter) or parameter.name in FREE, f"{name}: is {parameter.name} a fixed set?"
+    assert seen == set(FIXED)

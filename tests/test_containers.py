@@ -171,7 +171,7 @@ def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
     report = converted(base[1], killed / container, container)
-    assert report.facts["shards kept from before"] >= 1
+    assert report.facts["shards_kept_from_before"] >= 1
     converted(base[1], tmp_path / "whole", container)
     assert contents(killed / container) == contents(tmp_path / "whole")
 

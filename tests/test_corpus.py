@@ -155,11 +155,11 @@ def test_recordings_spread_over_all_shards_and_shards_are_even(make_workspace: M
 
 
 def test_another_threshold_split_or_container_cuts_nothing_again(workspace: Workspace, tmp_path: Path) -> None:
-    assert make(workspace, tmp_path / "a").facts["clips already cut"] == 0
+    assert make(workspace, tmp_path / "a").facts["clips_already_cut"] == 0
     workspace.save(segments=workspace.segments.with_columns(split=pl.lit("train")))
     shutil.move(workspace.audio_root, tmp_path / "away")  # not even opened
     report = make(workspace, tmp_path / "b", container="parquet")
-    assert report.facts["clips cut now"] == 0
+    assert report.facts["clips_cut_now"] == 0
     assert report.problems == []
     assert check(tmp_path / "b") == []
 
@@ -176,7 +176,7 @@ def test_a_recording_is_opened_once_for_all_of_its_windows(
 
     monkeypatch.setattr(Path, "open", counted)
     report = make(workspace, tmp_path / "c", engine="threading", jobs=2)
-    assert report.facts["clips cut now"] == workspace.segments.height > 3 * len(RECORDINGS)
+    assert report.facts["clips_cut_now"] == workspace.segments.height > 3 * len(RECORDINGS)
     assert {name: opened[name] for name in RECORDINGS} == dict.fromkeys(RECORDINGS, 1)
 
 
@@ -209,7 +209,7 @@ def test_the_same_call_again_repairs_what_is_bad_and_keeps_the_rest(workspace: W
     assert any(shards[1].name in problem and "missing" in problem for problem in problems)
     report = make(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == wanted
-    assert report.facts["shards kept from before"] == report.facts["shards"] - 2
+    assert report.facts["shards_kept_from_before"] == report.facts["shards"] - 2
 
 
 def test_a_damaged_pack_is_cut_again(workspace: Workspace, tmp_path: Path) -> None:
@@ -411,9 +411,9 @@ def test_verify_says_what_it_covers(workspace: Workspace, tmp_path: Path) -> Non
     def told() -> Any:
         return verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
 
-    assert (told().facts["data card"], told().warnings) == ("as written", [])
+    assert (told().facts["data_card"], told().warnings) == ("as written", [])
     card.write_text(card.read_text() + "\nOurs.\n")
-    assert (told().facts["data card"], told().problems) == ("edited", [])
+    assert (told().facts["data_card"], told().problems) == ("edited", [])
     assert "README.md" in told().warnings[0]
     (tmp_path / "c/notes.txt").write_text("ours")
     assert "notes.txt" in told().warnings[1]

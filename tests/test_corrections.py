@@ -42,14 +42,14 @@ def test_the_last_line_holds_and_nothing_is_changed_before_it_is_asked_for(works
     assert bounds(workspace) == before
 
     report = correct_bounds(workspace)
-    assert report.facts["corrected now"] == 1
+    assert report.facts["corrected_now"] == 1
     assert bounds(workspace) == [before[0], (start - rate // 2, end + 1), *before[2:]]
     segments = workspace.segments
     assert segments["corrected_by"].to_list() == [None, "ivo", None]
     assert segments["segment_id"].to_list() == ids.to_list()
     assert segments["source_start"].to_list() == ["0.0", "3.0", "6.0"]
     again = correct_bounds(workspace)
-    assert (again.facts["corrected now"], again.facts["corrected before"], again.problems) == (0, 1, [])
+    assert (again.facts["corrected_now"], again.facts["corrected_before"], again.problems) == (0, 1, [])
 
 
 def test_word_times_move_with_the_start(workspace):

@@ -202,7 +202,7 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     report = download(tmp_path / "list.csv", out=out, per_second=1000)
     assert report.problems == []
     assert report.facts == {
-        "files": 3, "there before": 0, "fetched": 3, "failed": 0, "bytes": 900_003, "ledger": str(out / "downloads.jsonl")
+        "files": 3, "there_before": 0, "fetched": 3, "failed": 0, "bytes": 900_003, "ledger": str(out / "downloads.jsonl")
     }  # fmt: skip
     assert report.warnings == ["1 of the files came without a checksum; they are whole by their lengths alone"]
     assert left_behind(out) == ["a.wav", "b 2.wav", "c.wav"]
@@ -228,11 +228,11 @@ def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
     web.log.clear()
     report = get("/a", "/b", "/c")
     assert sorted(path for path, *_ in web.log) == ["/a", "/b"]
-    assert (report.facts["there before"], report.facts["fetched"], report.problems) == (1, 2, [])
+    assert (report.facts["there_before"], report.facts["fetched"], report.problems) == (1, 2, [])
     assert (out / "a").read_bytes() == BODY + b"a"
     assert any("a is not what was fetched" in note for note in report.warnings)
     web.log.clear()
-    assert get("/a", "/b", "/c").facts["there before"] == 3
+    assert get("/a", "/b", "/c").facts["there_before"] == 3
     assert web.log == []
 
 
@@ -594,7 +594,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     checksum = md5(BODY)
     report = get(*({"url": f"{web.address}/{name}", "checksum": checksum} for name in "ab"))
     assert web.log == []
-    assert report.facts["there before"] == 1
+    assert report.facts["there_before"] == 1
     assert report.problems == ["b: something else has its name, and nothing is overwritten; move it away, or give another name"]
     assert (out / "b").read_text() == "mine"
 
@@ -707,7 +707,7 @@ def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
         hand.join()
     assert ledger(out)["a"]["state"] == "begun"
     report = get("/a", "/b")
-    assert (report.problems, report.facts["there before"]) == ([], 1)
+    assert (report.problems, report.facts["there_before"]) == ([], 1)
     assert web.asked("/a")[1] in ("bytes=196608-", "bytes=200000-")
     assert (out / "a").read_bytes() == BODY
 
@@ -772,7 +772,7 @@ def test_killed_and_run_again_asks_for_the_rest_only(web, tmp_path, out):
     assert sorted(left_behind(out)) == [".big.partial", "a"]
     web.log.clear()
     done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)
-    assert (done.returncode, json.loads(done.stdout)["facts"]["there before"]) == (0, 1)
+    assert (done.returncode, json.loads(done.stdout)["facts"]["there_before"]) == (0, 1)
     assert [entry[:3] for entry in web.log] == [("/big", f"bytes={there}-", etag(big))]
     assert (out / "big").read_bytes() == big
     assert left_behind(out) == ["a", "big"]

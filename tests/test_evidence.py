@@ -383,11 +383,11 @@ def judge(workspace):
 
 def test_before_any_verdict_the_report_claims_nothing_and_says_what_to_review(workspace):
     report = evidence(workspace)
-    assert report.facts["lowest proven"] is None
-    assert report.facts["threshold 0.8"]["precision"] is None
+    assert report.facts["lowest_proven"] is None
+    assert report.facts["thresholds"][0]["precision"] is None
     assert report.warnings == ["nothing has been judged yet: nothing is known of the labels"]
-    assert "review export" in report.facts["review next"]
-    assert "--strategy stratified --n 300 --threshold 0.8" in report.facts["review next"]
+    assert "review export" in report.facts["review_next"]
+    assert "--strategy stratified --n 300 --threshold 0.8" in report.facts["review_next"]
 
 
 def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_path):
@@ -407,11 +407,11 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     ]
     kept = found.filter(pl.col("segments") > 0).with_columns(truth=pl.Series(truth))
     assert kept.filter((pl.col("low") > pl.col("truth") + 1e-9) | (pl.col("high") < pl.col("truth") - 1e-9)).is_empty()
-    lowest = report.facts["lowest proven"]
+    lowest = report.facts["lowest_proven"]
     assert lowest == kept.filter("proven")["threshold"].min() < 0.6
     assert kept.filter("proven")["truth"].min() >= 0.95
     assert report.facts["reviewed"]["right"] + report.facts["reviewed"]["wrong"] == 400
-    assert report.facts[f"threshold {lowest:g}"]["at_least"] >= 0.95
+    assert next(row for row in report.facts["thresholds"] if row["threshold"] == lowest)["at_least"] >= 0.95
     saved = json.loads((workspace.path / "reports" / "evidence.json").read_text())
     assert [row["threshold"] for row in saved["curve"]] == GRID.tolist()
     given = {key for record in records(workspace).values() for key in record.segment_ids}
@@ -536,11 +536,11 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
 def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=500)
     say(workspace, "one", lambda _: "ok")
-    assert evidence(workspace).facts["lowest proven"] is not None
+    assert evidence(workspace).facts["lowest_proven"] is not None
     more = workspace.segments.head(1).with_columns(segment_id=pl.lit("new"), source_start=pl.lit("5"))
     workspace.save(segments=pl.concat([workspace.segments, more]))
     report = evidence(workspace)
-    assert report.facts["lowest proven"] is None
+    assert report.facts["lowest_proven"] is None
     assert "drawn from other segments than there are now, so that nothing follows: one" in report.warnings
 
 
@@ -569,7 +569,7 @@ def test_a_claim_is_that_of_the_verdicts_there_are_now(workspace, tmp_path):
     assert (first["threshold"], first["precision"], first["wrong"]) == (0.805, 1.0, 0)
     assert first["segments"] == workspace.segments.filter(pl.col("similarity") >= 0.805).height
     assert first["wanted"] == "0.95 right, with confidence 0.95"
-    assert first["lowest proven"] == evidence(workspace, precision=0.95).facts["lowest proven"]
+    assert first["lowest proven"] == evidence(workspace, precision=0.95).facts["lowest_proven"]
     assert {row["threshold"] for row in first["curve"]} <= set(THRESHOLDS)
     # The bounds are those of the whole curve, which hold for all its thresholds at once.
     assert all(row in workspace.report("evidence")["curve"] for row in first["curve"])
@@ -591,6 +591,6 @@ def test_the_plot_marks_what_is_proven(workspace, tmp_path):
     assert plots.evidence(workspace).axes[0].get_title(loc="left") == "Precision above each threshold, 0 segments reviewed"
     review.export(workspace, out=tmp_path / "one.xlsx", n=500)
     say(workspace, "one", judge(workspace))
-    lowest = evidence(workspace, precision=0.95).facts["lowest proven"]
+    lowest = evidence(workspace, precision=0.95).facts["lowest_proven"]
     labels = plots.evidence(workspace, precision=0.95).axes[0].get_legend_handles_labels()[1]
     assert [label for label in labels if label.startswith(f"lowest proven: {lowest:g}, ")]

@@ -137,7 +137,7 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace
     assert whole(tmp_path / "c")
     assert status(tmp_path / "c").facts["failures"] == len(report.problems) == 4
     monkeypatch.undo()
-    assert made(workspace, tmp_path / "c").facts["clips cut now"] == 4
+    assert made(workspace, tmp_path / "c").facts["clips_cut_now"] == 4
     made(workspace, tmp_path / "quiet")
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
@@ -168,7 +168,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
         web.says.clear()
         web.hangs.clear()
         web.cut.clear()
-        assert made(there, tmp_path / "c").facts["clips cut now"] == 3 * 8
+        assert made(there, tmp_path / "c").facts["clips_cut_now"] == 3 * 8
     tars = [{name: data for name, data in contents(tmp_path / each).items() if name.endswith(".tar")} for each in ("c", "quiet")]
     assert tars[0] == tars[1]
 
@@ -254,7 +254,7 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     assert "DiskFullError" in told.problems[0]
     little_room(resource.RLIM_INFINITY)
     report = made(workspace, tmp_path / "c")
-    assert report.facts["shards kept from before"] == report.facts["shards"]
+    assert report.facts["shards_kept_from_before"] == report.facts["shards"]
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
@@ -276,7 +276,7 @@ def test_only_what_is_damaged_is_made_again(workspace, tmp_path):
     assert contents(tmp_path / "c") == wanted
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in good} == before
     assert len(before) > 8
-    assert report.facts["clips cut now"] == len(packs.read_index(Path(place["pack"])))
+    assert report.facts["clips_cut_now"] == len(packs.read_index(Path(place["pack"])))
 
 
 def flip(path, at):
@@ -295,7 +295,7 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: float(next(backwards)))
     next((tmp_path / "c/train").iterdir()).unlink()
     report = made(workspace, tmp_path / "c")
-    assert (report.facts["clips cut now"], report.facts["shards kept from before"]) == (0, report.facts["shards"] - 1)
+    assert (report.facts["clips_cut_now"], report.facts["shards_kept_from_before"]) == (0, report.facts["shards"] - 1)
     assert contents(tmp_path / "c") == wanted
     shutil.rmtree(workspace.path / "packs")
     made(workspace, tmp_path / "again")
@@ -420,7 +420,7 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     ]
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     report = status(tmp_path)
-    assert report.facts["time left"] == "1:30:00"
+    assert report.facts["time_left"] == "1:30:00"
     assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
     assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == ("killed", 3, "1 on far")
     assert report.problems == ["the run was killed, not before 2026-01-01T01:00:01.000Z"]

@@ -348,9 +348,9 @@ def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place
     source = SOURCES["commonvoice"](place / "source", [("a.wav", "da")])
     (source / "clips").symlink_to(place / "audio")
     report = nbaudio.ingest("commonvoice", source, out=place / "W")
-    assert report.facts["recordings with audio"] == 0
+    assert report.facts["recordings_with_audio"] == 0
     assert [line for line in report.problems if "clips as a whole: a link that leads out" in line]
-    assert nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts["recordings with audio"] == 1
+    assert nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts["recordings_with_audio"] == 1
 
 
 def test_a_snapshot_of_hugging_faces_cache_is_read(place):

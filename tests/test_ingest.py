@@ -426,8 +426,8 @@ def test_every_line_becomes_a_segment_or_a_problem(archive, tmp_path):
         assert [line for line in report.problems if telling in line], telling
     assert workspace.report("ingest") == report.to_dict()
     assert report.facts["segments"] == 14
-    assert report.facts["unreadable lines"] == 1
-    assert (report.facts["recordings"], report.facts["recordings with audio"]) == (5, 2)
+    assert report.facts["unreadable_lines"] == 1
+    assert (report.facts["recordings"], report.facts["recordings_with_audio"]) == (5, 2)
     assert report.facts["names"] == {"exact": 2, "blanks": 1, "ambiguous": 1, "missing": 1}
     assert report.facts["hours"] == pytest.approx((1 + 1 + 1.75 + 3) / 3600, abs=1e-3)
 

@@ -74,4 +74,4 @@ def test_a_killed_run_is_finished_by_another_with_the_same_bytes(workspace: Work
     wanted = wanted_of(workspace, tmp_path / "whole")
     assert contents(corpus) == wanted
     assert left.items() <= wanted.items()
-    assert report.facts["shards kept from before"] == sum(name.endswith(".tar") for name in left)
+    assert report.facts["shards_kept_from_before"] == sum(name.endswith(".tar") for name in left)

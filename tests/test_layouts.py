@@ -109,10 +109,10 @@ def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
     assert report.problems == []
     verified = nbaudio.verify(tmp_path / "C", jobs=1, engine="threading", show_progress=False)
     assert verified.problems == []
-    assert verified.facts["clips decoded"] == len(made.segments)
+    assert verified.facts["clips_decoded"] == len(made.segments)
     corpus = pl.read_parquet(tmp_path / "C/segments.parquet")
     assert dict(corpus.select("segment_id", "text").iter_rows()) == {key: row[3] for key, row in made.segments.items()}
-    assert nbaudio.stats(tmp_path / "C").facts["segments kept"] == len(made.segments)
+    assert nbaudio.stats(tmp_path / "C").facts["segments_kept"] == len(made.segments)
     assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} == {"C"}
 
 
@@ -343,7 +343,7 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
     monkeypatch.setattr(tarfile.TarFile, "next", next_one)
     monkeypatch.setattr("nbaudio.corpus.streaming._TASK_BYTES", 1)  # a task a recording
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
-    assert report.facts["clips cut now"] == 3
+    assert report.facts["clips_cut_now"] == 3
     assert len(opened) == 1
     assert names[-1].endswith(".flac")
     opened.clear()

@@ -74,7 +74,7 @@ def test_a_corpus_is_the_same_under_the_posix_locale(tmp_path, recorded, monkeyp
                 told.append(json.loads(done.stdout))
             else:
                 told.append(json.loads(CliRunner().invoke(app, [*step, "--json"]).stdout))
-        assert told[0]["facts"]["recordings with audio"] == len(NAMES)
+        assert told[0]["facts"]["recordings_with_audio"] == len(NAMES)
         assert told[0]["facts"]["names"] == {"exact": 3, "unicode": 1}
         assert told[0]["problems"] == []
         assert told[-1]["facts"]["whole"]

@@ -74,7 +74,7 @@ def test_a_corpus_can_ship_the_normal_forms(workspace, tmp_path, container):
     assert json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["parameters"]["text"] == "normalized"
     assert verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False).problems == []
     # Run again it is kept; other words want another folder.
-    assert materialize(workspace, out=tmp_path / "c", container=container, text="normalized", **QUIET).facts["clips cut now"] == 0
+    assert materialize(workspace, out=tmp_path / "c", container=container, text="normalized", **QUIET).facts["clips_cut_now"] == 0
     with pytest.raises(ExistsError):
         materialize(workspace, out=tmp_path / "c", container=container, **QUIET)
 

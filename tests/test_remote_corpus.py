@@ -91,7 +91,7 @@ def test_other_containers_can_lie_in_a_store(workspace, store, tmp_path, contain
     else:
         shard.unlink()
     assert len(verify("gs://bucket/corpus", jobs=1, show_progress=False).problems) == 1 + shard.is_dir()
-    assert made(workspace, "gs://bucket/corpus", container=container).facts["shards kept from before"] == len(shards) - 1
+    assert made(workspace, "gs://bucket/corpus", container=container).facts["shards_kept_from_before"] == len(shards) - 1
     assert contents(store / "bucket/corpus") == local
     assert not [path for path in (workspace.path / "publishing").rglob("new/**/*") if path.is_file()]
 
@@ -131,7 +131,7 @@ def test_what_is_there_is_known_by_its_record_and_not_sent_again(workspace, loca
     Bucket.sent.clear()
     Bucket.fetched.clear()
     report = made(workspace, "gs://bucket/corpus/")
-    assert report.facts["shards kept from before"] == report.facts["shards"]
+    assert report.facts["shards_kept_from_before"] == report.facts["shards"]
     assert not [name for name in [*Bucket.sent, *Bucket.fetched] if name.endswith(".tar")]
     assert contents(store / "bucket/corpus") == local
 
@@ -147,7 +147,7 @@ def test_without_records_the_bytes_are_looked_at(workspace, local, store, lost):
             made(workspace, "gs://bucket/corpus")
         return
     Bucket.sent.clear()
-    assert made(workspace, "gs://bucket/corpus").facts["shards kept from before"] == sum(name.endswith(".tar") for name in local)
+    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] == sum(name.endswith(".tar") for name in local)
     assert not [name for name in Bucket.sent if name.endswith(".tar")]
     assert contents(store / "bucket/corpus") == local
 
@@ -165,7 +165,7 @@ def test_shards_that_changed_in_the_store_are_found_and_made_again(workspace, lo
     assert f"{shards[1].name}: missing" in problems
     assert "train-00099-of-00100.tar: not listed" in problems
     report = made(workspace, "gs://bucket/corpus")
-    assert report.facts["shards"] - report.facts["shards kept from before"] == 2
+    assert report.facts["shards"] - report.facts["shards_kept_from_before"] == 2
     assert contents(store / "bucket/corpus") == local
 
 
@@ -206,7 +206,7 @@ def test_a_store_that_stays_broken_stops_the_run_and_the_next_goes_on(workspace,
     assert contents(store / "bucket/corpus").items() <= local.items()
     with pytest.raises(InputError, match="an unfinished run"):
         verify("gs://bucket/corpus")
-    assert made(workspace, "gs://bucket/corpus").facts["shards kept from before"] > 0
+    assert made(workspace, "gs://bucket/corpus").facts["shards_kept_from_before"] > 0
     assert contents(store / "bucket/corpus") == local
 
 
@@ -306,6 +306,6 @@ def test_a_killed_run_leaves_whole_files_and_is_finished_by_another(workspace, l
 
     report = made(workspace, f"{scheme}://bucket/corpus")
     assert contents(corpus) == local
-    assert report.facts["shards kept from before"] == shards
+    assert report.facts["shards_kept_from_before"] == shards
     assert not list(store.rglob("*.partial"))
     assert not list((workspace.path / "publishing").rglob("*.tar"))

@@ -144,7 +144,7 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
         "15 were asked for, only 10 segments can be reviewed: all are in the sheet",
         "not drawn from: 5 segments of 1 recordings that are missing (c)",
         "10 of 10 segments that can be reviewed were given to reviewers and stay out of train; "
-        "left for training are 0 segments (0 hours)",
+        "left for training are 0 segments (0 s)",
     ]
     assert not report.problems
     assert workspace.reviewed_ids() == heard
@@ -285,7 +285,7 @@ def test_without_a_number_a_tenth_is_drawn_and_at_most_a_thousand(workspace, tmp
     workspace = many(workspace, number)
     report = review.export(workspace, out=tmp_path / "s.xlsx")
     assert report.facts["drawn"] == drawn == len(workspace.reviewed_ids())
-    assert report.facts["left for train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
+    assert report.facts["left_for_train"] == {"segments": number - drawn, "hours": round((number - drawn) * 4 / 3600, 4)}
     assert [line for line in report.warnings if "stay out of train" in line and number > 10] == []
 
 
@@ -293,7 +293,7 @@ def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_c
     workspace = many(workspace, 200)
     review.export(workspace, out=tmp_path / "one.xlsx", n=100)
     second = review.export(workspace, out=tmp_path / "two.xlsx")
-    assert (second.facts["drawn"], second.facts["left for train"]["segments"]) == (10, 90)
+    assert (second.facts["drawn"], second.facts["left_for_train"]["segments"]) == (10, 90)
     before = (tmp_path / "two.xlsx").read_bytes()
     again = review.export(workspace, out=tmp_path / "two.xlsx")
     assert (tmp_path / "two.xlsx").read_bytes() == before
@@ -305,7 +305,7 @@ def test_a_number_is_honoured_up_to_all_and_what_is_left_for_training_is_said(wo
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
     [line] = [line for line in report.warnings if "stay out of train" in line]
     assert line.startswith("150 of 200 segments that can be reviewed were given to reviewers")
-    assert line.endswith("left for training are 50 segments (0.056 hours)")
+    assert line.endswith("left for training are 50 segments (3 min 20 s)")
     review.export(workspace, out=tmp_path / "two.xlsx", n=1000)
     assert len(workspace.reviewed_ids()) == 200
     with pytest.raises(

@@ -28,6 +28,10 @@ def workspace(tmp_path):
     return make_workspace(tmp_path / "w")
 
 
+def said_by(counts):
+    return [{"reviewer": name, "verdicts": number} for name, number in counts.items()]
+
+
 @pytest.fixture
 def sheet(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "sheet.xlsx", n=4)
@@ -72,8 +76,8 @@ def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, 
         "review": "sheet",
     }
     assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
-    names = ("rows", "left empty", "new", "known already", "by reviewer", "corrected texts")
-    assert [report.facts[name] for name in names] == [4, 1, 3, 0, {"ana": 3}, 1]
+    names = ("rows", "left_empty", "new", "known_already", "by_reviewer", "corrected_texts")
+    assert [report.facts[name] for name in names] == [4, 1, 3, 0, said_by({"ana": 3}), 1]
     assert json.loads((workspace.path / "reports/review_import.json").read_text())["facts"]["new"] == 3
 
 
@@ -81,11 +85,11 @@ def test_a_sheet_may_be_imported_again_and_add_what_is_new(workspace, sheet):
     fill_in(sheet, {"s0": "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
     review.import_(workspace, sheet)
     log = (workspace.path / "reviews/verdicts.jsonl").read_bytes()
-    assert review.import_(workspace, sheet).facts["known already"] == 1
+    assert review.import_(workspace, sheet).facts["known_already"] == 1
     assert (workspace.path / "reviews/verdicts.jsonl").read_bytes() == log
     fill_in(sheet, {"s1": "noise"}, saved="2001-01-02T00:00:00+00:00")
     report = review.import_(workspace, sheet)
-    assert (report.facts["new"], report.facts["known already"]) == (1, 1)
+    assert (report.facts["new"], report.facts["known_already"]) == (1, 1)
     assert held(workspace) == {"s0": "ok", "s1": "noise"}
 
 
@@ -295,7 +299,7 @@ def test_the_same_row_twice_is_one_verdict(workspace, sheet):
 
 def test_rows_that_are_gone_are_counted(workspace, sheet):
     report = review.import_(workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2)))
-    assert report.facts["rows removed"] == 2
+    assert report.facts["rows_removed"] == 2
     assert [line for line in report.warnings if "2 of its rows are gone, such as s" in line]
 
 
@@ -337,7 +341,7 @@ def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tm
     [content] = content_hashes(workspace.segments.filter(pl.col("segment_id") == "s1").with_columns(text=pl.lit("nešto")))
     review.append_verdicts(workspace, [review.Verdict("s1", content, "ok", "", None, "ana", "2031-01-01T00:00:00Z", "panel")])
     report = review.import_(workspace, fill_in(sheet, {"s1": "ok"}, reviewer="ana"))
-    assert (report.facts["new"], report.facts["known already"]) == (1, 0)
+    assert (report.facts["new"], report.facts["known_already"]) == (1, 0)
     assert gold_ids(workspace, workspace.segments) == {"s1"}
     assert len(review.disagreements(workspace)) == 0
 
@@ -364,7 +368,7 @@ def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
 def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(workspace, sheet):
     workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "!"))
     report = review.import_(workspace, filled(sheet))
-    assert (report.problems, report.facts["changed since"], report.facts["new"]) == ([], 4, 4)
+    assert (report.problems, report.facts["changed_since"], report.facts["new"]) == ([], 4, 4)
     contents = json.loads((workspace.path / "reviews/sheet.json").read_text())["contents"]
     assert set(review.verdicts(workspace)["content"]) == set(contents)
 
@@ -392,7 +396,7 @@ def test_no_sheet_has_come_back_yet(workspace, tmp_path):
     (tmp_path / "returned").mkdir()
     for sheets in (None, [], tmp_path / "returned"):
         report = review.import_(workspace, sheets)
-        assert (report.facts["sheets"], report.facts["verdicts in all"]) == (0, 0)
+        assert (report.facts["sheets"], report.facts["verdicts_in_all"]) == (0, 0)
         assert report.warnings == ["no sheet has come back yet"]
 
 
@@ -404,7 +408,7 @@ def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace,
     for name in ("~$ana.xlsx", ".~lock.ben.xlsx#", ".ben.csv", "letter.txt"):
         (folder / name).write_bytes(b"x")
     report = review.import_(workspace, folder)
-    assert (report.facts["sheets"], report.facts["by reviewer"]) == (2, {"ana": 1, "ben": 1})
+    assert (report.facts["sheets"], report.facts["by_reviewer"]) == (2, said_by({"ana": 1, "ben": 1}))
 
 
 # --- who said it, and who said it last
@@ -412,9 +416,10 @@ def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace,
 
 def test_reviewer_is_whom_the_sheet_or_the_call_names(workspace, sheet):
     report = review.import_(workspace, filled(sheet))
-    assert report.facts["by reviewer"] == {"unnamed": 4}
+    assert report.facts["by_reviewer"] == said_by({"unnamed": 4})
     assert [line for line in report.warnings if "--reviewer NAME" in line]
-    assert review.import_(workspace, sheet, reviewer="cvita").facts["by reviewer"] == {"cvita": 4, "unnamed": 4}
+    report = review.import_(workspace, sheet, reviewer="cvita")
+    assert report.facts["by_reviewer"] == said_by({"cvita": 4, "unnamed": 4})
 
 
 def test_reviewers_have_names(workspace, sheet):
@@ -441,7 +446,7 @@ def test_a_cell_that_was_emptied_takes_nothing_back(workspace, sheet):
     fill_in(sheet, {"s0": "ok"}, reviewer="ana", saved="2001-01-01T00:00:00+00:00")
     review.import_(workspace, sheet)
     fill_in(sheet, {"s0": {"verdict": None}})
-    assert review.import_(workspace, sheet).facts["left empty"] == 4
+    assert review.import_(workspace, sheet).facts["left_empty"] == 4
     assert held(workspace) == {"s0": "ok"}
 
 
@@ -464,7 +469,7 @@ def test_several_reviewers_and_their_agreement(tmp_path):
     ids = [f"s{number:02d}" for number in range(30)]
     workspace = make_workspace(tmp_path / "w", [f"riječ {key}" for key in ids], ids=ids)
     report = review.export(workspace, out=tmp_path / "round.xlsx", n=30, reviewers=["ana", "ben"], overlap=10)
-    assert report.facts["reviewers"] == {"ana": 20, "ben": 20}
+    assert report.facts["reviewers"] == [{"reviewer": name, "segments": 20} for name in ("ana", "ben")]
     of = {}
     for name in ("ana", "ben"):
         table = openpyxl.load_workbook(tmp_path / f"round-{name}.xlsx")["review"]
@@ -477,9 +482,11 @@ def test_several_reviewers_and_their_agreement(tmp_path):
         for name, keys in of.items()
     ]
     report = review.import_(workspace, sheets)
-    assert (report.problems, report.facts["by reviewer"]) == ([], {"ana": 20, "ben": 20})
-    assert report.facts["agreement of ana, ben, words"].startswith("0.900 (")
-    assert report.facts["agreement of ana, ben, words"].endswith(" on 10")
+    assert (report.problems, report.facts["by_reviewer"]) == ([], said_by({"ana": 20, "ben": 20}))
+    told = report.facts["agreement"][0]
+    assert (told["of"], told["measure"], told["reviewers"]) == ("words", "agreement", "ana, ben")
+    assert (told["segments"], told["value"]) == (10, 0.9)
+    assert told["low"] < 0.9 < told["high"]
     assert f"{apart}: reviewers disagree, ana: ok; ben: noise" in report.warnings
     assert review.disagreements(workspace).rows() == [(apart, "ana: ok; ben: noise")]
 
@@ -509,7 +516,11 @@ def test_tables_come_back_from_other_programs(workspace, tmp_path, separator, en
         row[header.index("comment")] = "č, š; ž\nda"
     (tmp_path / name).write_bytes(write_csv([header, *rows[::-1]], separator).encode(encoding))
     report = review.import_(workspace, tmp_path / name)
-    assert (report.problems, report.facts["by reviewer"], report.facts["new"]) == ([], {"ana": 4}, 4)
+    assert (report.problems, report.facts["by_reviewer"], report.facts["new"]) == (
+        [],
+        said_by({"ana": 4}),
+        4,
+    )
     assert set(review.verdicts(workspace)["comment"]) == {"č, š; ž\nda"}
 
 
@@ -519,7 +530,7 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
     (tmp_path / "verdicts.csv").write_text(write_csv(rows))
     report = review.import_(workspace, tmp_path / "verdicts.csv")
     assert report.problems == []
-    assert report.facts["by reviewer"] == {"ana": 1, "ben": 1, "unnamed": 1}
+    assert report.facts["by_reviewer"] == said_by({"ana": 1, "ben": 1, "unnamed": 1})
 
 
 @given(any_text)
@@ -563,7 +574,7 @@ def test_a_corrected_text_goes_into_the_tables_and_the_original_stays(workspace,
     assert_frame_equal(back.drop("text_raw", "text_corrected", "text_origin"), before.drop("text_raw"))
     after = (workspace.path / "segments.parquet").read_bytes()
     review.import_(workspace, sheet)
-    assert review.correct_texts(workspace).facts["corrected now"] == 0
+    assert review.correct_texts(workspace).facts["corrected_now"] == 0
     assert (workspace.path / "segments.parquet").read_bytes() == after
 
 
@@ -675,7 +686,7 @@ def test_scoring_anew_keeps_corrections(workspace, sheet):
     }
     [normal] = workspace.segments.filter(pl.col("segment_id") == "s1")["text_normalized"]
     assert normal == "drugi kat"
-    assert review.correct_texts(workspace).facts == {"corrected texts": 1, "corrected now": 0}
+    assert review.correct_texts(workspace).facts == {"corrected_texts": 1, "corrected_now": 0}
 
 
 @pytest.mark.parametrize("steps", [["lower", "punctuation"], []])

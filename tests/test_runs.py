@@ -4,15 +4,22 @@ import ast
 import json
 import os
 import re
+import subprocess
+import sys
+import tomllib
 from html.parser import HTMLParser
+from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
+from click.testing import CliRunner
+from papermill import cli as papermill_cli
 
+import nbaudio
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.resources import bundled
-from nbaudio.runs import parse_settings, run
+from nbaudio.runs import papermill_manifests, parse_settings, run
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
 from nbaudio.runs.pages import PLACE, link_pages
 
@@ -308,3 +315,115 @@ def test_out_that_is_a_file(tmp_path, manifest):
     (tmp_path / "out").touch()
     with pytest.raises(NbaudioError, match="out"):
         run(manifest("seed: 1"), out=tmp_path / "out", only="3")
+
+
+# plain papermill
+
+
+PAPERMILL = "from papermill.__main__ import papermill; papermill()"
+WHERE = ("", "notebooks", "elsewhere")
+
+
+@pytest.fixture
+def papermill(monkeypatch):
+    """What papermill writes for a notebook and a manifest without executing it: the parameters that it injects."""
+    assert papermill_manifests.handler.read  # registered
+    monkeypatch.setattr("papermill.cli.INPUT_PIPED", False)
+
+    def prepare(notebook, manifest, folder, *options):
+        monkeypatch.chdir(folder)
+        words = [str(notebook), "prepared.ipynb", "-f", str(manifest), "--prepare-only", "--no-progress-bar", *options]
+        done = CliRunner().invoke(papermill_cli.papermill, words)
+        assert not isinstance(done.exception, Exception), done.exception
+        if done.exit_code:
+            return done
+        found = nbformat.read(folder / "prepared.ipynb", as_version=4)
+        return found.metadata["papermill"]["parameters"]
+
+    return prepare
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Notebooks and manifests in a folder of their own, and another folder."""
+    top = tmp_path / "checkout"
+    for name in ("notebooks", "data_manifests"):
+        (top / name).mkdir(parents=True)
+        for path in bundled(name).iterdir():
+            if path.is_file():
+                (top / name / path.name).write_bytes(path.read_bytes())
+    (top / "elsewhere").mkdir()
+    return top
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(checkout, papermill, caplog, where):
+    for manifest in MANIFESTS:
+        said = yaml.safe_load((checkout / "data_manifests" / f"{manifest}.yaml").read_text(encoding="utf8"))
+        for notebook in NOTEBOOKS:
+            folder = checkout / where
+            path = Path(os.path.relpath(checkout / "data_manifests" / f"{manifest}.yaml", folder))
+            given = papermill(os.path.relpath(checkout / "notebooks" / notebook.name, folder), path, folder)
+            assert set(given) == set(defaults(notebook))
+            for name, value in given.items():
+                if name in ("workspace", "corpus"):
+                    assert value == str(checkout / f"{manifest}-output" / name)
+                elif name in PATHS and said[name] is not None:
+                    assert value == str(checkout / "data_manifests" / said[name])
+                else:
+                    assert value == typed(said[name], KNOWN[name])
+    assert "unknown parameter" not in caplog.text
+
+
+def test_papermill_leaves_other_notebooks_and_files_alone(tmp_path, manifest, papermill):
+    other = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}})
+    other.cells.append(nbformat.v4.new_code_cell("source = 1", metadata={"tags": ["parameters"]}))
+    nbformat.write(other, tmp_path / "other.ipynb")
+    assert papermill("other.ipynb", manifest("source: a\nanything: b"), tmp_path) == {"source": "a", "anything": "b"}
+
+
+def test_papermill_says_which_key_of_a_manifest_is_unknown_in_one_line(tmp_path, manifest, papermill):
+    done = papermill(NOTEBOOKS[2], manifest("sead: 1"), tmp_path)
+    assert done.exit_code == 1
+    assert re.fullmatch(r"Error: .*m\.yaml: unknown parameter sead; known are .*seed.*\n", done.output)
+
+
+def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_papermill(tmp_path, manifest, papermill):
+    own = nbformat.read(NOTEBOOKS[2], as_version=4)
+    own.cells[1].source += "\nloud: bool = False\nwhen = list('ab')\n"
+    nbformat.write(own, tmp_path / "own.ipynb")
+    path = manifest("seed: 1\nloud: true\nwhen: [c]\nworkspace: w\nrate: 8000")
+    values = {"seed": 1, "loud": True, "when": ["c"], "workspace": str(path.parent / "w")}
+    assert papermill("own.ipynb", path, tmp_path) == values
+    assert papermill("own.ipynb", path, tmp_path, "-p", "seed", "2", "-p", "workspace", "v") == values | {
+        "seed": 2,
+        "workspace": "v",
+    }
+    more = tmp_path / "more.yaml"
+    more.write_text("seed: 3")
+    assert papermill("own.ipynb", path, tmp_path, "-f", str(more)) == values | {"seed": 3}
+
+
+def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
+    """As installed: a folder of metadata with the entry points that pyproject.toml declares."""
+    top = Path(nbaudio.__file__).parent.parent
+    metadata = tmp_path / "site" / "declared-1.dist-info"
+    metadata.mkdir(parents=True)
+    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]["papermill.io"]
+    lines = [f"{name} = {value}\n" for name, value in declared.items()]
+    (metadata / "entry_points.txt").write_text("[papermill.io]\n" + "".join(lines))
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n")
+    words = [*(str(NOTEBOOKS[0]), "out.ipynb"), "-f", str(bundled("data_manifests/demo.yaml")), "-p", "workspace", "W"]
+    paths = os.pathsep.join([str(top), str(metadata.parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", PAPERMILL, *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "unknown parameter" not in done.stderr
+    assert (tmp_path / "W" / "segments.parquet").is_file()

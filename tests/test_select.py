@@ -296,10 +296,10 @@ def test_select_saves_decisions_and_what_it_reports(workspace):
     assert facts["hours"] == pytest.approx(600 / 3600, abs=1e-4)
     assert facts["dev"] == {"segments": 6, "hours": pytest.approx(30 / 3600, abs=1e-4), "speakers": 1}
     # Their texts differ in one character of ten.
-    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical sentence": 0, "near-identical sentence": 12}
+    assert facts["leakage"] == {"speaker": 0, "recording": 0, "identical_sentence": 0, "near_identical_sentence": 12}
     assert facts["parameters"]["seed"] == 7
     assert facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
-    assert "speaker 0, recording 0, identical sentence 0" in str(report)
+    assert "0 speaker, 0 recording, 0 identical sentence, 12 near identical sentence" in str(report)
     assert report.warnings == []
 
 
@@ -314,7 +314,7 @@ def test_what_is_rejected_adds_up_and_a_second_call_starts_anew(workspace):
 
 def test_a_repeated_sentence_is_reported_as_leakage(workspace):
     workspace.save(segments=workspace.segments.with_columns(text=pl.lit("Hvala.")))
-    assert select(workspace, dev=6, test=6).facts["leakage"]["identical sentence"] == 1
+    assert select(workspace, dev=6, test=6).facts["leakage"]["identical_sentence"] == 1
 
 
 def test_reviews_of_the_workspace_stay_out_of_train(workspace):
@@ -357,7 +357,7 @@ def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspa
     chosen = workspace.segments
     assert sorted(chosen.filter(pl.col("split") == "test")["segment_id"]) == ["x0000", "x0001", "x0007"]
     assert report.facts["rejected"] == {"not_gold": 9, "reviewed": 1}
-    assert report.facts["lost to grouping"]["segments"] == 9
+    assert report.facts["lost_to_grouping"]["segments"] == 9
     assert report.facts["parameters"]["gold"] is True
     assert report.facts["leakage"]["speaker"] == report.facts["leakage"]["recording"] == 0
     select(workspace, dev=6, test=1, gold=True)
@@ -424,12 +424,12 @@ def crossing(segments, key):
 def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings):
     report = select(sittings)
     facts = report.facts
-    assert facts["lost to grouping"]["share"] <= 0.05
+    assert facts["lost_to_grouping"]["share"] <= 0.05
     assert facts["kept"] >= 0.95 * 480
     assert facts["parameters"]["group_by"] == ["speaker_id"]
     assert crossing(sittings.segments, "speaker_id") == facts["leakage"]["speaker"] == 0
     assert facts["leakage"]["recording"] == 12
-    alternatives = facts["grouping alternatives"]
+    alternatives = {row["group_by"]: row for row in facts["grouping_alternatives"]}
     assert set(alternatives) == {"speaker_id,recording_id", "speaker_id", "recording_id"}
     both = alternatives["speaker_id,recording_id"]
     assert both["share"] > 0.05
@@ -444,8 +444,8 @@ def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avo
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
     assert crossing(sittings.segments, "speaker_id") == crossing(sittings.segments, "recording_id") == 0
-    own = facts["grouping alternatives"]["speaker_id,recording_id"]
-    assert own["segments"] == facts["lost to grouping"]["segments"] == lost + facts["rejected"].get("beyond_split_size", 0)
+    [own] = [row for row in facts["grouping_alternatives"] if row["group_by"] == "speaker_id,recording_id"]
+    assert own["segments"] == facts["lost_to_grouping"]["segments"] == lost + facts["rejected"].get("beyond_split_size", 0)
     [line] = [line for line in report.warnings if "loses" in line]
     assert line.startswith(f"grouping by speaker_id,recording_id loses {own['segments']:,} segments ({own['share']:.1%}")
     assert (
@@ -455,14 +455,14 @@ def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avo
     # The very command that is named, and what it is said to lose.
     words = shlex.split(line.partition("; '")[2].partition("' loses")[0])
     assert CliRunner().invoke(cli, [*words[1:], "--json"]).exit_code == 0
-    assert sittings.report("select")["facts"]["lost to grouping"]["share"] <= 0.05
+    assert sittings.report("select")["facts"]["lost_to_grouping"]["share"] <= 0.05
     assert not [line for line in sittings.report("select")["warnings"] if "loses" in line]
 
 
 def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
     report = select(workspace, dev=6, test=6)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
-    assert "grouping alternatives" not in report.facts
+    assert "grouping_alternatives" not in report.facts
     assert report.warnings == []
 
 
@@ -471,7 +471,7 @@ def test_one_speaker_who_would_be_lost_is_said_with_what_avoids_it(workspace):
     workspace.save(segments=segments_table(rows))
     report = select(workspace)
     assert report.facts["parameters"]["group_by"] == ["speaker_id"]
-    assert report.facts["lost to grouping"]["share"] > 0.5
+    assert report.facts["lost_to_grouping"]["share"] > 0.5
     assert [line for line in report.warnings if "--group-by recording_id' loses" in line]
     assert not [line for line in select(workspace, group_by="recording_id").warnings if "loses" in line]
 
@@ -485,7 +485,7 @@ def test_where_no_columns_help_smaller_splits_are_proposed(workspace):
 def test_a_budget_that_is_filled_all_the_same_loses_nothing_to_grouping(sittings):
     report = select(sittings, hours=0.2)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]
-    assert report.facts["lost to grouping"]["share"] == 0
+    assert report.facts["lost_to_grouping"]["share"] == 0
     assert report.facts["hours"] == pytest.approx(0.2, abs=0.002)
     assert not [line for line in report.warnings if "loses" in line or "grouped by" in line]
 
@@ -528,18 +528,18 @@ def test_held_out_segments_of_the_source_that_would_be_trained_on_are_said(works
     assert result.exit_code == 0
     told = json.loads(result.stdout)
     train = workspace.segments.filter((pl.col("split") == "train") & (pl.col("source_split") == name))
-    assert told["facts"]["source held-out in train"] == {name: len(train)}
+    assert told["facts"]["source_held_out_in_train"] == [{"split": name, "segments": len(train)}]
     start = f"{len(train)} segments that the source holds out ({name} {len(train)}) would be trained on"
     assert [line for line in told["warnings"] if line.startswith(start)]
     assert start in CliRunner().invoke(cli, ["select", str(workspace.path)]).stdout
-    assert workspace.report("select")["facts"]["source held-out in train"] == {name: len(train)}
+    assert workspace.report("select")["facts"]["source_held_out_in_train"] == [{"split": name, "segments": len(train)}]
 
 
 @pytest.mark.parametrize("name", ["train-clean-360", "validated", "other", "tr_no_dev", "train_nodev", "training", "2018", ""])
 def test_what_the_source_trains_on_is_no_held_out_split(workspace, name):
     with_source_splits(workspace, name)
     report = select(workspace)
-    assert report.facts["source held-out in train"] == {}
+    assert report.facts["source_held_out_in_train"] == []
     assert not [line for line in report.warnings if "source" in line]
 
 
@@ -549,7 +549,7 @@ def test_held_out_segments_of_the_source_may_be_held_out_or_left_out(workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     assert not [line for line in select(workspace).warnings if "source" in line]
     workspace.save(segments=workspace.segments.drop("source_split"))
-    assert "source held-out in train" not in select(workspace).facts
+    assert "source_held_out_in_train" not in select(workspace).facts
 
 
 def review_record(workspace, name, numbers):
@@ -564,7 +564,7 @@ def test_reviews_that_empty_train_are_named(workspace):
     low = pl.when(pl.col("segment_id") == "x0110").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     report = select(workspace, dev=6, test=0)
-    taken = report.facts["reviewed"]
+    taken = {row["review"]: row["segments"] for row in report.facts["reviewed"]}
     assert sum(taken.values()) == report.facts["rejected"]["reviewed"] == 113
     [line] = [line for line in report.warnings if line.startswith("train is empty")]
     named = f"113 reviewed (first {taken['first']}, second {taken['second']}), 1 below_similarity (min_similarity 0.8), 6 in dev"
@@ -575,12 +575,12 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
     review_record(workspace, "sheet", range(30))
     judge(workspace, *((f"x{number:04d}", "ok", "a") for number in range(25, 40)))
     report = select(workspace, dev=0, test=0)
-    assert report.facts["reviewed"] == {"sheet": 30, "panel": 10}
+    assert report.facts["reviewed"] == [{"review": "sheet", "segments": 30}, {"review": "panel", "segments": 10}]
     assert "40 of 120 segments for train were given to reviewers and stay out (sheet 30, panel 10)" in report.warnings
     review_record(workspace, "sheet", range(5))
     (workspace.path / "reviews/verdicts.jsonl").unlink()
     report = select(workspace, dev=0, test=0)
-    assert report.facts["reviewed"] == {"sheet": 5}
+    assert report.facts["reviewed"] == [{"review": "sheet", "segments": 5}]
     assert report.warnings == []
 
 

@@ -69,7 +69,7 @@ def test_the_proof_of_a_corpus_and_verify_agree_too(make_workspace, tmp_path, on
     told = json.loads((tmp_path / "c" / "corpus.json").read_text(encoding="utf8"))["leakage"]
     assert told[SENTENCE]["shared"] == int(same)
     report = verify(tmp_path / "c", jobs=1, engine="threading", show_progress=False)
-    assert report.facts["leakage"][SENTENCE] == int(same)
+    assert report.facts["leakage"]["identical_sentence"] == int(same)
     assert report.problems == []
 
 

@@ -556,7 +556,7 @@ def test_addresses_that_differ_in_their_query_alone_are_two(web, tmp_path):
     (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for there in (0, 2):
         report = nbaudio.download(tmp_path / "list.jsonl", out=tmp_path / "out", per_second=1000)
-        assert (report.problems, report.facts["there before"]) == ([], there)
+        assert (report.problems, report.facts["there_before"]) == ([], there)
     assert (tmp_path / "out/6.wav").read_bytes() == b"id=6&v=2"
     source = transcripts(tmp_path / "asr.json", [row["url"] for row in rows])
     for number, name in ((5, "a.wav"), (6, "b.wav")):

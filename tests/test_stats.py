@@ -113,7 +113,7 @@ def test_equal_tables_make_equal_files(workspace, tmp_path):
 def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
     ours, theirs = stats(workspace.path).facts, stats(corpus).facts
     assert ours | {"of": ""} == theirs | {"of": ""}
-    assert ours["segments kept"] + ours["segments rejected"] == workspace.segments.height
+    assert ours["segments_kept"] + ours["segments_rejected"] == workspace.segments.height
     columns = [name for name in views.segments(corpus).columns if name not in ("decision", "reason", "split")]
     left, right = (views.segments(path).select(columns).sort("segment_id") for path in (workspace, corpus))
     assert left.drop("duration_s").equals(right.drop("duration_s"))
@@ -160,7 +160,7 @@ def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
 
 def test_a_page_of_no_segments(workspace, tmp_path):
     workspace.save(segments=workspace.segments.clear())
-    assert stats(workspace.path, out=tmp_path / "p.html").facts["segments kept"] == 0
+    assert stats(workspace.path, out=tmp_path / "p.html").facts["segments_kept"] == 0
 
 
 @pytest.mark.parametrize("name", ["p.pdf", "p", "p.xls"])

@@ -242,10 +242,10 @@ def test_score_writes_the_measures_and_keeps_the_rest(workspace):
     assert after["wer"].to_list() == [2 / 3, 1.0, None]
     assert report.facts["segments"] == 3
     assert report.facts["scored"] == 2
-    assert report.facts["without hypothesis"] == 1
-    assert report.facts["above 0.8"] == 0
-    assert report.facts["word error rate"] == 1.0  # two of three words, and one inserted where there are none
-    assert report.facts["odd characters"] == ["comma , 1", "full stop . 1", "en dash – 1"]
+    assert report.facts["without_hypothesis"] == 1
+    assert report.facts["above_0_8"] == 0
+    assert report.facts["word_error_rate"] == 1.0  # two of three words, and one inserted where there are none
+    assert report.facts["odd_characters"] == ["comma , 1", "full stop . 1", "en dash – 1"]
     assert workspace.report("score") == report.to_dict()
     assert not report.warnings
 
@@ -258,7 +258,7 @@ def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
     assert after["text_normalized"].to_list() == ["evo blic", "", "dobar dan"]
     assert after["asr_text_normalized"].to_list() == ["evo blic", "da", None]
     assert after["similarity"].to_list() == [1.0, -1.0, None]
-    assert report.facts["odd characters"] == []
+    assert report.facts["odd_characters"] == []
     tables = (workspace.path / "segments.parquet").read_bytes()
     with pytest.raises(InputError, match="'upper'"):
         text.score(workspace, normalize=["upper"])
@@ -292,8 +292,8 @@ def test_score_without_any_hypothesis_warns(workspace):
     workspace.save(segments=workspace.segments.drop("asr_text"))
     report = text.score(workspace.path)
     assert workspace.segments["similarity"].to_list() == [None] * 3
-    assert report.facts["mean similarity"] is None
-    assert report.facts["word error rate"] is None
+    assert report.facts["mean_similarity"] is None
+    assert report.facts["word_error_rate"] is None
     assert len(report.warnings) == 1
     assert "transcript and a hypothesis" in report.warnings[0]
 

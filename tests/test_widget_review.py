@@ -111,7 +111,7 @@ def test_whoever_judges_second_sees_what_the_first_one_saw(workspace, tmp_path):
     ana = ReviewPanel(workspace, review="sheet", reviewer="ana")
     shown = ask(ana, "review.said", number=0)[0]["text"]
     ask(ana, "review.give", number=0, verdict="wrong words", comment="", corrected_text="druge riječi")
-    assert review.correct_texts(workspace).facts["corrected now"] == 1
+    assert review.correct_texts(workspace).facts["corrected_now"] == 1
     ivo = ReviewPanel(workspace, review="sheet", reviewer="ivo")
     assert ask(ivo, "review.said", number=0)[0]["text"] == shown != "druge riječi"
     ask(ivo, "review.give", number=0, verdict="noise", **GIVE)

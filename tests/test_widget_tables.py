@@ -75,7 +75,12 @@ def test_text_to_find_stands_for_itself(text):
         ({"where": "similarity <"}, "filter 'similarity <': "),
         ({"where": "sim < 1"}, "sim"),
         ({"where": "similarity"}, "must be a condition"),
-        ({"where": "similarity < 'x'"}, "filter"),
+        ({"where": "similarity < 'x'"}, "texts are quoted, numbers are not"),
+        ({"where": "similarty < 0.5"}, "there is no column similarty; did you mean similarity"),
+        ({"where": "segment_id = spk7"}, "there is no column spk7; a text is written 'spk7'"),
+        ({"where": "similarity <"}, "not understood; write a condition such as similarity < 0.5"),
+        ({"where": "loud(similarity) > 1"}, "there is no function loud"),
+        ({"sort": "similarty"}, "did you mean similarity"),
         ({"where": "read_csv('/etc/passwd')"}, "read_csv"),
         ({"where": "__import__('os').system('x')"}, "filter"),
         ({"sort": "sim"}, "no column 'sim'"),
@@ -117,6 +122,8 @@ def test_front_end_sorts_pages_marks_and_moves():
     assert [(row["cells"], row["marked"]) for row in rows["rows"]] == [(["e"], True), (["d"], False), (["a"], False)]
     assert table.selected["segment_id"].to_list() == ["e"]
     assert table.shown["segment_id"].to_list() == ["e", "d", "a"]
+    arranged, _ = ask(table, "table.arrange", where="text == 'Dobar don'", find="", sort="", descending=False)
+    assert arranged == {"total": 0, "all": 5, "version": 2, "note": "no text 'Dobar don'; did you mean 'Dobar dan'?"}
 
 
 def test_an_error_is_told_to_the_front_end_and_leaves_the_rows_as_they_were():

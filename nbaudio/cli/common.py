@@ -17,13 +17,29 @@ from nbaudio.places import network
 from nbaudio.report import Report, harmless
 
 app = typer.Typer(
-    help="Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # drawing boxes takes longer than what most commands do
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it
+    if asked:
+        from nbaudio.version import __version__
+
+        typer.echo(f"nbaudio {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="the version, and nothing else")
+    ] = False,
+) -> None:
+    """Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known."""
+
 
 Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]

@@ -204,7 +204,9 @@ def verify(
 @fetching
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
-    out: Annotated[str | None, typer.Option(metavar="PAGE.html|.xlsx", help="one page of it, with tables and plots")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="PAGE.html", help="one page of it, .html or .xlsx, with tables and plots")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""

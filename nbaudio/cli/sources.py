@@ -38,7 +38,14 @@ def download(
 @app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
 @fetching
 def ingest(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="the layout of the source, such as parlaspeech")],
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="the layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+            "subtitles or textgrid",
+        ),
+    ],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts, or its address")],
     out: Annotated[str, typer.Option(help="the workspace folder to make")],
     audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,

@@ -45,7 +45,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InputError(f"{log}: not the log of a run ({type(error).__name__}: {error})") from error
     hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
-    facts = {"corpus": str(folder), "state": "not finished", "shards there": len(shard_names(folder)), **hint, "next": _AGAIN}
+    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _AGAIN}
     return Report("status", facts, problems=["it is not finished"])
 
 
@@ -67,7 +67,7 @@ def _finished(folder: Folder) -> Report:
             "state": "finished",
             "alive": False,
             "kept": sum(split["segments"] for split in splits),
-            "hours": round(sum(split["hours"] for split in splits), 3),
+            "hours": round(sum(split["hours"] for split in splits), 6),
             "rejected": sum(rejected.values()),
             "failures": rejected.get(UNREADABLE, 0),
             "shards": len(manifest["shards"]),
@@ -95,7 +95,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
         "process": f"{began.get('pid')} on {began.get('host')}",
         "began": began.get("at"),
-        "last heard of": run[-1].get("at"),
+        "last_heard_of": run[-1].get("at"),
         "log": str(log),
         "next": f"wait, and ask again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
     }
@@ -104,7 +104,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
     elif ended:
         over = [f"the run {state}: {ended.get('error')}"]
     else:
-        over = [f"the run was killed, not before {facts['last heard of']}"]
+        over = [f"the run was killed, not before {facts['last_heard_of']}"]
     return Report("status", facts, problems=over + first_lines(list(dict.fromkeys(failures)), str(log)))
 
 
@@ -118,5 +118,5 @@ def _progress(stage: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
         "total": total,
         "unit": stage["unit"],
         "rate": None if rate is None else float(f"{rate:.4g}"),
-        "time left": None if rate is None else str(timedelta(seconds=round((total - done) / rate))),
+        "time_left": None if rate is None else str(timedelta(seconds=round((total - done) / rate))),
     }

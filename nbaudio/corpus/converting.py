@@ -117,11 +117,11 @@ def convert(
         "container": container,
         "clips": sum(result.segments for result in results),
         "shards": len(results),
-        "shards of train": advice([result.num_bytes for result in results if result.split == "train"]),
-        "MB": round(num_bytes / 1e6, 1),
-        "shards kept from before": sum(result.kept for result in results),
+        "shards_of_train": advice([result.num_bytes for result in results if result.split == "train"]),
+        "bytes": num_bytes,
+        "shards_kept_from_before": sum(result.kept for result in results),
         "seconds": round(took, 1),
-        "MB/s": round(num_bytes / 1e6 / took),
+        "megabytes_per_second": round(num_bytes / 1e6 / took),
     }
     return Report("convert", facts)
 

@@ -21,7 +21,7 @@ from nbaudio.leakage import grouping, proof
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.places.patience import AbsentError
 from nbaudio.progress import progress
-from nbaudio.report import Report, first_lines
+from nbaudio.report import Report, fact_key, first_lines
 from nbaudio.tables import SPLITS, read_parquet
 from nbaudio.workspace import Workspace
 
@@ -153,13 +153,13 @@ def _verify(
     facts = {
         "corpus": str(folder),
         "whole": not problems,
-        "clips decoded": decoded,
-        "hours": round(float(segments["duration_s"].sum()) / 3600, 3),
+        "clips_decoded": decoded,
+        "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
         "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
-        "kept + rejected": segments.height + rejected.height,
+        "kept_and_rejected": segments.height + rejected.height,
         "shards": len(shards),
-        "data card": card,
-        "leakage": leaks,
+        "data_card": card,
+        "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 

@@ -94,7 +94,7 @@ def download(
         "download",
         {
             "files": len(wanted) + len(refused),
-            "there before": len(wanted) - len(rest) - run.taken,
+            "there_before": len(wanted) - len(rest) - run.taken,
             "fetched": len(run.fetched),
             "failed": len(problems),
             "bytes": sum(row.bytes or 0 for row in done),

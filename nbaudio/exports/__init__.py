@@ -85,7 +85,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
             "format": format,
             "segments": len(usable),
             "recordings": len(recordings),
-            "hours": round(float(timed["duration_s"].sum()) / 3600, 3),
+            "hours": round(float(timed["duration_s"].sum()) / 3600, 6),
             "splits": {split or "none": count for split, count in usable["split"].value_counts().sort("split").iter_rows()},
             "files": [path.relative_to(out).as_posix() for path in written],
         },

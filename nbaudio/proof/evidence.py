@@ -86,15 +86,17 @@ def evidence(
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
-        "rounds": {one.name: f"{one.strategy} {one.rows['verdict'].count():,} of {len(one.rows):,} rows" for one in known},
+        "rounds": [
+            {"round": one.name, "strategy": one.strategy, "rows": len(one.rows), "reviewed": one.rows["verdict"].count()}
+            for one in known
+        ],
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
-        "reviewed by similarity": _by_similarity(sample),
-        f"threshold {now:g}": tell(now),
-        "lowest proven": lowest,
-        **({} if lowest is None else {f"threshold {lowest:g}": tell(lowest)}),
-        "review next": _advice(workspace, len(upcoming), threshold),
-        "first of them": upcoming[:_SHOWN_NEXT],
+        "reviewed_by_similarity": _by_similarity(sample),
+        "thresholds": [tell(one) for one in dict.fromkeys((now, lowest)) if one is not None],
+        "lowest_proven": lowest,
+        "review_next": _advice(workspace, len(upcoming), threshold),
+        "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
     warnings = _warnings(
@@ -200,7 +202,7 @@ def _of_lengths(sample: Sample, pool: pl.DataFrame, shortest: float, longest: fl
 def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
     """What is known of one threshold, which need not be one of the curve's."""
     found = curve(sample, precision=precision, confidence=confidence, thresholds=np.array([threshold]))
-    return {name: found[name].item() for name in _TOLD}
+    return {"threshold": threshold, **{name: found[name].item() for name in _TOLD}}
 
 
 def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
@@ -212,7 +214,7 @@ def _lowest(found: pl.DataFrame) -> float | None:
     return next(iter(found.filter("proven")["threshold"]), None)
 
 
-def _by_similarity(sample: Sample) -> dict[str, str]:
+def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
     """How many were reviewed of how many, in a few bands of similarity."""
 
     def counts(frame: pl.DataFrame) -> list[int]:
@@ -222,7 +224,8 @@ def _by_similarity(sample: Sample) -> dict[str, str]:
 
     names = [*(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
     reviewed, there = counts(sample.judged), counts(sample.population)
-    return {name: f"{done:,} of {of:,}" for name, done, of in zip(names, reviewed, there, strict=True) if of}
+    rows = zip(names, reviewed, there, strict=True)
+    return [{"similarity": name, "reviewed": done, "segments": of} for name, done, of in rows if of]
 
 
 def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: float) -> tuple[int, float]:

@@ -133,7 +133,7 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "start_sample": [100], "end_sample": [900]})
         >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]}), segments=segments)
         >>> append_corrections(workspace, [Correction("s", 80, 900, 100, 900, "ana", "2026-11-21T03:00:00Z")])
-        >>> correct_bounds(workspace).facts["corrected now"]
+        >>> correct_bounds(workspace).facts["corrected_now"]
         1
         >>> workspace.segments["start_sample"].to_list()
         [80]
@@ -161,9 +161,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
             segments = segments.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
         workspace.save(segments=segments.update(changed, on="row", maintain_order="left").drop("row"))
     facts = {
-        "corrected now": len(todo),
-        "corrected before": concerned.filter(done).height,
-        "seconds moved now": todo.select(
+        "corrected_now": len(todo),
+        "corrected_before": concerned.filter(done).height,
+        "seconds_moved_now": todo.select(
             (
                 ((pl.col("new_start") - pl.col("was_start")).abs() + (pl.col("new_end") - pl.col("was_end")).abs())
                 / pl.col("rate")

@@ -13,7 +13,7 @@ import polars as pl
 from nbaudio.errors import ExistsError, InputError, look_up
 from nbaudio.files import whole_file
 from nbaudio.keys import clip_names
-from nbaudio.report import Report, show
+from nbaudio.report import Report, duration, tally
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS, write_delimited
 from nbaudio.review.log import VERDICTS, check_words, seen_ids
@@ -322,16 +322,17 @@ def _report(
     kept: Sequence[Path],
     failed: Mapping[str, str],
 ) -> Report:
+    given = {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}
     facts = {
         "drawn": len(rows),
         "from": len(pool),
-        "left for train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
+        "left_for_train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
         "strategy": record.strategy,
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}} if record.reviewers else {}),
-        **({"seen by all": min(record.overlap, len(rows))} if record.overlap else {}),
+        **({"reviewers": tally(given, "reviewer", "segments")} if record.reviewers else {}),
+        **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
     warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
@@ -346,10 +347,10 @@ def _report(
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if rows["clip"].count() == 0 and not failed:
         warnings.append("no audio yet: the sheet has no clips")
-    if (given := len(pool) - len(left)) * _A_TENTH > len(pool):
+    if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
         warnings.append(
-            f"{given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
-            f"for training are {show(len(left))} segments ({show(float(left.sum()) / 3600)} hours)"
+            f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
+            f"for training are {len(left):,} segments ({duration(float(left.sum()))})"
         )
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)

@@ -15,7 +15,7 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.frames import Frame
-from nbaudio.report import Report, first_lines
+from nbaudio.report import Report, first_lines, tally
 from nbaudio.review.agreements import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
@@ -153,9 +153,9 @@ def import_(
         append_verdicts(workspace, new)
     texts = correct_texts(workspace)
     found.problems += texts.problems
-    if changed := texts.facts["corrected now"]:
+    if changed := texts.facts["corrected_now"]:
         found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
-    report = _report(workspace, came, new, found, corrected=texts.facts["corrected texts"])
+    report = _report(workspace, came, new, found, corrected=texts.facts["corrected_texts"])
     workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
@@ -172,7 +172,7 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
         return True
     if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
         # Said elsewhere, it does not tell how far the reviewer has come in this review.
-        found.counts["new" if said.review != held.review else "known already"] += 1
+        found.counts["new" if said.review != held.review else "known_already"] += 1
         return said.review != held.review
     what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
     if dt.datetime.fromisoformat(said.time) > dt.datetime.fromisoformat(held.time):
@@ -282,7 +282,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     word = " ".join(row["verdict"].casefold().split())
     comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
     if not (word or comment or corrected):
-        found.counts["left empty"] += 1
+        found.counts["left_empty"] += 1
         return None
     if not word:
         raise InputError("a comment or a corrected text, but no verdict")
@@ -290,7 +290,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     if verdict is None:
         raise InputError(f"verdict '{_short(row['verdict'].strip())}' is none of {', '.join(match.record.verdicts)}")
     if shown is None:
-        found.counts["changed since"] += 1
+        found.counts["changed_since"] += 1
     else:
         found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
     if corrected and shown and as_read(corrected).strip() == as_read(shown["transcript"]).strip():
@@ -341,7 +341,7 @@ def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) ->
         record = of[name]
         lost = set(record.shares().get(reviewer, record.segment_ids)) - ids
         if lost:
-            found.counts["rows removed"] += len(lost)
+            found.counts["rows_removed"] += len(lost)
             found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
 
 
@@ -351,26 +351,24 @@ def _short(text: str) -> str:
 
 def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
     held = verdicts(workspace)
-    counts = dict.fromkeys(("rows", "left empty", "new", "changed", "known already"), 0) | found.counts
+    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
     apart = disagreements(workspace)
+    by_word = held["verdict"].value_counts().sort("count", "verdict", descending=[True, False])
     facts: dict[str, Any] = {
         "sheets": len(came),
         **counts,
-        "verdicts in all": len(held),
-        "by reviewer": dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()),
-        "by word": dict(held["verdict"].value_counts().sort("count", "verdict", descending=[True, False]).iter_rows()),
-        "corrected texts": corrected,
+        "verdicts_in_all": len(held),
+        "by_reviewer": tally(dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()), "reviewer", "verdicts"),
+        "by_word": tally(dict(by_word.iter_rows()), "verdict", "count"),
+        "corrected_texts": corrected,
         "disagreements": len(apart),
+        "agreement": agreement(workspace).to_dicts(),
     }
-    for of, measure, names, segments, *estimate in agreement(workspace).iter_rows():
-        value, low, high = ("-" if number is None else f"{number:.3f}" for number in estimate)
-        interval = "" if low == high == "-" else f" ({low} to {high})"
-        facts[f"{measure} of {names}, {of}"] = f"{value}{interval} on {segments:,}"
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
     if not came:
         warnings.append("no sheet has come back yet")
     if _UNNAMED in {said.reviewer for said in new}:
         warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
-    if found.counts["changed since"]:
+    if found.counts["changed_since"]:
         warnings.append("segments have changed since they were given out: their verdicts are about what they were then")
     return Report("review import", facts, warnings, found.problems)

@@ -45,7 +45,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
         >>> [content] = content_hashes(workspace.segments)
         >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", "2026-11-21T03:00:00Z", "sheet")
         >>> append_verdicts(workspace, [said])
-        >>> correct_texts(workspace).facts["corrected now"]
+        >>> correct_texts(workspace).facts["corrected_now"]
         1
         >>> workspace.segments.select("text", "text_raw", "text_origin").rows()
         [('evo blitz', 'evo blic', 'ana (sheet)')]
@@ -69,7 +69,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
         there = known.unique("segment_id", keep="first", maintain_order=True)
         workspace.save(**{CORRECTED_TEXTS: there})
         workspace.save(segments=after)
-    facts = {"corrected texts": before["text_corrected"].count(), "corrected now": len(rows)}
+    facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
     report = Report("review correct-texts", facts, problems=first_lines(problems, "reviews/verdicts.jsonl"))
     workspace.save_report("correct_texts", report.to_dict())
     return report

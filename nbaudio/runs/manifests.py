@@ -7,6 +7,7 @@ the current one.
 
 import ast
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ import yaml
 from nbaudio.errors import InputError
 from nbaudio.limits import whole
 from nbaudio.places.addresses import without_secrets
-from nbaudio.resources import bundled
+from nbaudio.resources import PACKAGE, bundled
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
 
@@ -42,22 +43,35 @@ def defaults(notebook: Path) -> dict[str, Any]:
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
     return {
-        target.id: ast.literal_eval(node.value)
+        target.id: _literal(node.value)
         for source in tagged
         for node in ast.parse(source).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
 
 
-def parameters(manifest: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _literal(value: ast.expr | None) -> Any:
+    """A plain value as it is written; None for one that is computed."""
+    try:
+        return ast.literal_eval(value) if value is not None else None
+    except ValueError:
+        return None
+
+
+def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The values of a manifest and of settings over them, checked by name, of the types of the defaults, paths absolute.
+
+    Args:
+        manifest: the YAML file.
+        settings: values that go before the manifest's.
+        extra: defaults of further names that may be given.
 
     Raises:
         InputError: the manifest is not a readable mapping, or a name is not known; names those that are.
     """
-    known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()}
+    known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
     values: dict[str, Any] = {}
     given = ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path()))
     for part, where, folder in given:
@@ -72,6 +86,36 @@ def parameters(manifest: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
             is_path = name in PATHS and value is not None and not _URL.match(value)
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
     return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}
+
+
+def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) -> dict[str, Any]:
+    """The values of a manifest that one notebook has parameters for, with absolute paths.
+
+    Args:
+        manifest: the YAML file; its relative paths are relative to its folder.
+        notebook: a notebook with a cell tagged ``parameters``.
+        fill: whether paths that the manifest leaves out are the notebook's defaults, relative to the notebook's folder.
+            Workspace and corpus then are in the folder ``NAME-output`` beside the folder of the notebooks, NAME being the
+            manifest's; in the current folder for the notebooks of an installed package.
+
+    Raises:
+        InputError: the manifest cannot be used; see `parameters`.
+
+    Examples:
+        >>> from nbaudio.resources import PACKAGE, bundled
+        >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/03_listen.ipynb"))
+        >>> sorted(values), values["workspace"][-22:]
+        (['seed', 'workspace'], '/demo-output/workspace')
+    """
+    has = defaults(notebook)
+    manifest = manifest.parent.resolve() / manifest.name
+    values = {name: value for name, value in parameters(manifest, {}, extra=has).items() if name in has}
+    folder = notebook.parent.resolve()
+    top = Path.cwd() if PACKAGE in folder.parents else folder.parent
+    for name in [name for name in PATHS if fill and name not in values and isinstance(has.get(name), str)]:
+        made = name in ("workspace", "corpus")
+        values[name] = os.path.normpath(top / f"{manifest.stem}-output" / name if made else folder / has[name])
+    return values
 
 
 def typed(value: Any, default: Any) -> Any:

@@ -101,7 +101,8 @@ def demo(*, out: str | Path | None = None) -> Report:
     caught, problems = check_demo(out, done.problems)
     places: dict[str, Any] = {name: done.facts[name] for name in _PLACES if name in done.facts}
     made = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
-    return Report("demo", places | {"made": made} | caught | {"open": done.facts["open"]}, problems=problems)
+    table = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
+    return Report("demo", places | {"made": made, "troubles": table, "open": done.facts["open"]}, problems=problems)
 
 
 def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
@@ -112,4 +113,5 @@ def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
 
 
 def _counts(facts: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in facts.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    numbers = {name: value for name, value in facts.items() if isinstance(value, int | float) and name != "seed"}
+    return {name: value for name, value in numbers.items() if not isinstance(value, bool)}

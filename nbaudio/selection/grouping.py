@@ -49,9 +49,10 @@ class Grouping:
     losses: dict[tuple[str, ...], Loss | None]
     by_default: bool
 
-    def alternatives(self) -> dict[str, Any]:
-        """The losses as JSON values, by the names of the columns with commas between."""
-        return {",".join(columns): loss and loss._asdict() for columns, loss in self.losses.items()}
+    def alternatives(self) -> list[dict[str, Any]]:
+        """The losses as a table: the columns, `segments` and `share` that are lost, null where it leaves too little."""
+        lost = {columns: loss._asdict() if loss else {"segments": None, "share": None} for columns, loss in self.losses.items()}
+        return [{"group_by": ",".join(columns), **loss} for columns, loss in lost.items()]
 
     def warnings(self, command: Callable[[Sequence[str]], str]) -> list[str]:
         """What to know of a choice that was not the first one, or is costly.

@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.budget import MICRO
 from nbaudio.leakage import GROUPS, leakage
-from nbaudio.report import Report, show
+from nbaudio.report import Report, fact_key, tally
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.parameters import HELD_OUT, LATER_RULES, Parameters
 from nbaudio.sizes import PCM
@@ -48,7 +48,7 @@ def select_report(
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    alternatives = {"grouping alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}
+    alternatives = {"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}
     taken = _taken_by(chosen, reviews)
     held_out = _held_out_in_train(kept)
     facts: dict[str, Any] = {
@@ -62,10 +62,10 @@ def select_report(
             if len(by_hand)
             else {}
         ),
-        **({"reviewed": taken} if taken else {}),
-        **({} if held_out is None else {"source held-out in train": held_out}),
-        "leakage": {check.removesuffix("_id"): shared for check, shared in leaks.select("check", "shared").iter_rows()},
-        "lost to grouping": {"segments": len(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
+        **({"reviewed": tally(taken, "review", "segments")} if taken else {}),
+        **({} if held_out is None else {"source_held_out_in_train": tally(held_out, "split", "segments")}),
+        "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
+        "lost_to_grouping": {"segments": len(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
         **alternatives,
     }
     budget = parameters.budget()
@@ -87,7 +87,7 @@ def select_report(
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out ({show(held_out)}) would be trained on: select does "
+            f"{sum(held_out.values()):,} segments that the source holds out ({_told(held_out)}) would be trained on: select does "
             "not follow source_split; ingest the source's other splits alone to keep them out of train"
         )
     return Report("select", facts, warnings=warnings)
@@ -114,7 +114,7 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
                 ("too_short", "min_duration"),
             )
         },
-        "reviewed": show(dict(taken or {})),
+        "reviewed": _told(taken or {}),
     }
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
@@ -170,7 +170,7 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
         found.append(f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}")
     elif reviewed >= _MUCH * (train + reviewed):
         found.append(
-            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({show(dict(taken))})"
+            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_told(taken)})"
         )
     fit = len(chosen.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     for split in HELD_OUT:
@@ -202,6 +202,10 @@ def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, col
     if parameters.budget() and not over_budget and len(kept):
         found.append("the budget is not reached: everything that passed is kept")
     return found
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "none"
 
 
 def _hours(timed: pl.DataFrame) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.names import DECISIONS
-from nbaudio.report import first_lines
+from nbaudio.report import duration, first_lines, size
 from nbaudio.sizes import RATE
 from nbaudio.sources.transcripts import Transcripts
 from nbaudio.tables import with_durations
@@ -37,10 +37,10 @@ def facts(
     return {
         "segments": len(segments),
         "rejected": dict(reasons.iter_rows()),
-        "unreadable lines": len(transcripts.problems),
-        "hours": round(float(usable["duration_s"].sum()) / 3600, 3),
+        "unreadable_lines": len(transcripts.problems),
+        "hours": round(float(usable["duration_s"].sum()) / 3600, 6),
         "recordings": len(recordings),
-        "recordings with audio": recordings["num_samples"].count(),
+        "recordings_with_audio": recordings["num_samples"].count(),
         "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
         **({"columns": dict(transcripts.columns)} if transcripts.columns else {}),
     }
@@ -91,15 +91,6 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
     ).row(0)
     wav = seconds * RATE * _BYTES_PER_SAMPLE
     return (
-        f"{said}; {seconds / 3600:.1f} h of segments are {_size(as_is)} as they are, {_size(wav)} as {RATE:,} Hz mono WAV, "
-        f"about {_size(wav * _FLAC_SHARE)} as FLAC"
+        f"{said}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {RATE:,} Hz mono WAV, "
+        f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )
-
-
-def _size(num_bytes: float) -> str:
-    """Bytes for people, two digits: 2.6 GB."""
-    for unit in ("kB", "MB", "GB", "TB"):
-        num_bytes /= 1000
-        if num_bytes < 999.5 or unit == "TB":
-            break
-    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"

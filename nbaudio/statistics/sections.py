@@ -18,7 +18,7 @@ from nbaudio.corpus.manifest import read_manifest
 from nbaudio.leakage import EXCEPTIONS, MEANING
 from nbaudio.places.folders import folder_at
 from nbaudio.proof.evidence import claim
-from nbaudio.report import show
+from nbaudio.report import fact_key, fact_label, show
 from nbaudio.tables import SPLITS
 from nbaudio.text import vocabulary
 from nbaudio.text.near import sentences
@@ -65,7 +65,8 @@ class _Notes:
             return cls(about, said["selection"], leakage, evidence, is_corpus=True)
         workspace = Workspace.open(path)
         selection = workspace.report("select").get("facts", {})
-        shared = {check: {"shared": number} for check, number in selection.get("leakage", {}).items()}
+        names = {fact_key(check): check for check in MEANING}
+        shared = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
         return cls({}, selection, shared, claim(workspace), is_corpus=False)
 
 
@@ -100,7 +101,7 @@ def sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any])
 
 
 def _overview(facts: Mapping[str, Any], notes: _Notes) -> Section:
-    counted = {name: facts[name] for name in ("segments kept", "segments rejected", "hours", "recordings", "speakers")}
+    counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
     asked = {name: value for name, value in notes.selection.get("parameters", {}).items() if value is not None and value != []}
     return Section(
         "Overview",
@@ -210,7 +211,8 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
 
 
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame({"what": list(facts), "value": [show(value) for value in facts.values()]}, schema_overrides=_TEXTS)
+    rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
+    return pl.DataFrame(rows, schema=_TEXTS)
 
 
 _TEXTS = {"what": pl.String, "value": pl.String}

@@ -13,7 +13,7 @@ from nbaudio.files import whole_file
 from nbaudio.report import Report
 from nbaudio.tables import SPLITS
 
-_QUANTILES = {"5 %": 0.05, "median": 0.5, "95 %": 0.95}
+_QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
 def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
@@ -43,8 +43,8 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
     kept = segments.filter(pl.col("decision") != "reject")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts: dict[str, Any] = {
-        "segments kept": kept.height,
-        "segments rejected": rejected.height,
+        "segments_kept": kept.height,
+        "segments_rejected": rejected.height,
         "reasons": dict(reasons.iter_rows()),
         "hours": _hours(kept),
         "recordings": kept["recording_id"].n_unique(),
@@ -67,7 +67,7 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
 
 
 def _hours(segments: pl.DataFrame) -> float:
-    return round(float(segments["duration_s"].sum()) / 3600, 3)
+    return round(float(segments["duration_s"].sum()) / 3600, 6)
 
 
 def _html(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:

@@ -38,7 +38,7 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         >>> workspace = Workspace.create(tempfile.mkdtemp())
         >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"], "asr_text": ["evo blitz", None]})
         >>> workspace.save(segments=segments)
-        >>> score(workspace).facts["above 0.8"]
+        >>> score(workspace).facts["above_0_8"]
         0
         >>> workspace.segments["similarity"].round(3).to_list()
         [0.765, None]
@@ -60,7 +60,8 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
 
 def steps_of(workspace: Workspace) -> tuple[str, ...]:
     """The normalisation steps of the last `score`; none where nothing was scored."""
-    return tuple(workspace.report("score").get("facts", {}).get("normalised by", ()))
+    facts = workspace.report("score").get("facts", {})
+    return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # earlier versions wrote the second
 
 
 def scored(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
@@ -102,13 +103,13 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     facts = {
         "segments": len(segments),
         "scored": scored,
-        "without hypothesis": segments["asr_text"].null_count(),
-        "mean similarity": similarity.mean(),
-        "median similarity": similarity.median(),
-        "above 0.8": int((similarity > 0.8).sum()),
-        "word error rate": edits / words if words else None,
-        "odd characters": named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else []),
-        "normalised by": list(steps),
+        "without_hypothesis": segments["asr_text"].null_count(),
+        "mean_similarity": similarity.mean(),
+        "median_similarity": similarity.median(),
+        "above_0_8": int((similarity > 0.8).sum()),
+        "word_error_rate": edits / words if words else None,
+        "odd_characters": named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else []),
+        "normalized_by": list(steps),
     }
     warnings = []
     if not segments["text"].count():

@@ -6,6 +6,7 @@ Conventions: an order is an array of row numbers of the frame (uint32); pages ar
 import math
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ from numpy.typing import NDArray
 from nbaudio.errors import InputError
 from nbaudio.report import show
 
+# What is needed to find the sound of a segment, and is no column to look at.
+INNER = ("recording_path", "sampling_rate", "num_samples", "place")
+
 Order = NDArray[np.uint32]
 
 # Rows that one page may hold, and characters of a cell: more is never seen at once.
 MOST_ROWS = 500
 MOST_CHARACTERS = 400
+# Values that are looked through for one written alike.
+_MOST_VALUES = 10_000
 
 
 def arrange(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False) -> Order:
@@ -49,7 +55,8 @@ def arrange(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str =
     if not sort:
         return kept
     if sort not in frame.columns:
-        raise InputError(f"sort: no column {sort!r}; there are {', '.join(frame.columns)}")
+        near = get_close_matches(sort, frame.columns, n=3)
+        raise InputError(f"sort: no column {sort!r}; " + (f"did you mean {' or '.join(near)}?" if near else _columns(frame)))
     column = frame[sort]
     if column.dtype.is_float():
         column = column.fill_nan(None)
@@ -68,9 +75,10 @@ def _filtered(frame: pl.DataFrame, where: str, find: str) -> Order:
             conditions.append(pl.sql_expr(where).alias("where"))
             held = frame.lazy().select(conditions[0]).collect_schema()["where"]
         except pl.exceptions.PolarsError as error:
-            raise InputError(f"filter {where!r}: {_first_line(error)}") from error
+            raise InputError(f"filter {where!r}: {_why(error, frame)}") from error
         if held not in (pl.Boolean, pl.Null):
-            raise InputError(f"filter {where!r}: must be a condition such as similarity < 0.5, this one gives {held}")
+            given = "a text" if held == pl.String else "a number" if held.is_numeric() else "something else"
+            raise InputError(f"filter {where!r}: must be a condition such as similarity < 0.5; this gives {given}")
     if find:
         # A literal in a case-insensitive expression; lower-casing the columns first takes ten times as long.
         pattern = f"(?i){_literal(find)}"
@@ -81,10 +89,14 @@ def _filtered(frame: pl.DataFrame, where: str, find: str) -> Order:
     try:
         mask = frame.select(pl.all_horizontal(condition.fill_null(value=False) for condition in conditions)).to_series()
     except pl.exceptions.PolarsError as error:
-        raise InputError(f"filter {where!r}: {_first_line(error)}") from error
+        raise InputError(f"filter {where!r}: {_why(error, frame)}") from error
     if len(mask) != len(frame):  # a constant
         mask = pl.Series([bool(mask[0])]).new_from_index(0, len(frame))
     return mask.arg_true().to_numpy().astype(np.uint32)
+
+
+def _columns(frame: pl.DataFrame) -> str:
+    return f"columns are {', '.join(name for name in frame.columns if name not in INNER)}"
 
 
 def _literal(text: str) -> str:
@@ -92,8 +104,37 @@ def _literal(text: str) -> str:
     return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~])", r"\\\1", text)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _why(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
+    """What is wrong with a filter, in words of its own: what Polars says names columns and types that nobody wrote."""
+    columns = [name for name in frame.columns if name not in INNER]
+    if isinstance(error, pl.exceptions.ColumnNotFoundError) and (found := re.search(r'column "([^"]*)"', str(error))):
+        name = found[1]
+        if near := get_close_matches(name, columns, n=3):
+            return f"there is no column {name}; did you mean {' or '.join(near)}?"
+        return f"there is no column {name}; a text is written '{name}'; {_columns(frame)}"
+    if "cannot compare" in str(error):
+        return "a text is compared with a number; texts are quoted, numbers are not: speaker_id = 'spk7', similarity < 0.5"
+    if "conversion from" in str(error):
+        return "a text that is no number cannot be made one"
+    if unknown := re.search(r"unsupported function '([^']*)'", str(error)):
+        return f"there is no function {unknown[1]}"
+    return "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
+
+
+def near_values(frame: pl.DataFrame, where: str) -> str:
+    """Which texts that a filter asks for no row has, and what is written alike; empty where there are none.
+
+    Examples:
+        >>> near_values(pl.DataFrame({"speaker_id": ["spk7", "ana"]}), "speaker_id = 'skp7' and true")
+        "no speaker_id 'skp7'; did you mean 'spk7'?"
+    """
+    for name, value in re.findall(r"(\w+)\s*==?\s*'([^']*)'", where):
+        if frame.schema.get(name) in (pl.String, pl.Categorical) or isinstance(frame.schema.get(name), pl.Enum):
+            held = frame[name].cast(pl.String).drop_nulls().unique().sort()
+            if value not in held:
+                near = get_close_matches(value, held.head(_MOST_VALUES).to_list(), n=3)
+                return f"no {name} '{value}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+    return ""
 
 
 def page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:

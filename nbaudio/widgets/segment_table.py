@@ -9,8 +9,8 @@ import traitlets
 
 from nbaudio.errors import InputError
 from nbaudio.frames import Frame, as_polars
-from nbaudio.widgets.rows import Order, arrange, page
-from nbaudio.widgets.segments import INNER, load
+from nbaudio.widgets.rows import INNER, Order, arrange, near_values, page
+from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Call, Skin, esm
 from nbaudio.widgets.tables import Table
 from nbaudio.workspace import Workspace
@@ -52,10 +52,11 @@ class Rows:
         columns = [{"name": name, "kind": _kind(self.frame.schema[name])} for name in names]
         return {"columns": columns, "shown": self.columns, "order": self.asked, "cursor": self.cursor, **self._size()}
 
-    def _size(self) -> dict[str, int]:
-        return {"total": len(self.order), "all": len(self.frame), "version": self.version}
+    def _size(self) -> dict[str, Any]:
+        note = "" if len(self.order) else near_values(self.frame, self.asked["where"])
+        return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
-    def arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, int]:
+    def arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
         """Filter and sort anew."""
         asked = {"where": where, "find": find, "sort": sort, "descending": descending}
         self.order = arrange(self.frame, where=where, find=find, sort=sort, descending=descending)

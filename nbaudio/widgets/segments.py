@@ -15,13 +15,12 @@ from nbaudio.frames import Ids, as_ids
 from nbaudio.places.remote import Remote
 from nbaudio.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
 from nbaudio.text.scoring import steps_of
+from nbaudio.widgets.rows import INNER
 from nbaudio.widgets.sounds import Sound, read_sound
 from nbaudio.widgets.words import Pair, aligned
 from nbaudio.workspace import Workspace
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
-# What is needed to find the sound of a segment, and is no column to look at.
-INNER = ("recording_path", "sampling_rate", "num_samples", "place")
 
 
 @dataclass(frozen=True)

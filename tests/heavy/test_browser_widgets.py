@@ -193,6 +193,13 @@ def test_table_sorts_filters_moves_marks_and_tells_python(lab, workspace):
         page.locator(".nba-where").fill("nonsense <")
         page.locator(".nba-where").press("Enter")
         page.wait_for_selector(".nba-alarm:visible:has-text('nonsense')")
+        for condition in ("nonsense <", "similarity == 0.1"):  # asked at once: the answer to the second counts
+            page.locator(".nba-where").fill(condition)
+            page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-alarm", state="hidden")
+        page.locator(".nba-where").fill("speaker_id = 'nobody'")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-count:has-text(\"0 of 9: no speaker_id 'nobody'\")")
         page.locator(".nba-where").fill("")
         page.locator(".nba-find").fill("ŠEST")
         page.wait_for_selector(".nba-count:text('1 of 9')")
@@ -245,7 +252,7 @@ def test_player_plays_loops_slows_widens_and_moves_bounds(lab, workspace):
         page.wait_for_selector(".nba-title:has-text('s1')")
     assert corrections(workspace).select("start_sample", "end_sample").rows() == [(RATE - 320, 3 * RATE + 320)]
     assert workspace.segments.equals(before)
-    assert nbaudio.review.correct_bounds(workspace).facts["corrected now"] == 1
+    assert nbaudio.review.correct_bounds(workspace).facts["corrected_now"] == 1
 
 
 def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, workspace):

@@ -1,10 +1,17 @@
 """The demo from ingest to verify: every trouble is caught, running it again does nothing anew, and what is missed is told."""
 
 import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from shutil import copytree
 
 import polars as pl
 import pytest
 
+import nbaudio
 from nbaudio.corpus.verifying import verify
 from nbaudio.resources import bundled
 from nbaudio.runs import demo, run
@@ -27,7 +34,7 @@ def contents(folder):
 def test_every_trouble_is_caught(demonstrated):
     out, report = demonstrated
     assert report.problems == []
-    assert set(NAMES) | set(SEGMENTS) < set(report.facts)
+    assert set(NAMES) | set(SEGMENTS) < {row["trouble"] for row in report.facts["troubles"]}
     assert report.facts["made"]["kept"] + report.facts["made"]["rejected"] == 121
     assert verify(out / "corpus", show_progress=False).problems == []
     assert list(report.facts)[-1] == "open"
@@ -41,7 +48,7 @@ def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
     out, _ = demonstrated
     before = contents(out / "corpus")
     report = run(MANIFEST, out=out, only="1-8")
-    assert report.facts["materialize"]["clips cut now"] == 0
+    assert report.facts["materialize"]["clips_cut_now"] == 0
     assert contents(out / "corpus") == before
 
 
@@ -50,7 +57,7 @@ def test_another_container_costs_no_cut(demonstrated):
     report = run(MANIFEST, out=out, only="7", settings={"container": "parquet", "corpus": str(out / "parquet")})
     assert report.facts["ran"] == ["07_materialize"]
     assert "ingest" not in report.facts
-    assert report.facts["materialize"]["clips cut now"] == 0
+    assert report.facts["materialize"]["clips_cut_now"] == 0
     assert [path.suffix for path in sorted((out / "parquet/train").iterdir())] == [".parquet"] * 5
 
 
@@ -73,3 +80,28 @@ def test_what_is_not_caught_is_told(demonstrated):
     assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line broken off in the middle")} <= set(problems)
     assert not set(NAMES) & set(caught)
     json.dumps(caught)
+
+
+@pytest.mark.parametrize("where", ["", "notebooks", "data_manifests/demo"])
+def test_plain_papermill_runs_all_notebooks_from_every_folder(tmp_path, where):
+    """A copy of what lies at the top of a checkout; entry points as pyproject.toml declares them."""
+    for name in ("notebooks", "data_manifests"):
+        copytree(bundled(name), tmp_path / name)
+    top = Path(nbaudio.__file__).parent.parent
+    metadata = tmp_path / "site" / "declared-1.dist-info"
+    metadata.mkdir(parents=True)
+    declared = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]["papermill.io"]
+    lines = [f"{name} = {value}\n" for name, value in declared.items()]
+    (metadata / "entry_points.txt").write_text("[papermill.io]\n" + "".join(lines))
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(top), str(metadata.parent)])}
+    folder = tmp_path / where
+    manifest = os.path.relpath(tmp_path / "data_manifests" / "demo.yaml", folder)
+    for notebook in sorted((tmp_path / "notebooks").glob("0*.ipynb")):
+        command = [sys.executable, "-m", "papermill", os.path.relpath(notebook, folder), "executed.ipynb", "-f", manifest]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False
+        )
+        assert done.returncode == 0, f"{notebook.stem}: {done.stderr}"
+        assert "unknown parameter" not in done.stderr
+    assert verify(tmp_path / "demo-output" / "corpus", show_progress=False).problems == []

@@ -171,7 +171,7 @@ def test_joblib_config_is_taken_where_no_engine_is_named(workspace, tmp_path):
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     one = materialize(workspace, out=tmp_path / "one", jobs=1, shard_size=SIZE, show_progress=False)
-    assert one.facts["clips cut now"] == 0
+    assert one.facts["clips_cut_now"] == 0
     assert (tmp_path / "c/corpus.json").read_bytes() == (tmp_path / "one/corpus.json").read_bytes()
 
 

@@ -24,4 +24,4 @@ def test_the_manifest_of_a_layout_runs(name, tmp_path):
     verified = nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False)
     assert verified.problems == []
     # What a reviewer was given stays out of training.
-    assert verified.facts["clips decoded"] == len(made.segments) - REVIEWED
+    assert verified.facts["clips_decoded"] == len(made.segments) - REVIEWED

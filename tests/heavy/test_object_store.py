@@ -173,11 +173,11 @@ def test_corpus_in_a_bucket_is_the_local_one(store, selected, tmp_path):
     assert objects(store, "whole") == local
     assert not uploads(store)
     assert verify("s3://corpora/whole", jobs=2, show_progress=False).problems == []
-    assert stats("s3://corpora/whole").facts["segments kept"] == 165
+    assert stats("s3://corpora/whole").facts["segments_kept"] == 165
     ids = open_corpus("s3://corpora/whole").segments["segment_id"].to_list()[:3]
     assert encoded("s3://corpora/whole", ids) == encoded(tmp_path / "local", ids)
     again = materialize(selected, out="s3://corpora/whole", jobs=1, **OPTIONS)
-    assert again.facts["shards kept from before"] == again.facts["shards"]
+    assert again.facts["shards_kept_from_before"] == again.facts["shards"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_run_that_is_killed_leaves_whole_objects_and_is_finished_by_another(st
     assert objects(store, prefix) == local
     assert not uploads(store)
     # The store may have finished what each sender, dead already, had sent whole.
-    assert 0 <= report.facts["shards kept from before"] - sum(name.endswith(".tar") for name in left) <= jobs
+    assert 0 <= report.facts["shards_kept_from_before"] - sum(name.endswith(".tar") for name in left) <= jobs
 
 
 def test_bucket_that_is_not_there_is_said_in_one_line(selected):

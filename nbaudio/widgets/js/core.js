@@ -100,7 +100,7 @@ function mount({ model, el }, name, build) {
     if (!alarm.dataset.waits) alarm.hidden = true;
     setTimeout(() => late(number, count), PATIENCE_MS);
     return new Promise((resolve, reject) => {
-      waiting.set(number, { resolve, reject });
+      waiting.set(number, { call, resolve, reject });
       try {
         model.send({ call, number, arguments: values, near: NEAR });
       } catch {
@@ -159,11 +159,13 @@ function mount({ model, el }, name, build) {
       alarm.hidden = true;
     }
     if (message.error === undefined) {
+      if (alarm.dataset.call === answer.call) alarm.hidden = true; // asked again, and answered
       const later = message.more ? new Promise((resolve) => coming.set(message.number, resolve)) : null;
       answer.resolve({ result: message.result, buffers, later });
     } else {
       const error = new Error(message.error);
       complain(error);
+      alarm.dataset.call = answer.call;
       answer.reject(error);
     }
   }

@@ -168,7 +168,8 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
   function take(result) {
     total = result.total;
     version = result.version;
-    count.textContent = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
+    const shownOf = total === result.all ? `${number(total)}` : `${number(total)} of ${number(result.all)}`;
+    count.textContent = result.note ? `${shownOf}: ${visible(result.note)}` : shownOf;
     grid.setAttribute("aria-rowcount", total + 1);
     spacer.style.height = `${spacerPx()}px`;
   }

@@ -1,0 +1,76 @@
+"""Manifests for plain papermill: ``papermill NOTEBOOK OUT -f MANIFEST``, from whatever folder it is started.
+
+Papermill loads `handler` by the entry point ``papermill.io`` of this package and reads every file through it. A manifest that is
+read for a notebook of nbaudio is resolved as `nbaudio.run` does it: relative paths are relative to the manifest, and the
+notebook is given the parameters that it has. All other files pass as they are.
+"""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from papermill.iorw import papermill_io
+
+
+class ManifestHandler:
+    """A handler of `papermill.iorw` that passes everything on to the handlers registered before it, but resolves manifests."""
+
+    def __init__(self) -> None:
+        self._others = copy.deepcopy(papermill_io)
+
+    def __getattr__(self, name: str) -> Any:
+        """What papermill asks of handlers of local files beyond reading and writing, such as `cwd`."""
+        return getattr(self._others.get_handler("local"), name)
+
+    def write(self, text: str, path: str) -> Any:
+        """Write a notebook."""
+        return self._others.get_handler(path).write(text, path)
+
+    def listdir(self, path: str) -> Any:
+        """The files of a folder."""
+        return self._others.get_handler(path).listdir(path)
+
+    def pretty_path(self, path: str) -> Any:
+        """A path as papermill logs it."""
+        return self._others.get_handler(path).pretty_path(path)
+
+    def read(self, path: str) -> Any:
+        """The text of a file; of a manifest the YAML of its resolved parameters.
+
+        Raises:
+            click.ClickException: the manifest cannot be read, or has a key that is not known; papermill prints it in one line.
+        """
+        import click
+
+        from nbaudio.errors import InputError
+        from nbaudio.runs.manifests import notebook_parameters
+
+        context = click.get_current_context(silent=True)
+        options: Mapping[str, Any] = context.params if context else {}
+        files: Sequence[str] = options.get("parameters_file") or ()
+        notebook = options.get("notebook_path")
+        if path not in files or "://" in path or not notebook or not _is_ours(Path(notebook)):
+            return self._others.get_handler(path).read(path)
+        try:
+            values = notebook_parameters(Path(path), Path(notebook), fill=path == files[0])
+        except InputError as error:
+            raise click.ClickException(str(error)) from error
+        return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+
+
+def _is_ours(notebook: Path) -> bool:
+    """Whether a notebook has a cell tagged ``parameters`` and imports nbaudio."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
+        lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
+        tagged = any("parameters" in cell["metadata"].get("tags", ()) for cell in cells)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return tagged and any(line.startswith(("import nbaudio", "from nbaudio")) for line in lines)
+
+
+handler = ManifestHandler()
+papermill_io.register("", handler)  # a prefix of every path; what other packages register later goes before it
