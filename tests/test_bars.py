@@ -10,7 +10,9 @@ from nbaudio import bars
 from nbaudio.downloads.meter import Meter
 from nbaudio.progress import progress
 
-VERIFY = "from nbaudio.progress import progress\nwith progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
+VERIFY = (
+    "from nbaudio.progress import progress\nwith progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
+)
 FETCH = (
     "from nbaudio.downloads.meter import Meter\nwith Meter(1) as meter:\n"
     "    meter.expect('a', 5000); meter.advance('a', 5000); meter.finish('a')"

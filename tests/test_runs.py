@@ -14,6 +14,7 @@ from nbaudio.errors import InputError, NbaudioError
 from nbaudio.resources import bundled
 from nbaudio.runs import parse_settings, run
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
+from nbaudio.selection import MIN_SIMILARITY
 
 # openslr.yaml is a list for downloads.
 MANIFESTS = sorted({path.stem for path in bundled("data_manifests").glob("*.yaml")} - {"openslr"})
@@ -175,7 +176,7 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 def test_cells_hold_calls_and_no_logic(notebook):
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await)
     inside = (
-        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Dict, ast.alias),
+        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.alias),
         *(ast.Load, ast.Store),
         *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
     )
@@ -195,6 +196,8 @@ def test_defaults_are_those_of_the_demo(notebook):
             assert value == f"../demo-output/{name}"
         elif name in PATHS:
             assert (notebook.parent / value).resolve() == (path.parent / demo[name]).resolve()
+        elif name == "min_similarity":
+            assert (value, demo[name]) == (None, MIN_SIMILARITY)  # None: the one chosen in the tuner, at first the same
         else:
             assert value == demo[name], name
 

@@ -189,7 +189,7 @@ def test_the_chosen_threshold_is_stored_for_select_and_is_where_the_next_tuner_s
     tuner.use()
     assert workspace.threshold == 0.9
     assert "must be from -1 to 1" in ask(tuner, "tuner.use", value=7)[0]["error"]
-    with pytest.raises(InputError, match="the threshold is on wer"):
+    with pytest.raises(InputError, match="this one is on wer"):
         widgets.ThresholdTuner(workspace, measure="wer").use()
     assert workspace.threshold == 0.9
 

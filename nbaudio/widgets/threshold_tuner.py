@@ -34,9 +34,7 @@ class ThresholdTuner(Skin):
     used = traitlets.Float(None, allow_none=True).tag(sync=True)
     measure = traitlets.Unicode("similarity").tag(sync=True)
 
-    def __init__(
-        self, workspace: str | Path | Workspace, value: float | None = None, *, measure: str = "similarity"
-    ) -> None:
+    def __init__(self, workspace: str | Path | Workspace, value: float | None = None, *, measure: str = "similarity") -> None:
         """Count what every position keeps.
 
         Args:
@@ -75,7 +73,7 @@ class ThresholdTuner(Skin):
             InputError: the threshold is not on similarity.
         """
         if self.measure != "similarity":
-            raise InputError(f"the threshold is on {self.measure}; select takes one on similarity from here")
+            raise InputError(f"only a threshold on similarity can be stored; this one is on {self.measure}")
         self._use(value=self.value)
 
     def _use(self, *, value: float) -> None:

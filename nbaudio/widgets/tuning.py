@@ -184,7 +184,8 @@ class Counts:
             (0, 9, "start", "segments"),
         ]
         texts = "".join(
-            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{anchor}">{escape(word)}</text>' for x, y, anchor, word in words
+            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{anchor}">{escape(word)}</text>'
+            for x, y, anchor, word in words
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {foot + _FOOT}" width="{_WIDTH}" role="img" '
