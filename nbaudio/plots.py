@@ -159,9 +159,11 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
     # The whole of what is shown, however wide the intervals are.
+    if known.is_empty():
+        axes.set_xlim(-1, 1.02)
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
     lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "low_all", "precision").min())).item()
-    axes.set_ylim(min(precision, 1.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
+    axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
     if note := _missing(curve, precision=precision, confidence=confidence):
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
     _legend(plot)
