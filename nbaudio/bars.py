@@ -6,16 +6,18 @@ a frontend.
 
 import sys
 import threading
+import time
 from html import escape
 from typing import Any
 
 from tqdm import tqdm
 
 
-def in_kernel() -> bool:
-    """Whether a Jupyter kernel runs this process."""
+def kernel_shell() -> Any:
+    """The shell of the Jupyter kernel that runs this process; None without a kernel."""
     ipython = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+    shell = ipython.get_ipython() if ipython else None
+    return shell if hasattr(shell, "kernel") else None
 
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
@@ -27,23 +29,24 @@ def open_bar(*, of: str = "", **options: Any) -> Any:
         of: the unit that a notebook names at the end; that of `options` unless given.
         options: of `tqdm`; ``{bar}`` in `bar_format` is the place of the bar.
     """
-    if not in_kernel():
+    shell = kernel_shell()
+    if shell is None:
         text = {**options, "bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
         return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
     if options.get("disable") or threading.current_thread() is not threading.main_thread():
         return tqdm(**{**options, "disable": True})
-    return _notebook_bar(of, options)
+    return _notebook_bar(shell, of, options)
 
 
-def _notebook_bar(of: str, options: dict[str, Any]) -> Any:
-    from IPython.display import display
+def _notebook_bar(shell: Any, of: str, options: dict[str, Any]) -> Any:
     from tqdm.notebook import tqdm as notebook_tqdm
 
     class NotebookBar(notebook_tqdm):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(**options, display=False, mininterval=0.2)
             self.container.children[1].layout.width = "220px"
-            self._place = display(self.container, display_id=True)  # type: ignore[no-untyped-call]
+            self._place = {"display_id": f"progress {id(self)} {time.time_ns()}"}
+            shell.display_pub.publish(self.container._repr_mimebundle_(), transient=self._place)
 
         def display(self, *arguments: Any, **named: Any) -> None:
             # The total may grow.
@@ -57,7 +60,8 @@ def _notebook_bar(of: str, options: dict[str, Any]) -> Any:
             line = summary({**self.format_dict, **({"unit": of} if of else {})})
             super().close()
             meter = f'<progress max="1" value="{min(1.0, self.n / (self.total or 1)):.3f}"></progress>'
-            self._place.update({"text/plain": line, "text/html": f"<div>{meter} {escape(line)}</div>"}, raw=True)
+            said = {"text/plain": line, "text/html": f"<div>{meter} {escape(line)}</div>"}
+            shell.display_pub.publish(said, transient=self._place, update=True)
             for widget in (*self.container.children, self.container):
                 widget.close()
 

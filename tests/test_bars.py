@@ -73,15 +73,17 @@ def test_a_terminal_has_text_on_standard_error(capsys):
 def test_words_of_a_name_are_no_markup(monkeypatch):
     shown = []
 
-    class Place:
-        def update(self, data, **_options):
-            shown.append(data)
+    class Kernel:
+        kernel = None
 
-    monkeypatch.setattr(bars, "in_kernel", lambda: True)
-    monkeypatch.setattr("IPython.display.display", lambda *_values, **_options: Place())
+        class display_pub:  # noqa: N801 - as IPython's shell has it
+            @staticmethod
+            def publish(data, **_options):
+                shown.append(data)
+
+    monkeypatch.setattr(bars, "kernel_shell", lambda: Kernel)
     assert threading.current_thread() is threading.main_thread()
     with progress("<b>x</b>", 1, "<i>") as advance:
         advance(1)
-    [data] = shown
-    assert "<b>" not in data["text/html"]
-    assert data["text/plain"].startswith("<b>x</b>: 1 <i> in ")
+    assert "<b>" not in shown[-1]["text/html"]
+    assert shown[-1]["text/plain"].startswith("<b>x</b>: 1 <i> in ")
