@@ -403,6 +403,24 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
         page.set_viewport_size({"width": 1280, "height": 1400})
 
 
+def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
+    page = lab[2]
+    slow = (
+        "import time\nfrom nbaudio.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
+        "    for _ in range(20):\n        advance(1)\n        time.sleep(0.15)"
+    )
+    ended = ".jp-OutputArea-output:has-text('verify: 20 shards in 00:03')"
+    with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0'])", slow):
+        page.wait_for_selector(ended)
+        # Once more, and looked at meanwhile.
+        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+        page.wait_for_selector(".widget-hbox:has-text('verify') .widget-hprogress")
+        page.wait_for_selector(".widget-hbox:has-text('shards')")
+        page.wait_for_selector(ended)
+        assert page.locator(".widget-hprogress").count() == 0
+        assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+
+
 def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):
     page = lab[2]
     shown = "(id) => document.querySelector('.nba-title code')?.innerText === id"
