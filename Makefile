@@ -13,6 +13,7 @@ READY := .venv/.ready
 
 demo: $(READY)
 	$(BIN)/nbaudio demo --out demo-output
+	@echo 'Open demo-output/html/index.html in a browser; make lab opens the notebooks themselves in JupyterLab.'
 
 test: $(READY)
 	$(BIN)/pytest -n 2

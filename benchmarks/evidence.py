@@ -35,7 +35,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.engine import Site, run_tasks
-from nbaudio.evidence import collect, curve
+from nbaudio.proof.curves import curve
+from nbaudio.proof.weights import collect
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import draw
 
@@ -200,7 +201,7 @@ def summary(task: Task, outcomes: list[tuple[Outcome, Outcome]], truths: Array, 
 
 def read_similarities(path: Path) -> Array:
     """Of a file of ParlaSpeech transcripts."""
-    from nbaudio.ingest import parlaspeech
+    from nbaudio.sources import parlaspeech
     from nbaudio.text import similarity_column
 
     frame = parlaspeech.read(path, word_times="no").frame

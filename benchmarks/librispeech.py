@@ -23,7 +23,7 @@ import numpy as np
 import soundfile as sf
 
 import nbaudio
-from nbaudio.ingest import librispeech
+from nbaudio.sources import librispeech
 
 REQUIRED_RATE = 1000
 REQUIRED_BYTES = 1e9

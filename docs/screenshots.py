@@ -1,4 +1,4 @@
-"""Takes the pictures of the README: the notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
+"""Takes the pictures of README and docs: the notebooks in JupyterLab on the demo corpus, and the review sheet in LibreOffice.
 
     .venv/bin/python docs/screenshots.py
 

@@ -15,13 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import polars as pl
 
 from nbaudio import limits
 from nbaudio.errors import DiskFullError, InputError, brief
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -136,12 +138,13 @@ class Rows(list[dict[str, Any]]):
 
     Examples:
         >>> import tempfile
+        >>> import polars as pl
         >>> write_json(path := Path(tempfile.mkdtemp()) / "a.json", {"rows": Rows(pl.DataFrame({"n": [1, 2]}))})
         >>> read_json(path)
         {'rows': [{'n': 1}, {'n': 2}]}
     """
 
-    def __init__(self, frame: pl.DataFrame) -> None:
+    def __init__(self, frame: "pl.DataFrame") -> None:
         """Take a frame whose values JSON can hold."""
         super().__init__()
         self._frame = frame

@@ -13,8 +13,8 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.keys import hash_column
-from nbaudio.places import Remote
 from nbaudio.places.folders import Folder
+from nbaudio.places.remote import Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
 _CLIP_VERSION = 4

@@ -19,7 +19,8 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
-from nbaudio.evidence import precision_curve, smallest_sample
+from nbaudio.proof.curves import smallest_sample
+from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
 from nbaudio.views import Source
@@ -265,21 +266,6 @@ def shards(corpus: str | Path) -> Plot:
         _name_rows(axes, [name for part in parts.values() for name in part["name"]])
     axes.set_xlabel("size [MB]")
     _legend(plot)
-    return plot
-
-
-def throughput(readers: pl.DataFrame) -> Plot:
-    """Clips a second of each way of reading a corpus, as `nbaudio.adapters.overview.readers` found them."""
-    plot = _plot(1.2 + 0.34 * len(readers))
-    axes = _axes(plot.add_subplot(), "Reading back, on this machine and with all else that runs on it")
-    rows, speeds = np.arange(len(readers)), readers["clips_per_s"].fill_null(0).to_numpy()
-    axes.barh(rows, speeds, color=BLUE, edgecolor="white")
-    for row, (speed, first) in enumerate(readers.select("clips_per_s", "first_ms").iter_rows()):
-        note = "not installed" if speed is None else f"{speed:,.0f} a second, the first after {first:,.0f} ms"
-        axes.text(speeds[row], row, f"  {note}", va="center", fontsize=_SMALL, color=GREY if speed is None else "black")
-    _name_rows(axes, readers["reader"].to_list())
-    axes.set_xlim(0, 1.5 * speeds.max(initial=1))
-    axes.set_xlabel("clips a second")
     return plot
 
 

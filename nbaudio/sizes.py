@@ -14,7 +14,7 @@ import polars as pl
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.channels import own_channel
 from nbaudio.errors import AudioError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 from nbaudio.times import rescale
 
 RATE = 16000

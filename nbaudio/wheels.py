@@ -1,9 +1,10 @@
-"""The wheel of the nbaudio that runs: what workers on other machines install, made without build tools or an index."""
+"""The wheel of the nbaudio that runs, and what workers on other machines need beside it, made without build tools or an index."""
 
 import base64
 import csv
 import hashlib
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,20 +15,29 @@ from nbaudio.report import Report
 from nbaudio.resources import FOLDERS, PACKAGE
 from nbaudio.version import __version__
 
+REQUIREMENTS = "requirements-worker.txt"
+# What notebooks, sheets and plots need; a worker decodes, cuts, packs and checks.
+_NOT_FOR_WORKERS = {
+    "anywidget", "audioop-lts", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert", "openpyxl",
+    "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
+}  # fmt: skip
+# Engines bring one of their own: Beam wants an older one.
+_NOT_PINNED = {"pyarrow"}
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
 def wheel(*, out: str | Path = "dist") -> Report:
-    """Write a wheel of this very nbaudio; the same files give the same bytes.
+    """Write a wheel of this very nbaudio and the list of packages that workers need with it; the same files give the same bytes.
 
-    Workers must run the code that the driver runs: an image, environment or cluster gets it by ``pip install`` of this file, and
-    needs no system package with it.
+    Workers must run the code that the driver runs, with the same versions of the packages that encode: an image, environment or
+    cluster gets them by ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left
+    out; no system package is needed.
 
     Args:
-        out: the folder for it.
+        out: the folder for both.
 
     Returns:
-        Where it is.
+        Where they are.
     """
     path = Path(out) / f"nbaudio-{__version__}-py3-none-any.whl"
     record = f"nbaudio-{__version__}.dist-info/RECORD"
@@ -40,9 +50,30 @@ def wheel(*, out: str | Path = "dist") -> Report:
             lines.writerow((name, f"sha256={digest}", len(data)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
+    with whole_file(path.with_name(REQUIREMENTS)) as partial:
+        partial.write_text("".join(f"{line}\n" for line in _requirements()))
     return Report(
-        "wheel", {"wheel": str(path), "MB": round(path.stat().st_size / 1e6, 1), "for workers": f"pip install {path.name}"}
+        "wheel",
+        {
+            "wheel": str(path),
+            "MB": round(path.stat().st_size / 1e6, 1),
+            "requirements": str(path.with_name(REQUIREMENTS)),
+            "for workers": f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}",
+        },
     )
+
+
+def _requirements() -> Iterator[str]:
+    """What a worker installs before the wheel, in the versions that run here."""
+    for requirement in sorted(metadata.requires("nbaudio") or ()):
+        name, marker = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
+        if "extra ==" in marker or name in _NOT_FOR_WORKERS:
+            continue
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:  # for another Python
+            continue
+        yield requirement if name in _NOT_PINNED else f"{name}=={version}" + (f" ;{marker}" if marker else "")
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

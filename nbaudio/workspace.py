@@ -24,9 +24,9 @@ import polars as pl
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
 from nbaudio.limits import check_regular
-from nbaudio.places import Remote, remote
 from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
+from nbaudio.places.remote import Remote, remote
 from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
 
 

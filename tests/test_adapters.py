@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from nbaudio import open_corpus, plots
-from nbaudio.adapters import huggingface, lhotse, overview, tensorflow, torch
+from nbaudio import open_corpus
+from nbaudio.adapters import huggingface, lhotse, tensorflow, torch
 from nbaudio.adapters.arrays import batches
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError, MissingExtraError
 from nbaudio.reading.order import Share
 
@@ -108,33 +108,3 @@ def test_missing_framework_is_named_with_its_extra(make, monkeypatch, adapt, pac
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package} is not installed: pip install 'nbaudio\[{extra}\]'"):
         adapt(corpus)
-
-
-def test_overview_tries_what_is_installed_and_says_what_is_not(make, monkeypatch):
-    corpus = make()
-    for package in ("torch", "tensorflow", "datasets", "lhotse"):
-        monkeypatch.setitem(sys.modules, package, None)
-    found = overview.readers(corpus, "train", batch_s=3.0, seconds=0.05)
-    tried = found.filter(found["note"].is_null())
-    assert tried["reader"].to_list() == ["decoding alone, one thread", "Corpus.stream", "NumPy batches"]
-    assert tried["clips_per_s"].min() > 0
-    assert tried["gives"][1].startswith("numpy.ndarray int16 (")
-    missing = found.filter(found["note"].is_not_null())
-    assert missing["note"].n_unique() == 4
-    assert "not installed: pip install 'nbaudio[lhotse]'" in missing["note"].to_list()
-    assert missing["clips_per_s"].null_count() == len(missing) == 5
-    drawn = [text.get_text().strip() for text in plots.throughput(found).axes[0].texts]
-    assert [text for text in drawn if text == "not installed"] == ["not installed"] * 5
-    with pytest.raises(InputError, match="seconds must be more than 0, not nan"):
-        overview.readers(corpus, "train", seconds=float("nan"))
-
-
-def test_padding_is_that_of_the_batches(make):
-    corpus = make()
-    plain, equal = overview.padding(corpus, "train", batch_s=3.0).iter_rows(named=True)
-    found = list(batches(corpus.stream("train", batch_s=3.0)))
-    assert (equal["batches"], equal["most_s"]) == (len(found), pytest.approx(max(one["samples"].size for one in found) / 8000))
-    silent = 1 - sum(one["lengths"].sum() for one in found) / sum(one["samples"].size for one in found)
-    assert equal["padding"] == pytest.approx(silent)
-    assert equal["padding"] < plain["padding"]
-    assert equal["most_s"] <= 3.0

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from nbaudio.audio import probe, read_clip
 from nbaudio.cli import app
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import AudioError
 from nbaudio.workspace import Workspace
 

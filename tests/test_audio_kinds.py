@@ -26,7 +26,8 @@ from audio_kinds import (
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.packets import opus_samples
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import AudioError
 from nbaudio.names import AUDIO_EXTENSIONS
 from nbaudio.workspace import Workspace

@@ -12,9 +12,9 @@ from hostile import MARKUP
 from test_containers import encoding_of
 
 import nbaudio
-from nbaudio.corpus import materialize
 from nbaudio.corpus.card import CARD, About, card
 from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError
 
 

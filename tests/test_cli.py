@@ -12,14 +12,22 @@ import pytest
 import soundfile as sf
 from conftest import sweeps
 
+from nbaudio.cli import main
+
 
 @pytest.fixture
-def nbaudio(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command in an empty folder."""
+def nbaudio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command in an empty folder, in this process, which has imported what it needs."""
+    monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "nbaudio", *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        monkeypatch.setattr(sys, "argv", ["nbaudio", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return subprocess.CompletedProcess(words, int(end.value.code or 0), *capfd.readouterr())
 
     return run
 
@@ -174,8 +182,9 @@ def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedPro
     assert json.loads(as_json.stdout)["error"]
 
 
-def test_nothing_asked_for_is_the_help(nbaudio: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_nothing_asked_for_is_the_help(tmp_path: Path) -> None:
     for words in ((), ("review",)):
-        done = nbaudio(*words)
+        command = [sys.executable, "-m", "nbaudio", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == 2
         assert "Commands" in done.stdout + done.stderr

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from nbaudio import ingest
 from nbaudio.cli import app
 from nbaudio.errors import InputError
-from nbaudio.ingest import kaldi, lhotse
+from nbaudio.sources import kaldi, lhotse
 from nbaudio.workspace import Workspace
 
 PLAIN = {

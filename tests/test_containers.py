@@ -22,9 +22,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbaudio.audio import probe
-from nbaudio.corpus import convert, materialize, verify
 from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.converting import convert
+from nbaudio.corpus.making import materialize
 from nbaudio.corpus.tars import header
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import AudioError, ExistsError, InputError
 from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
@@ -129,7 +131,8 @@ def test_clips_and_metadata_come_back_and_so_does_every_byte(base, tmp_path, con
 KILL = """
 import os, signal, sys
 from pathlib import Path
-from nbaudio.corpus import convert, shards
+from nbaudio.corpus import shards
+from nbaudio.corpus.converting import convert
 from test_containers import encoding_of
 
 corpora, out, *containers = sys.argv[1:]

@@ -21,11 +21,13 @@ import soundfile as sf
 
 from nbaudio import review
 from nbaudio.audio import read_clip
-from nbaudio.corpus import convert, materialize, verify
+from nbaudio.corpus.converting import convert
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.corpus.webdataset import escape_key, unescape_key
 from nbaudio.errors import DiskFullError, ExistsError, InputError
 from nbaudio.reading import open_corpus
-from nbaudio.review.verdicts import Verdict, append_verdicts
+from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.times import rescale
 from nbaudio.workspace import Workspace
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 import yaml
 
-from nbaudio.ingest import ingest
 from nbaudio.names import youtube_id
 from nbaudio.resources import bundled
-from nbaudio.select import select
+from nbaudio.selection.select import select
+from nbaudio.sources.ingest import ingest
 from nbaudio.text import score
 from nbaudio.workspace import Workspace
 

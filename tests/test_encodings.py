@@ -9,7 +9,8 @@ import pytest
 from conftest import sweeps
 
 from nbaudio.audio import ENCODERS, decode_clip, encode_clip
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import InputError
 from nbaudio.reading import open_corpus
 

@@ -14,12 +14,13 @@ from nbaudio import evidence, plots, review
 from nbaudio.claims import THRESHOLDS
 from nbaudio.cli import app
 from nbaudio.errors import InputError
-from nbaudio.evidence import Sample, claim, collect, curve, next_reviews, precision_curve, smallest_sample, workspace_sample
-from nbaudio.evidence.curves import KNOTS, Sums, add_up, band, more_reviews, proven
-from nbaudio.evidence.intervals import lower, upper
+from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, more_reviews, proven, smallest_sample
+from nbaudio.proof.evidence import claim, next_reviews, precision_curve, workspace_sample
+from nbaudio.proof.intervals import lower, upper
+from nbaudio.proof.weights import Sample, collect
+from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.review.rounds import Round, rounds
-from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.widgets import ReviewPanel
 from nbaudio.workspace import Workspace

@@ -22,7 +22,8 @@ from nbaudio.audio import recordings
 from nbaudio.corpus import packs
 from nbaudio.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.files import whole_file
-from nbaudio.places import patience, remote
+from nbaudio.places import patience
+from nbaudio.places.remote import remote
 from nbaudio.progress import note, progress, watching
 
 SIZE = "100kB"

@@ -34,12 +34,12 @@ from nbaudio.corpus.containers import CONTAINERS
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.exports import WRITERS, export
 from nbaudio.files import read_json, sha256_file, write_json
-from nbaudio.ingest import READERS
 from nbaudio.keys import DEVICES
 from nbaudio.places.folders import LocalFolder
 from nbaudio.report import Report
 from nbaudio.review.returned import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
+from nbaudio.sources.ingest import READERS
 from nbaudio.workspace import Workspace
 
 # What runs something, or reads what may run something.
@@ -546,7 +546,8 @@ def test_cards_quote_what_people_supply(full):
 def test_widgets_hold_it_as_text(full, name):
     corpus, ids = full.path.parent / "C", full.segments["segment_id"].to_list()
     make = {
-        "MaterializePanel": lambda: widgets.MaterializePanel(lambda: Report("x", {text: text for text in SAID}), start=False),
+        "JobPanel": lambda: widgets.JobPanel(lambda: Report("x", {text: text for text in SAID}), start=False),
+        "MaterializePanel": lambda: widgets.MaterializePanel(full, out=corpus, start=False),
         "Clips": lambda: widgets.Player(full, ids).clips,
         "Table": lambda: widgets.table(full.segments),
         "table": lambda: widgets.table(full.segments),

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from nbaudio.errors import ExistsError, InputError
 from nbaudio.files import sha256_file
-from nbaudio.ingest import READERS, ingest, jsonlines, parlaspeech
-from nbaudio.ingest.mapping import read_mapping
-from nbaudio.ingest.recordings import list_audio, look_at
+from nbaudio.sources import jsonlines, parlaspeech
+from nbaudio.sources.ingest import READERS, ingest
+from nbaudio.sources.mapping import read_mapping
+from nbaudio.sources.recordings import list_audio, look_at
 from nbaudio.tables import check_tables
 from nbaudio.workspace import Workspace
 

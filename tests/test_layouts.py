@@ -26,9 +26,9 @@ import nbaudio
 from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.errors import InputError
-from nbaudio.ingest import READERS
-from nbaudio.ingest.transcripts import PROBLEMS, TRANSCRIPTS, Windows, gather
-from nbaudio.ingest.wholes import place
+from nbaudio.sources.ingest import READERS
+from nbaudio.sources.transcripts import PROBLEMS, TRANSCRIPTS, Windows, gather
+from nbaudio.sources.wholes import place
 from nbaudio.tables import check_tables
 from nbaudio.times import to_samples
 from nbaudio.workspace import Workspace

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from nbaudio import leakage as module
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import InputError
 from nbaudio.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
 

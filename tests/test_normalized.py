@@ -7,8 +7,8 @@ import pytest
 
 from nbaudio import ingest, materialize, open_corpus, score, select, verify
 from nbaudio.errors import ExistsError, InputError
+from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
-from nbaudio.review.verdicts import Verdict, append_verdicts
 from nbaudio.widgets import segments as shown
 from nbaudio.workspace import Workspace
 

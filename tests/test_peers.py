@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import soundfile as sf
 
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.workspace import Workspace
 
 

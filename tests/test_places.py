@@ -21,10 +21,11 @@ from web import serving
 from nbaudio import ingest, materialize, review, select
 from nbaudio.audio import open_recording, read_clip
 from nbaudio.errors import AudioError, InputError, MissingExtraError
-from nbaudio.places import patience, remote
+from nbaudio.places import patience
 from nbaudio.places.addresses import check_address
 from nbaudio.places.cache import Cache
 from nbaudio.places.ranges import RangedFile
+from nbaudio.places.remote import remote
 from nbaudio.widgets import Player
 from nbaudio.workspace import Workspace
 

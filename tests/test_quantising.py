@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from nbaudio.audio import decode_clip, encode_clip, probe, quantise, read_clip, restore
 from nbaudio.audio.quantising import LAWS
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import AudioError, InputError
 from nbaudio.workspace import Workspace
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from openpyxl import Workbook
 
 from nbaudio.errors import InputError
-from nbaudio.ingest import READERS, lhotse, nemo, subtitles, table, textgrid
+from nbaudio.sources import lhotse, nemo, subtitles, table, textgrid
+from nbaudio.sources.ingest import READERS
 
 TIMES = ["name", "source_start", "source_end"]
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from web import serving
 
 from nbaudio.audio import probe
-from nbaudio.corpus import convert, materialize
 from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.converting import convert
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import AudioError, InputError
 from nbaudio.places import patience
 from nbaudio.reading import open_corpus

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from nbaudio.cli import app as cli
 from nbaudio.errors import InputError
+from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
-from nbaudio.review.verdicts import Verdict, append_verdicts
-from nbaudio.select import choose, select
-from nbaudio.select import decide as decide_grouping
-from nbaudio.selection import Parameters
+from nbaudio.selection.parameters import Parameters
+from nbaudio.selection.select import choose, select
+from nbaudio.selection.select import decide as decide_grouping
 from nbaudio.sizes import PCM, ClipSize
 from nbaudio.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.workspace import Workspace

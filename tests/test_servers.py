@@ -24,9 +24,10 @@ from nbaudio import Workspace
 from nbaudio.cli import app
 from nbaudio.downloads import running
 from nbaudio.errors import AudioError, DiskFullError, InputError
-from nbaudio.ingest import recordings
-from nbaudio.places import patience, remote
+from nbaudio.places import patience
 from nbaudio.places.network import Network, environment
+from nbaudio.places.remote import remote
+from nbaudio.sources import recordings
 
 SECRET = "geheim" + "0123456789"
 ENDLESS = 1_000_000  # pieces of 64 kB

@@ -11,16 +11,16 @@ import pytest
 from hostile import CELLS, MARKUP
 
 from nbaudio import plots, review, views
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError
-from nbaudio.evidence import claim, evidence
+from nbaudio.proof.evidence import claim, evidence
+from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
-from nbaudio.review.verdicts import Verdict, append_verdicts
-from nbaudio.select import select
-from nbaudio.stats import stats
-from nbaudio.stats.page import page
-from nbaudio.stats.sections import Section
-from nbaudio.stats.workbook import workbook
+from nbaudio.selection.select import select
+from nbaudio.statistics.page import page
+from nbaudio.statistics.sections import Section
+from nbaudio.statistics.stats import stats
+from nbaudio.statistics.workbook import workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]

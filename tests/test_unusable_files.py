@@ -22,7 +22,7 @@ import nbaudio
 from nbaudio import limits
 from nbaudio.cli import app
 from nbaudio.errors import InputError
-from nbaudio.review.verdicts import Verdict, append_verdicts
+from nbaudio.review.log import Verdict, append_verdicts
 
 Damage = Callable[[Path], object]
 

@@ -1,4 +1,4 @@
-"""MaterializePanel without a browser: a step in a thread, watched, cancelled at once, taken up again."""
+"""JobPanel without a browser: a step in a thread, watched, cancelled at once, taken up again."""
 
 import asyncio
 import time
@@ -9,11 +9,12 @@ import pytest
 from test_widget_tables import ask
 from test_widgets import Page
 
-from nbaudio.corpus import materialize, verify
+from nbaudio.corpus.making import materialize
+from nbaudio.corpus.verifying import verify
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.progress import note, progress
 from nbaudio.report import Report
-from nbaudio.widgets import MaterializePanel
+from nbaudio.widgets import JobPanel
 
 
 def state(panel, until=lambda state: state["status"] not in ("running", "stopping")):
@@ -40,7 +41,7 @@ def test_stages_rate_time_left_and_ledger_are_told_while_it_runs():
             advance(1)
         return Report("materialize", {"kept": 7})
 
-    panel = MaterializePanel(step)
+    panel = JobPanel(step)
     running = state(panel, lambda state: state["lines"])
     [stage] = running["stages"]
     assert (running["status"], stage["what"], stage["done"], stage["total"], stage["over"]) == ("running", "cut", 3.0, 4.0, False)
@@ -67,7 +68,7 @@ def test_cancel_stops_where_it_is_and_start_begins_again():
             runs.append("held up")
         return Report("materialize", {})
 
-    panel = MaterializePanel(step)
+    panel = JobPanel(step)
     state(panel, lambda _: runs)
     began = time.monotonic()
     ask(panel, "job.cancel")
@@ -86,7 +87,7 @@ def test_what_fails_is_said_in_the_panel_and_raised_by_result():
     def step():
         raise InputError("w: no segment is accepted")
 
-    panel = MaterializePanel(step, start=False)
+    panel = JobPanel(step, start=False)
     assert state(panel)["status"] == "not started"
     with pytest.raises(NbaudioError, match="not started"):
         panel.result()
@@ -95,7 +96,7 @@ def test_what_fails_is_said_in_the_panel_and_raised_by_result():
     assert (failed["status"], failed["error"]) == ("failed", "w: no segment is accepted")
     with pytest.raises(NbaudioError, match="no segment is accepted"):
         panel.result()
-    unexpected = MaterializePanel(lambda: 1 / 0)
+    unexpected = JobPanel(lambda: 1 / 0)
     assert state(unexpected)["error"] == "ZeroDivisionError: division by zero"
 
 
@@ -104,7 +105,7 @@ def test_a_cancelled_corpus_is_finished_by_the_next_run(make_workspace, tmp_path
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     corpus = tmp_path / "c"
     step = partial(materialize, workspace, out=corpus, jobs=1, shard_size="100kB", show_progress=False)
-    panel = MaterializePanel(step, start=False)
+    panel = JobPanel(step, start=False)
     stage = panel._job.stage
     monkeypatch.setattr(panel._job, "stage", lambda *what: (stage(*what), time.sleep(0.2)))
     ask(panel, "job.start")

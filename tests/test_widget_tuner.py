@@ -13,7 +13,8 @@ from test_widgets import Page, sounds
 
 from nbaudio import review, views, widgets
 from nbaudio.errors import InputError
-from nbaudio.evidence import curve, workspace_sample
+from nbaudio.proof.curves import curve
+from nbaudio.proof.evidence import workspace_sample
 from nbaudio.widgets import tuning
 from nbaudio.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
 from nbaudio.workspace import Workspace

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nbaudio import views, widgets
 from nbaudio.audio import decode_clip, read_clip
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import AudioError, InputError
 from nbaudio.reading import open_corpus
 from nbaudio.text import words

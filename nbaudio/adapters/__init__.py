@@ -8,3 +8,24 @@ Conventions: a clip is a dictionary of `segment_id`, `samples` (shape (samples,)
 asked for. A step that is a list, of a stream with `batch_s` or `consecutive`, is one dictionary of the same names: `samples` has
 shape (clips, samples), silent behind the end of each, and `lengths` says where that is.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nbaudio.errors import MissingExtraError, needing
+
+
+@contextmanager
+def if_installed(extra: str) -> Iterator[None]:
+    """Run the body of a ``with``, or print what to install if the packages of an extra are missing.
+
+    Examples:
+        >>> with if_installed("torch"):
+        ...     import a_package_that_is_not_there
+        a_package_that_is_not_there is not installed: pip install 'nbaudio[torch]'
+    """
+    try:
+        with needing(extra):
+            yield
+    except MissingExtraError as missing:
+        print(missing)

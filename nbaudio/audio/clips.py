@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.recordings import Recording, Window, open_recording
 from nbaudio.channels import channel_numbers
 from nbaudio.errors import AudioError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 from nbaudio.times import rescale
 
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole

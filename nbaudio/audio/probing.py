@@ -15,7 +15,7 @@ from nbaudio.audio.ogg import look_through
 from nbaudio.audio.reasons import no_samples
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.errors import AudioError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 
 # Enough to make a decoder touch the last frames.
 _TAIL_SAMPLES = 4096

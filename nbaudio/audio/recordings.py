@@ -19,8 +19,8 @@ from nbaudio.audio.mp3 import is_whole
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
 from nbaudio.locales import REMEDY
-from nbaudio.places import Remote
 from nbaudio.places.ranges import RangedFile
+from nbaudio.places.remote import Remote
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 

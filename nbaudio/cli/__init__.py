@@ -4,6 +4,6 @@ Exit codes: 0 done, 1 done with problems that the report lists, 2 wrong use or u
 """
 
 from nbaudio.cli import jobs, sources, reviewing, corpora  # noqa: F401, I001  # in the order of the help
-from nbaudio.cli.app import app, main
+from nbaudio.cli.common import app, main
 
 __all__ = ["app", "main"]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import (
+from nbaudio.cli.common import (
     Address,
     AsJson,
     BeamOptions,
@@ -190,12 +190,16 @@ def verify(
     engine: Engine = "loky",
     address: Address = None,
     beam_options: BeamOptions = "",
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
     from nbaudio import verify as step
 
-    finish(lambda: step(corpus, jobs=jobs, engine=engine, address=address, beam_options=beam_options), as_json=as_json)
+    finish(
+        lambda: step(corpus, jobs=jobs, engine=engine, address=address, beam_options=beam_options, workspace=workspace),
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: nbaudio stats W --out report.html")

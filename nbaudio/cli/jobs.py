@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import AsJson, app, finish
+from nbaudio.cli.common import AsJson, app, finish
 
 
 @app.command(epilog="Example: nbaudio demo --out demo-output")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import AsJson, Seed, Workspace, app, fetching, finish, parts
+from nbaudio.cli.common import AsJson, Seed, Workspace, app, fetching, finish, parts
 
 review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
 app.add_typer(review_app, name="review")

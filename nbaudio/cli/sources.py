@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.app import AsJson, Jobs, Workspace, app, fetching, finish
+from nbaudio.cli.common import AsJson, Jobs, Workspace, app, fetching, finish
 from nbaudio.errors import InputError
 
 

@@ -8,10 +8,3 @@ rejected.parquet   one row per segment that is not in, with the rule that put it
 vocab.json         characters with ids
 <split>/<split>-00000-of-00012.<extension>
 """
-
-from nbaudio.corpus.asking import status
-from nbaudio.corpus.converting import convert
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-
-__all__ = ["convert", "materialize", "status", "verify"]

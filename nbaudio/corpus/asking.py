@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio import journal
-from nbaudio.corpus.layout import CLAIM, MANIFEST, Layout, shard_names
-from nbaudio.corpus.packs import UNREADABLE
+from nbaudio.corpus.layout import CLAIM, MANIFEST, UNREADABLE, Layout, shard_names
 from nbaudio.errors import InputError
 from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object
 from nbaudio.report import Report, first_lines

@@ -23,6 +23,11 @@ class Place(NamedTuple):
     file: str = ""
 
 
+def clips_in(shard: str) -> pl.Expr:
+    """Which rows of a corpus's table are of clips in a shard, itself a file or a folder of files."""
+    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
+
+
 def checked(data: bytes, sha256: str) -> bytes | None:
     """The clip whose bytes these are, or whose levels alone, as some containers hold them; None where its hash is another."""
     if hashlib.sha256(data).hexdigest() == sha256:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from nbaudio.errors import ExistsError
 from nbaudio.files import remove, remove_partials
 from nbaudio.journal import journal
@@ -23,6 +21,8 @@ from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object, 
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
+UNREADABLE = "unreadable_audio"
+"""The rule that puts a segment out whose audio fails while it is cut."""
 CLAIM = f"{_WORK}/identity.json"
 _SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
@@ -116,11 +116,6 @@ class Layout:
         for path in self.work.iterdir():
             if path != self.log:
                 remove(path)
-
-
-def clips_in(shard: str) -> pl.Expr:
-    """Which rows of a corpus's table are of clips in a shard, itself a file or a folder of files."""
-    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
 
 
 def shard_names(folder: Folder) -> set[str]:

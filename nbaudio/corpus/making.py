@@ -25,16 +25,18 @@ from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.streaming import stream_tasks
 from nbaudio.engine import RunTasks, Site, check_engine, workers
 from nbaudio.errors import InputError, NbaudioError
-from nbaudio.evidence import claim
 from nbaudio.files import remove_partials, telling_full_disks
 from nbaudio.limits import parse_size
-from nbaudio.places import Remote, is_stream, remote, writing
+from nbaudio.places import writing
 from nbaudio.places.addresses import is_address
+from nbaudio.places.archives import is_stream
 from nbaudio.places.folders import read_object
+from nbaudio.places.remote import Remote, remote
 from nbaudio.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, facts_of, in_windows, windows_of
 from nbaudio.progress import note, progress
+from nbaudio.proof.evidence import claim
 from nbaudio.report import Report, first_lines
-from nbaudio.review.verdicts import seen_ids
+from nbaudio.review.log import seen_ids
 from nbaudio.tables import RESERVED, parquet_schema
 from nbaudio.workspace import Workspace
 

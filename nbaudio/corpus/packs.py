@@ -24,14 +24,14 @@ from nbaudio.corpus.entries import checked
 from nbaudio.engine import RunTasks
 from nbaudio.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.files import sha256_file, whole_file
-from nbaudio.places import CHANGED, AbsentError, Remote, remote, writing
+from nbaudio.places import writing
 from nbaudio.places.addresses import is_address
+from nbaudio.places.patience import AbsentError
+from nbaudio.places.remote import CHANGED, Remote, remote
 from nbaudio.plan import CutTask, Source, cut_task
 
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
-# The rule that puts a segment out whose audio fails while it is cut.
-UNREADABLE = "unreadable_audio"
 # What decoders raise on bad data; anything else is a fault of ours and stops the run.
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
 # Packs held open by one worker: far below the usual limit of 1024 files a process.

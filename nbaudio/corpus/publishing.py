@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from nbaudio.corpus.containers import Container
 from nbaudio.corpus.entries import Shard
-from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import UNREADABLE
+from nbaudio.corpus.layout import UNREADABLE, Layout
 from nbaudio.corpus.shards import ShardResult, rows_of
 from nbaudio.files import Rows, sha256_file, write_json
 from nbaudio.leakage import grouping, proof

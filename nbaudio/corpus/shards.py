@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from nbaudio.audio import encoder
 from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.layout import Layout, clips_in
+from nbaudio.corpus.entries import clips_in
+from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.engine import RunTasks

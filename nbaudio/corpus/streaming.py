@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.errors import AudioError
-from nbaudio.places import Content, Remote, in_order
+from nbaudio.places.archives import in_order
+from nbaudio.places.remote import Content, Remote
 from nbaudio.plan import ClipFormat, CutTask, Source, cut_task, source_of, with_facts
 
 # Of recordings in one task; twice as many tasks as there are workers wait at a time.

@@ -11,18 +11,19 @@ import polars as pl
 
 from nbaudio.audio import decode_clip
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.entries import checked
-from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, clips_in, shard_names
+from nbaudio.corpus.entries import checked, clips_in
+from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
 from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.engine import Site, check_engine, run_tasks
 from nbaudio.errors import AudioError, InputError, brief
 from nbaudio.files import sha256_file, sha256_listed
 from nbaudio.leakage import grouping, proof
-from nbaudio.places import AbsentError
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
+from nbaudio.places.patience import AbsentError
 from nbaudio.progress import progress
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, read_parquet
+from nbaudio.workspace import Workspace
 
 _PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
 _COLUMNS = [*_PLACES, "split", "duration_s", "speaker_id", "recording_id"]
@@ -46,6 +47,7 @@ def verify(
     engine: str | None = "loky",
     address: str | None = None,
     beam_options: str = "",
+    workspace: str | Path | Workspace | None = None,
     show_progress: bool = True,
 ) -> Report:
     """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
@@ -56,20 +58,28 @@ def verify(
         engine: as for `materialize`, and `address` and `beam_options` too.
         address: of a cluster.
         beam_options: of Beam.
+        workspace: where the report is kept beside those of the other steps.
         show_progress: progress on standard error.
 
     Returns:
         What was checked; each problem names file and clip. No problems: the corpus is whole.
 
     Raises:
-        InputError: there is no corpus.json.
+        InputError: there is no corpus.json, or no such workspace.
     """
     site = Site(jobs, address, beam_options)
     check_engine(engine, site)
-    folder = folder_at(corpus)
+    kept = workspace if isinstance(workspace, Workspace) or workspace is None else Workspace.open(workspace)
+    report = _report(folder_at(corpus), engine=engine, site=site, show_progress=show_progress)
+    if kept is not None:
+        kept.save_report("verify", report.to_dict())
+    return report
+
+
+def _report(folder: Folder, *, engine: str | None, site: Site, show_progress: bool) -> Report:
     if not folder.exists(MANIFEST):
         hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
-        raise InputError(f"{corpus}: no {MANIFEST} ({hint})")
+        raise InputError(f"{folder}: no {MANIFEST} ({hint})")
     if missing := [name for name in TABLES if not folder.exists(name)]:
         return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
     manifest = read_manifest(folder)

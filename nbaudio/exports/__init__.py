@@ -17,8 +17,8 @@ from nbaudio.errors import ExistsError, InputError
 from nbaudio.exports import kaldi, lhotse, nemo
 from nbaudio.exports.rows import Writer
 from nbaudio.files import remove_partials, write_json
-from nbaudio.places import Remote
 from nbaudio.places.addresses import is_address
+from nbaudio.places.remote import Remote
 from nbaudio.report import Report, first_lines
 from nbaudio.tables import SPLITS, with_durations
 from nbaudio.workspace import Workspace

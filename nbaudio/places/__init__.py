@@ -4,9 +4,3 @@
 elsewhere is fetched whole into a bounded cache on the disk and read there, so that its samples are those of a local file; a
 large one of which little is wanted is read in ranges (`Remote.ranges`).
 """
-
-from nbaudio.places.archives import in_order, is_stream
-from nbaudio.places.patience import AbsentError, RefusedError
-from nbaudio.places.remote import CHANGED, Content, Remote, Status, remote
-
-__all__ = ["CHANGED", "AbsentError", "Content", "RefusedError", "Remote", "Status", "in_order", "is_stream", "remote"]

@@ -16,8 +16,10 @@ from urllib.request import url2pathname
 from nbaudio.errors import AudioError, InputError, NbaudioError
 from nbaudio.files import read_json, remove_partials, sha256_file, sha256_listed, sha256_path, size_of, whole_file, write_json
 from nbaudio.limits import check_regular
-from nbaudio.places import AbsentError, Remote, Status, remote, writing
+from nbaudio.places import writing
 from nbaudio.places.addresses import inside, is_address
+from nbaudio.places.patience import AbsentError
+from nbaudio.places.remote import Remote, Status, remote
 from nbaudio.threads import in_turn
 
 # Small files on their way at once.

@@ -6,26 +6,40 @@ workbook, `delimited` its plain tables. `records` are what the workspace remembe
 `bounds` bring into the tables what they put right, and `agreement` says how far they agree.
 """
 
-from nbaudio.review.agreement import agreement, disagreements
-from nbaudio.review.bounds import correct_bounds
-from nbaudio.review.exporting import export
-from nbaudio.review.importing import import_
-from nbaudio.review.sampling import STRATEGIES
-from nbaudio.review.texts import correct_texts, uncorrected
-from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdict_log, verdicts
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "STRATEGIES",
-    "VERDICTS",
-    "Verdict",
-    "agreement",
-    "append_verdicts",
-    "correct_bounds",
-    "correct_texts",
-    "disagreements",
-    "export",
-    "import_",
-    "uncorrected",
-    "verdict_log",
-    "verdicts",
-]
+from nbaudio import _lazy
+
+if TYPE_CHECKING:
+    from nbaudio.review.agreements import agreement as agreement
+    from nbaudio.review.agreements import disagreements as disagreements
+    from nbaudio.review.bounds import correct_bounds as correct_bounds
+    from nbaudio.review.exporting import export as export
+    from nbaudio.review.importing import import_ as import_
+    from nbaudio.review.log import VERDICTS as VERDICTS
+    from nbaudio.review.log import Verdict as Verdict
+    from nbaudio.review.log import append_verdicts as append_verdicts
+    from nbaudio.review.log import verdict_log as verdict_log
+    from nbaudio.review.log import verdicts as verdicts
+    from nbaudio.review.sampling import STRATEGIES as STRATEGIES
+    from nbaudio.review.texts import correct_texts as correct_texts
+    from nbaudio.review.texts import uncorrected as uncorrected
+
+__getattr__, __dir__, __all__ = _lazy.attach(
+    __name__,
+    {
+        "STRATEGIES": "nbaudio.review.sampling",
+        "VERDICTS": "nbaudio.review.log",
+        "Verdict": "nbaudio.review.log",
+        "agreement": "nbaudio.review.agreements",
+        "append_verdicts": "nbaudio.review.log",
+        "correct_bounds": "nbaudio.review.bounds",
+        "correct_texts": "nbaudio.review.texts",
+        "disagreements": "nbaudio.review.agreements",
+        "export": "nbaudio.review.exporting",
+        "import_": "nbaudio.review.importing",
+        "uncorrected": "nbaudio.review.texts",
+        "verdict_log": "nbaudio.review.log",
+        "verdicts": "nbaudio.review.log",
+    },
+)

@@ -7,7 +7,7 @@ import polars as pl
 
 from nbaudio.errors import AudioError, ExistsError
 from nbaudio.files import whole_file
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 from nbaudio.progress import progress
 
 if TYPE_CHECKING:

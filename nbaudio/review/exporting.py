@@ -16,13 +16,13 @@ from nbaudio.keys import clip_names
 from nbaudio.report import Report, show
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS, write_delimited
+from nbaudio.review.log import VERDICTS, check_words, seen_ids
 from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
 from nbaudio.review.returned import read_sheet
 from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw, within_reach
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.texts import uncorrected
-from nbaudio.review.verdicts import VERDICTS, check_words, seen_ids
 from nbaudio.tables import seconds_column
 from nbaudio.text.scoring import steps_of
 from nbaudio.workspace import Workspace

@@ -15,14 +15,14 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.report import Report, first_lines
-from nbaudio.review.agreement import agreement, disagreements
+from nbaudio.review.agreements import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
+from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes, records
 from nbaudio.review.returned import Row, Sheet, read_sheet, sheets_in
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.texts import correct_texts, uncorrected
-from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.workspace import Workspace
 
 _STEP = "review_import"

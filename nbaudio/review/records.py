@@ -17,7 +17,7 @@ from nbaudio import limits
 from nbaudio.errors import ExistsError, InputError, brief
 from nbaudio.files import write_json
 from nbaudio.keys import hash_column
-from nbaudio.review.verdicts import VERDICTS
+from nbaudio.review.log import VERDICTS
 from nbaudio.text.near import sentences
 from nbaudio.workspace import Workspace
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.review.log import verdicts
 from nbaudio.review.records import RIGHT, UNSURE, ReviewRecord, content_hashes, records, word_hashes
 from nbaudio.review.texts import uncorrected
-from nbaudio.review.verdicts import verdicts
 from nbaudio.tables import text_column
 from nbaudio.workspace import Workspace
 

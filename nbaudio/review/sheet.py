@@ -15,8 +15,8 @@ import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.review.cells import Fragment, cell_text, marked, new_workbook, put
+from nbaudio.review.log import VERDICTS
 from nbaudio.review.records import ReviewRecord
-from nbaudio.review.verdicts import VERDICTS
 
 #: Rows that a sheet holds beside its header, and links that it holds.
 MAX_ROWS = 1_048_575

@@ -13,8 +13,8 @@ import polars as pl
 
 from nbaudio.report import Report, first_lines
 from nbaudio.review.bounds import uncorrected_bounds
+from nbaudio.review.log import verdicts
 from nbaudio.review.records import RIGHT, content_hashes
-from nbaudio.review.verdicts import verdicts
 from nbaudio.tables import CORRECTED_TEXTS, text_column
 from nbaudio.text.normal import nfc
 from nbaudio.text.scoring import scored, steps_of
@@ -39,7 +39,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
 
     Examples:
         >>> import tempfile
-        >>> from nbaudio.review.verdicts import Verdict, append_verdicts
+        >>> from nbaudio.review.log import Verdict, append_verdicts
         >>> workspace = Workspace.create(tempfile.mkdtemp())
         >>> workspace.save(segments=pl.DataFrame({"segment_id": ["s"], "text": ["evo blic"], "asr_text": ["evo blitz"]}))
         >>> [content] = content_hashes(workspace.segments)

@@ -2,9 +2,11 @@
 
 OUT/notebooks/NN_name.ipynb   each notebook as it ran
 OUT/html/NN_name.html         the same as a page that needs neither Jupyter nor a network
+OUT/html/index.html           a list of the pages, which are linked with each other
 OUT/workspace  OUT/corpus     what the notebooks made, unless the manifest names other folders
 
-`manifests` reads parameters, `executing` runs one notebook, `running` all of them, `troubles` checks the demo.
+`manifests` reads parameters, `executing` runs one notebook, `running` all of them, `pages` links the pages with each other,
+`troubles` checks the demo.
 """
 
 from nbaudio.runs.manifests import parse_settings

@@ -15,6 +15,7 @@ from nbconvert import HTMLExporter
 
 from nbaudio.errors import NbaudioError
 from nbaudio.files import whole_file, write_json
+from nbaudio.runs.pages import CSS, PLACE
 
 # The page loads nothing: no require.js, no MathJax, no widgets from a content delivery network.
 _OFFLINE = """{%- extends 'index.html.j2' -%}
@@ -23,9 +24,12 @@ _OFFLINE = """{%- extends 'index.html.j2' -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 {%- block html_head_css -%}
-<style>.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"] { background: none; }</style>
+<style>.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"] { background: none; }
+CSS</style>
 {%- endblock -%}
-"""
+{%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
+{%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
+""".replace("CSS", CSS).replace("PLACE", PLACE)
 # What the notebooks ask for, and what every Jupyter knows when they are opened by hand.
 _KERNEL = "python3"
 _WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -35,31 +35,35 @@ def run(
         only: which notebooks, such as ``1-5`` or ``2,4-6``; all unless given.
 
     Returns:
-        Where everything is, and what each step counted; its warnings and problems are those of the steps.
+        Where everything is, what each step counted, and the page to open; its warnings and problems are those of the steps.
 
     Raises:
         InputError: the manifest cannot be read, or a parameter is not known.
         NbaudioError: a notebook failed; names the cell and what it said. It is kept up to there.
     """
-    from nbaudio.runs.executing import execute
-
     manifest = Path(manifest)
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
     values = parameters(manifest, settings or {})
+    from nbaudio.runs.executing import execute  # takes seconds to import
+    from nbaudio.runs.pages import link_pages
+
     out = Path(out if out is not None else f"{manifest.stem}-output").absolute()
     values = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus"), **values}
     try:
         (out / "notebooks").mkdir(parents=True, exist_ok=True)
         before = _reports(Path(values["workspace"]))
-        for number in chosen:
-            source = notebooks[number - 1]
-            print(f"{number}/{len(notebooks)} {source.stem} …", end=" ", file=sys.stderr, flush=True)
-            began = time.monotonic()
-            try:
-                execute(source, out, {name: values[name] for name in defaults(source) if name in values})
-            finally:
-                print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        try:
+            for number in chosen:
+                source = notebooks[number - 1]
+                print(f"{number}/{len(notebooks)} {source.stem} …", end=" ", file=sys.stderr, flush=True)
+                began = time.monotonic()
+                try:
+                    execute(source, out, {name: values[name] for name in defaults(source) if name in values})
+                finally:
+                    print(f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        finally:
+            index = link_pages(out, notebooks)
         after = _reports(Path(values["workspace"]))
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
@@ -70,7 +74,7 @@ def run(
         **{name: values[name] for name in ("workspace", "corpus") if Path(values[name]).is_dir()},
     }
     new = {step: report for step, (stamp, report) in after.items() if before.get(step, (None,))[0] != stamp}
-    facts |= {step: _counts(report["facts"]) for step, report in new.items()}
+    facts |= {step: _counts(report["facts"]) for step, report in new.items()} | {"open": str(index)}
     warnings, problems = (
         [f"{step}: {line}" for step, report in new.items() for line in report[kind]] for kind in ("warnings", "problems")
     )
@@ -84,8 +88,8 @@ def demo(*, out: str | Path | None = None) -> Report:
         out: the folder for everything; ``nbaudio-demo`` in the current folder unless given.
 
     Returns:
-        Where everything is, and a line for each trouble. Problems are troubles that were not caught, and whatever went wrong
-        that was not meant to.
+        Where everything is, a line for each trouble, and the page to open. Problems are troubles that were not caught, and
+        whatever went wrong that was not meant to.
 
     Raises:
         NbaudioError: a notebook failed.
@@ -97,7 +101,7 @@ def demo(*, out: str | Path | None = None) -> Report:
     caught, problems = check_demo(out, done.problems)
     places: dict[str, Any] = {name: done.facts[name] for name in _PLACES if name in done.facts}
     made = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
-    return Report("demo", places | {"made": made} | caught, problems=problems)
+    return Report("demo", places | {"made": made} | caught | {"open": done.facts["open"]}, problems=problems)
 
 
 def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:

@@ -6,7 +6,7 @@ to show in it. Transcripts and names are always text, never markup. A saved play
 bytes are bounded.
 """
 
-from nbaudio.widgets.materialize_panel import MaterializePanel
+from nbaudio.widgets.materialize_panel import JobPanel, MaterializePanel
 from nbaudio.widgets.player import Player
 from nbaudio.widgets.review_panel import ReviewPanel
 from nbaudio.widgets.saved import Clips, corpus_player
@@ -17,6 +17,7 @@ from nbaudio.widgets.transcript_diff import TranscriptDiff
 
 __all__ = [
     "Clips",
+    "JobPanel",
     "MaterializePanel",
     "Player",
     "ReviewPanel",

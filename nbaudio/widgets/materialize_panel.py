@@ -3,15 +3,17 @@
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import nbaudio
 from nbaudio.report import Report
 from nbaudio.widgets.jobs import LOOK_S, Job
 from nbaudio.widgets.skin import Skin, esm
 
 
-class MaterializePanel(Skin):
+class JobPanel(Skin):
     """A long step, in a thread, so that the notebook stays free.
 
     It starts at once. Cancel stops it as Ctrl+C does on the command line; nothing half-written is left, and Start goes on from
@@ -25,11 +27,11 @@ class MaterializePanel(Skin):
         """Start the step.
 
         Args:
-            step: what to run, such as ``partial(nbaudio.materialize, workspace, out=corpus, show_progress=False)``.
+            step: what to run.
             start: False waits for the button.
 
         Examples:
-            >>> panel = MaterializePanel(lambda: Report("materialize", {"kept": 3}))
+            >>> panel = JobPanel(lambda: Report("materialize", {"kept": 3}))
             >>> panel.result().facts
             {'kept': 3}
         """
@@ -73,3 +75,18 @@ class MaterializePanel(Skin):
             if self._job.status == "running"
             else f"<p>{self._job.status}</p>"
         )
+
+
+class MaterializePanel(JobPanel):
+    """`nbaudio.materialize` in a `JobPanel`."""
+
+    def __init__(self, workspace: str | Path | nbaudio.Workspace, *, out: str | Path, start: bool = True, **options: Any) -> None:
+        """Start to make the corpus.
+
+        Args:
+            workspace: its folder.
+            out: the corpus folder or its address: new, or one to go on with.
+            start: False waits for the button.
+            options: further parameters of `nbaudio.materialize`.
+        """
+        super().__init__(partial(nbaudio.materialize, workspace, out=out, **{"show_progress": False, **options}), start=start)

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.review.log import VERDICTS
 from nbaudio.review.texts import uncorrected
-from nbaudio.review.verdicts import VERDICTS
 from nbaudio.tables import seconds_column
 from nbaudio.widgets.listening import Listening
 from nbaudio.widgets.reviewing import PANEL, Reviewing, given

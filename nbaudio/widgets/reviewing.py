@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes
 from nbaudio.review.texts import uncorrected
-from nbaudio.review.verdicts import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.text.normal import nfc
 from nbaudio.widgets.listening import now
 from nbaudio.widgets.segments import Segments

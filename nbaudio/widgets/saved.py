@@ -13,7 +13,7 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.errors import AudioError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 from nbaudio.reading import open_corpus
 from nbaudio.widgets.listening import facts
 from nbaudio.widgets.pages import Clip, clips_html

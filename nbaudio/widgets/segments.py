@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import InputError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 from nbaudio.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
 from nbaudio.text.scoring import steps_of
 from nbaudio.widgets.sounds import Sound, read_sound

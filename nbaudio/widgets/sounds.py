@@ -15,7 +15,7 @@ from scipy import fft
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.audio.segments import even_loudness
 from nbaudio.errors import AudioError, InputError
-from nbaudio.places import Remote
+from nbaudio.places.remote import Remote
 
 RATE = 16000
 # A live clip is never longer, whatever a table says: it would be minutes of samples to send.

@@ -7,8 +7,8 @@ import numpy as np
 import traitlets
 
 from nbaudio.errors import InputError, look_up
-from nbaudio.review.verdicts import verdict_log
-from nbaudio.selection import MIN_SIMILARITY
+from nbaudio.review.log import verdict_log
+from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.widgets.listening import Listening, facts
 from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segments import load
@@ -124,7 +124,8 @@ class ThresholdTuner(Skin):
         workspace = self._segments.workspace
         if measure != "similarity" or not len(verdict_log(workspace)):
             return None
-        from nbaudio.evidence import curve, workspace_sample
+        from nbaudio.proof.curves import curve
+        from nbaudio.proof.evidence import workspace_sample
 
         found = curve(workspace_sample(workspace), thresholds=np.array(self._counted(measure, value).scale.grid))
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)

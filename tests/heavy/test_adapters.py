@@ -27,10 +27,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from web import serving
 
 from nbaudio import open_corpus
-from nbaudio.adapters import huggingface, overview, tensorflow
+from nbaudio.adapters import huggingface, tensorflow
 from nbaudio.adapters.lhotse import cuts
 from nbaudio.adapters.torch import ClipDataset, collate, states_of, stream_dataset
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.errors import InputError
 from nbaudio.reading import Corpus
 from nbaudio.workspace import Workspace
@@ -46,6 +46,7 @@ pytestmark = [
 ]
 Make = Callable[..., Corpus]
 COLUMNS = ["text", "speaker_id", "recording_id", "duration_s"]
+NOTEBOOK = Path(__file__).parents[2] / "notebooks/08_read_back.ipynb"
 STEPS = ({}, {"batch_s": 5.0}, {"consecutive": 3})
 
 
@@ -393,22 +394,22 @@ def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers:
 # all of them
 
 
-def test_overview_tries_all_that_is_installed(corpus: Corpus) -> None:
-    found = overview.readers(corpus, "train", batch_s=5.0, seconds=0.2)
-    assert found["note"].null_count() == len(found) == 8
-    assert found["clips_per_s"].min() > 0
-    assert found["gives"].str.extract(r"^(\w+\.\w+ \w+) ").to_list() == [
-        *("numpy.ndarray int16", "numpy.ndarray int16", "numpy.ndarray float32", "torch.Tensor float32", "torch.Tensor float32"),
-        *("tensorflow.EagerTensor float32", "numpy.ndarray float32", "numpy.ndarray float32"),
-    ]
+@pytest.mark.parametrize(
+    ("cell", "shown"), [("08-7", r"^torch.Size\("), ("08-10", r"IterableDataset\(\{"), ("08-16", r"^\(\d+, \d+\) \(\d+,\) ")]
+)
+def test_cells_of_the_notebook_read_the_corpus(corpus: Corpus, cell: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
+    cells = {each["id"]: "".join(each["source"]) for each in json.loads(NOTEBOOK.read_text(encoding="utf8"))["cells"]}
+    names: dict[str, Any] = {"opened": corpus, "split": "train", "batch_s": 5.0, "seed": 1}
+    for source in (cells["08-3"], cells[cell]):
+        exec(source, names)  # noqa: S102 -- our own
+    assert re.search(shown, capfd.readouterr().out)
 
 
-def test_examples_of_the_readme_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_documentation_work(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(str(corpus.folder)).parent)
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf8")
-    section = readme.split("\n## Reading back\n")[1].split("\n## ")[0]
+    page = (Path(__file__).parents[2] / "docs/reading.md").read_text(encoding="utf8")
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block.replace('"CORPUS"', '"c"'), names)  # noqa: S102 -- our own
     assert names["clip"].segment_id in set(corpus.segments["segment_id"])
     assert names["batch"]["samples"].shape[1] % 16000 == 0

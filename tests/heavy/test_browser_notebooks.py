@@ -4,7 +4,7 @@ import pytest
 from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all
 
 import nbaudio
-from nbaudio.corpus import verify
+from nbaudio.corpus.verifying import verify
 from nbaudio.resources import bundled
 
 # Live widgets of each notebook, and what shows that they have what they asked for.

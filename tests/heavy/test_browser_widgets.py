@@ -14,9 +14,9 @@ from hostile import WORST
 from test_browser_notebooks import errors
 
 import nbaudio
-from nbaudio.corpus import verify
+from nbaudio.corpus.verifying import verify
 from nbaudio.review.bounds import corrections
-from nbaudio.review.verdicts import verdict_log, verdicts
+from nbaudio.review.log import verdict_log, verdicts
 from nbaudio.workspace import Workspace
 
 RATE = 16000
@@ -29,7 +29,7 @@ WIDGETS = {
     "TranscriptDiff": "widgets.TranscriptDiff(W)",
     "ThresholdTuner": "widgets.ThresholdTuner(W, 0.5)",
     "ReviewPanel": "widgets.ReviewPanel(W, reviewer='keys')",
-    "MaterializePanel": "widgets.MaterializePanel(partial(nbaudio.materialize, W, out='keys'), start=False)",
+    "MaterializePanel": "widgets.MaterializePanel(W, out='keys', start=False)",
 }
 
 
@@ -484,7 +484,7 @@ def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, work
         "import time\nfrom nbaudio.progress import progress\n"
         "def slow():\n    with progress('wait', 600, 'steps', show=False) as advance:\n"
         "        for _ in range(600):\n            time.sleep(0.1)\n            advance(1)\n"
-        "making = widgets.MaterializePanel(slow)\nmaking"
+        "making = widgets.JobPanel(slow)\nmaking"
     )
     with notebook(lab, workspace, slow) as ask:
         page.evaluate(
@@ -497,7 +497,7 @@ def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, work
         page.wait_for_selector(".nba-status:has-text('cancelled')")
         assert time.monotonic() - began < 5  # 60 s are left of the step
         assert "cancelled" in ask("said")
-    make = "making = widgets.MaterializePanel(partial(nbaudio.materialize, W, out='corpus', show_progress=False))\nmaking"
+    make = "making = widgets.MaterializePanel(W, out='corpus')\nmaking"
     with notebook(lab, workspace, make, "await making.wait()"):
         page.wait_for_selector(".nba-status:has-text('done')")
         with page.context.expect_page() as opened:

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from nbaudio.corpus import verify
+from nbaudio.corpus.verifying import verify
 from nbaudio.resources import bundled
 from nbaudio.runs import demo, run
 from nbaudio.runs.troubles import NAMES, SEGMENTS, check_demo
@@ -30,7 +30,9 @@ def test_every_trouble_is_caught(demonstrated):
     assert set(NAMES) | set(SEGMENTS) < set(report.facts)
     assert report.facts["made"]["kept"] + report.facts["made"]["rejected"] == 121
     assert verify(out / "corpus", show_progress=False).problems == []
-    pages = sorted((out / "html").glob("*.html"))
+    assert list(report.facts)[-1] == "open"
+    assert report.facts["open"] == str(out / "html" / "index.html")
+    pages = sorted((out / "html").glob("0*.html"))
     assert len(pages) == 8
     assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07", "08"))
 

@@ -4,8 +4,8 @@ import pytest
 from layout_kinds import LAYOUTS
 
 import nbaudio
-from nbaudio.ingest import READERS
 from nbaudio.resources import bundled
+from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1
 

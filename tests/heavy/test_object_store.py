@@ -19,8 +19,8 @@ from moto.server import ThreadedMotoServer
 from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
 from nbaudio.errors import InputError, NbaudioError
-from nbaudio.places import remote
 from nbaudio.places.cache import Cache
+from nbaudio.places.remote import remote
 from nbaudio.reading import open_corpus
 
 

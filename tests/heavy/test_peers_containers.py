@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from conftest import encoded
 
-from nbaudio.corpus import materialize
+from nbaudio.corpus.making import materialize
 from nbaudio.reading import open_corpus
 from nbaudio.workspace import Workspace
 

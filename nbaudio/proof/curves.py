@@ -1,0 +1,280 @@
+"""Precision against threshold, out of a weighted sample.
+
+Of what a threshold keeps, N segments, precision is 1 - E / N with E wrong ones among them. N is known, E is estimated by the sum
+of the weights of those judged wrong (Horvitz-Thompson; unbiased). An ``unsure`` verdict counts as wrong in the estimate and in
+lower bounds of precision, as right in upper bounds. Segments that no round could have drawn count as wrong in lower bounds and as
+right in upper ones, and stay out of the estimate. No bound contradicts what was seen: E is at least the number seen wrong and at
+most N less the number seen right.
+
+The variance of the estimate is summed over cells; a cell is a round and a stratum, of which the design fixes the number n that is
+judged. It is the sum of the squared weights of the wrong ones less (1 - 1/n) / n times the squared sum of their weights: binomial
+where n is large, Poisson where n is 1. Lower bounds of E do without the reduction, so that they hold where nearly all is wrong.
+
+Three kinds of bounds, all by `intervals`:
+
+- `low` and `high`: two-sided, for each threshold by itself.
+- `low_all` and `high_all`: two-sided, for all thresholds at once (Bonferroni over `KNOTS` thresholds between which the sample
+  grows by equal parts; in between, E can only grow as the threshold falls).
+- `at_least`: one-sided, for each threshold by itself; `proven` says where it holds for the lowest threshold that was looked for.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.errors import InputError
+from nbaudio.proof.intervals import lower, upper
+from nbaudio.proof.weights import Sample
+
+KNOTS = 20
+_STEP = 0.01
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is added up above each threshold; one entry a threshold, ascending.
+
+    Attributes:
+        segments: kept, reviewed or not.
+        hours: likewise.
+        uncovered: kept segments that no round could have drawn.
+        right: judged right.
+        wrong: judged wrong.
+        unsure: judged neither.
+        total: the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without.
+        squares: the sum of their squares, likewise; `[0]` less what the design holds fixed.
+        largest: the largest weight of a judged segment.
+        possible: the largest weight that any kept segment could have had, by the strategies alone.
+    """
+
+    segments: Array
+    hours: Array
+    uncovered: Array
+    right: Array
+    wrong: Array
+    unsure: Array
+    total: tuple[Array, Array]
+    squares: tuple[Array, Array]
+    largest: Array
+    possible: Array
+
+    def most(self, level: float) -> Array:
+        """Upper bounds of E, one-sided."""
+        return np.minimum(
+            upper(self.total[0], self.squares[0], self.heaviest, level=level) + self.uncovered, self.segments - self.right
+        )
+
+    def fewest(self, level: float) -> Array:
+        """Lower bounds of E, one-sided."""
+        found = np.minimum(lower(self.total[1], self.squares[1], level=level), self.segments - self.right - self.unsure)
+        return np.maximum(found, self.wrong)
+
+    @property
+    def heaviest(self) -> Array:
+        """The largest weight that one more wrong segment might have."""
+        return np.maximum(self.largest, self.possible)
+
+    @property
+    def judged(self) -> Array:
+        """How many were judged."""
+        return self.right + self.wrong + self.unsure
+
+
+def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
+    """What the verdicts prove of each threshold; reads no file, for widgets that ask often.
+
+    Args:
+        sample: what was reviewed, as `weights.collect` gives it.
+        precision: the share of right segments that is wanted, in (0, 1).
+        confidence: of all bounds, in (0, 1).
+        thresholds: ascending; from -1 to 1 in steps of 0.01 unless given.
+
+    Returns:
+        A row a threshold: `threshold`; `segments`, `hours` kept; of them `reviewed`, `wrong` and `unsure`; `precision` (null
+        where nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least` (see the module; null where nothing is
+        kept); `proven`: at the wanted confidence, precision is as wanted; `more`: how many more reviews of the same kind would
+        probably prove it, 0 where `at_least` is enough, null where the estimate is not.
+
+    Raises:
+        InputError: a share is not between 0 and 1.
+
+    Examples:
+        >>> population = pl.DataFrame({"similarity": [0.7] * 500 + [0.9] * 500, "hours": 0.01, "rate": 0.5})
+        >>> judged = pl.DataFrame({"similarity": [0.7, 0.9] * 250, "verdict": ["wrong", "right"] * 250})
+        >>> judged = judged.with_columns(weight=2.0, cell=pl.lit("all"), cell_size=500)
+        >>> found = curve(Sample(population, judged), thresholds=np.array([0.7, 0.9]))
+        >>> found.select(pl.col("threshold", "precision", "at_least").round(3), "proven").rows()
+        [(0.7, 0.5, 0.46, False), (0.9, 1.0, 0.988, True)]
+    """
+    for name, value in (("precision", precision), ("confidence", confidence)):
+        if isinstance(value, bool) or not 0 < value < 1:
+            raise InputError(f"{name} must be between 0 and 1, not {value}")
+    steps = round(1 / _STEP)
+    grid = np.arange(-steps, steps + 1) / steps if thresholds is None else np.asarray(thresholds, dtype=float)
+    sums = add_up(sample, grid)
+    most_all, fewest_all = band(sums, confidence)
+    estimate = np.clip(sums.total[0], sums.wrong + sums.unsure, sums.segments - sums.uncovered - sums.right)
+    side = (1 + confidence) / 2
+
+    def share(wrong: Array, of: Array, known: NDArray[np.bool_]) -> pl.Series:
+        return pl.Series(np.where(known, 1 - wrong / np.maximum(of, 1), np.nan)).fill_nan(None)
+
+    kept = sums.segments > 0
+    return pl.DataFrame(
+        {
+            "threshold": grid,
+            "segments": sums.segments.astype(np.int64),
+            "hours": sums.hours,
+            "reviewed": sums.judged.astype(np.int64),
+            "wrong": sums.wrong.astype(np.int64),
+            "unsure": sums.unsure.astype(np.int64),
+            "precision": share(estimate, sums.segments - sums.uncovered, sums.judged > 0),
+            "low": share(sums.most(side), sums.segments, kept),
+            "high": share(sums.fewest(side), sums.segments, kept),
+            "low_all": share(most_all, sums.segments, kept),
+            "high_all": share(fewest_all, sums.segments, kept),
+            "at_least": share(sums.most(confidence), sums.segments, kept),
+            "proven": proven(sums, precision=precision, confidence=confidence),
+            "more": pl.Series(more_reviews(sums, precision=precision, confidence=confidence)).fill_nan(None).cast(pl.Int64),
+        }
+    )
+
+
+def add_up(sample: Sample, thresholds: Array) -> Sums:
+    """Counts and sums above each threshold, which ascend."""
+    population = _Ranked(sample.population["similarity"], thresholds)
+    judged = _Ranked(sample.judged["similarity"], thresholds)
+    rate = sample.population["rate"].to_numpy()
+    verdict, weight = sample.judged["verdict"], sample.judged["weight"].to_numpy()
+    right, wrong, unsure = ((verdict == word).to_numpy() for word in ("right", "wrong", "unsure"))
+    weighed = (weight * ~right, weight * wrong)
+    possible = np.divide(1.0, rate, out=np.zeros(len(rate)), where=rate > 0)
+    return Sums(
+        segments=population.sums(np.ones(len(rate))),
+        hours=population.sums(sample.population["hours"].fill_null(0.0).to_numpy()),
+        uncovered=population.sums(rate <= 0),
+        right=judged.sums(right),
+        wrong=judged.sums(wrong),
+        unsure=judged.sums(unsure),
+        total=(judged.sums(weighed[0]), judged.sums(weighed[1])),
+        squares=(judged.sums(weighed[0] ** 2) - judged.fixed(weighed[0], sample.judged), judged.sums(weighed[1] ** 2)),
+        largest=judged.largest(weight),
+        possible=population.largest(possible),
+    )
+
+
+def band(sums: Sums, confidence: float) -> tuple[Array, Array]:
+    """Upper and lower bounds of E for all thresholds at once, in a share `confidence` of all samples or more."""
+    knots = _knots(sums.judged)
+    level = 1 - (1 - confidence) / (2 * max(1, len(knots)))
+    most = np.full(len(knots) + 1, np.inf)
+    fewest = np.zeros(len(knots) + 1)
+    if len(knots):
+        # E above a threshold is no more than above any lower knot, and no less than above any higher one.
+        most[1:] = np.minimum.accumulate(sums.most(level)[knots])
+        fewest[:-1] = np.maximum.accumulate(sums.fewest(level)[knots][::-1])[::-1]
+    places = np.arange(len(sums.segments))
+    above = most[np.searchsorted(knots, places, "right")]
+    below = fewest[np.searchsorted(knots, places, "left")]
+    return np.minimum(above, sums.segments - sums.right), np.maximum(below, sums.wrong)
+
+
+def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.bool_]:
+    """Thresholds that are proven to keep the wanted precision; the chance that any of them does not is 1 - confidence at most.
+
+    Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed:
+    a sequence in an order fixed beforehand needs no correction for their number (Maurer, Hothorn and Lehmacher, 1995). It begins
+    where the sample is large enough to prove something. Since one failure would end it, it may begin anew where the sample has
+    doubled: the level is dealt out over the beginnings, and what passes hands its level on (the fallback procedure: Wiens and
+    Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). Where it begins follows from the strategies, not from verdicts.
+    """
+    found = np.zeros(len(sums.segments), dtype=bool)
+    allowed = (1 - precision) * sums.segments
+    starts = _starts(sums, precision, confidence)
+    error = 0.0
+    for start, end in pairwise([*starts, -1]):
+        error += (1 - confidence) / len(starts)
+        passes = (sums.most(1 - error) <= allowed)[end + 1 : start + 1]
+        failed = np.flatnonzero(~passes).max(initial=-1) + 1
+        found[end + 1 + failed : start + 1] = True
+        error *= not failed
+    # Where all has been judged, nothing is left to chance.
+    return found | ((sums.judged >= sums.segments) & (sums.segments > 0) & (sums.wrong + sums.unsure <= allowed))
+
+
+def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
+    """How many more reviews would probably bring `at_least` to the wanted precision; NaN where the estimate is below it.
+
+    With c times as many reviews of the same kind the estimate stays about the same and weights are c times smaller.
+    """
+    total, squares = sums.total[0], sums.squares[0]
+    allowed = (1 - precision) * sums.segments - sums.uncovered
+    low, high = np.zeros(len(total)), np.full(len(total), np.log(1e6))
+    for _ in range(40):
+        middle = (low + high) / 2
+        factor = np.exp(middle)
+        enough = upper(total, squares / factor, sums.heaviest / factor, level=confidence) <= allowed
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    needed = np.ceil(np.expm1(high) * sums.judged.max(initial=0))
+    needed = np.minimum(needed, sums.segments - sums.judged)
+    needed = np.where(sums.most(confidence) <= (1 - precision) * sums.segments, 0, needed)
+    return np.where((total < allowed) & (sums.segments > 0) & (sums.judged > 0), needed, np.nan)
+
+
+def smallest_sample(*, precision: float, confidence: float) -> int:
+    """How many reviews prove a precision if none of them finds a fault.
+
+    Examples:
+        >>> smallest_sample(precision=0.98, confidence=0.95)
+        150
+    """
+    return int(np.ceil(-np.log(1 - confidence) / (1 - precision)))
+
+
+def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
+    """Where testing begins, from the highest threshold: each has about twice the sample of the one before."""
+    size = np.divide(sums.segments, sums.possible, out=np.zeros(len(sums.possible)), where=sums.possible > 0)
+    reached = np.maximum.accumulate(size[::-1])
+    least = smallest_sample(precision=precision, confidence=confidence)
+    doublings = [1.5 * least * 2**power for power in range(64) if 1.5 * least * 2**power <= reached[-1]]
+    wanted = doublings or [least] * bool(reached[-1] >= least)
+    places = (len(reached) - 1 - np.searchsorted(reached, wanted, "left")).tolist()
+    return sorted(set(places), reverse=True)
+
+
+def _knots(judged: Array) -> NDArray[np.int64]:
+    """Thresholds between which the sample grows by equal parts, ascending."""
+    wanted = judged.max(initial=0) * np.arange(1, KNOTS + 1) / KNOTS
+    descending = judged[::-1]
+    places = len(judged) - 1 - np.searchsorted(descending, wanted, "left")
+    return np.unique(np.append(places, 0)) if wanted[-1] > 0 else np.zeros(0, dtype=np.int64)
+
+
+class _Ranked:
+    """Sums over what lies at or above each threshold; what has no score is above all."""
+
+    def __init__(self, score: pl.Series, thresholds: Array) -> None:
+        values = score.fill_null(float("inf")).to_numpy()
+        self._order = np.argsort(values, kind="stable")
+        self._first = np.searchsorted(values[self._order], thresholds, "left")
+
+    def sums(self, values: Array | NDArray[np.bool_]) -> Array:
+        from_top = np.cumsum(values[self._order][::-1], dtype=float)[::-1]
+        return np.append(from_top, 0.0)[self._first]
+
+    def fixed(self, values: Array, cells: pl.DataFrame) -> Array:
+        """Of the sum of squares, what is no variance since the number drawn in each cell is fixed: see `curves`."""
+        frame = cells.select("cell", "cell_size", value=pl.Series(values, dtype=pl.Float64))[self._order[::-1]]
+        before = pl.col("value").cum_sum().over("cell") - pl.col("value")
+        parts = frame.select(
+            (2 * before + pl.col("value")) * pl.col("value") * (1 - 1 / pl.col("cell_size")) / pl.col("cell_size")
+        )
+        return np.append(parts.to_series().cum_sum().to_numpy()[::-1], 0.0)[self._first]
+
+    def largest(self, values: Array) -> Array:
+        from_top = np.maximum.accumulate(values[self._order][::-1])[::-1]
+        return np.append(from_top, 0.0)[self._first]

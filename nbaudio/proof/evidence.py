@@ -1,0 +1,289 @@
+"""The evidence step: what the verdicts of a workspace prove, in a report, a table, and a list of what to review next."""
+
+import shlex
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.claims import THRESHOLDS, threshold_of
+from nbaudio.errors import InputError
+from nbaudio.proof.curves import curve, smallest_sample
+from nbaudio.proof.weights import Sample, collect
+from nbaudio.report import Report, show
+from nbaudio.review.log import verdicts
+from nbaudio.review.records import fingerprint
+from nbaudio.review.rounds import Round, outside, rounds
+from nbaudio.review.sampling import draw, within_reach
+from nbaudio.review.texts import uncorrected
+from nbaudio.tables import seconds_column
+from nbaudio.workspace import Workspace
+
+METHOD = (
+    "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
+    "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
+)
+_TOLD = ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
+_NEEDED = (
+    *("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "source_channel"),
+    *("text", "similarity", "decision", "reason", "text_corrected", "corrected_by"),
+)
+_BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+_FIRST_ROUND = 300
+_MOST_NEXT = 2000
+_SHOWN_NEXT = 5
+_NEARLY = 1e-6
+
+
+def evidence(
+    workspace: Workspace | str | Path,
+    *,
+    precision: float = 0.98,
+    confidence: float = 0.95,
+    min_duration: float = 0.0,
+    max_duration: float = 20.0,
+) -> Report:
+    """How right the labels are above each threshold on similarity, as far as the reviews can prove it.
+
+    Args:
+        workspace: the workspace or its folder.
+        precision: the share of right segments that is wanted, in (0, 1).
+        confidence: with which it is to be proven, in (0, 1).
+        min_duration: shorter segments are not counted, as in `select`; seconds.
+        max_duration: nor are longer ones; seconds.
+
+    Returns:
+        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold that is proven to keep
+        the wanted precision; how many more reviews a lower one would take, and which. The whole curve is in
+        ``W/reports/evidence.json``. Where the reviews prove nothing it says so.
+
+    Raises:
+        InputError: there is no workspace, or a parameter is not usable.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> times = {"recording_id": "r", "source_start": ["0", "4"], "source_end": ["4", "9"]}
+        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], **times, "text": "da", "similarity": [0.9, 1.0]})
+        >>> workspace.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> evidence(workspace).warnings
+        ['nothing has been judged yet: nothing is known of the labels']
+    """
+    workspace = Workspace.open(workspace)
+    if not 0 <= min_duration <= max_duration:
+        raise InputError(
+            f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
+        )
+    known, pool, corpus = _read(workspace)
+    sample = _of_lengths(collect(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    found = curve(sample, precision=precision, confidence=confidence)
+    tell = partial(_told, sample, precision=precision, confidence=confidence)
+    now, lowest = threshold_of(workspace.report("select").get("facts", {})), _lowest(found)
+    n, threshold = _next(found, now, precision=precision, confidence=confidence)
+    upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
+    facts: dict[str, Any] = {
+        "wanted": _wanted(precision, confidence),
+        "rounds": {one.name: f"{one.strategy} {one.rows['verdict'].count():,} of {len(one.rows):,} rows" for one in known},
+        "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
+        "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
+        "reviewed by similarity": _by_similarity(sample),
+        f"threshold {now:g}": tell(now),
+        "lowest proven": lowest,
+        **({} if lowest is None else {f"threshold {lowest:g}": tell(lowest)}),
+        "review next": _advice(workspace, len(upcoming), threshold),
+        "first of them": upcoming[:_SHOWN_NEXT],
+        "method": METHOD,
+    }
+    warnings = _warnings(
+        workspace, known, sample, found, corpus=corpus, least=smallest_sample(precision=precision, confidence=confidence)
+    )
+    report = Report("evidence", facts, warnings=warnings)
+    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "curve": found.to_dicts(), "next": upcoming})
+    return report
+
+
+def claim(workspace: Workspace | str | Path) -> dict[str, Any]:
+    """What the verdicts that there are now prove of what was selected, for corpus.json, the data card and the page of `stats`.
+
+    Args:
+        workspace: the workspace or its folder; precision, confidence and durations are those that `evidence` was asked for last.
+
+    Returns:
+        Of all segments at or above the threshold of the last `select`, whether they are in or not: the columns of `curves.curve`;
+        what was `wanted`, the threshold that is ``lowest proven``, the `method`; and `curve`, rows for `claims.THRESHOLDS`. Empty
+        where nobody has judged anything.
+
+    Raises:
+        InputError: there is no workspace, or its reviews cannot be read.
+    """
+    workspace = Workspace.open(workspace)
+    if verdicts(workspace).is_empty():
+        return {}
+    asked = dict(workspace.report("evidence").get("asked", {}))
+    lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
+    sample = workspace_sample(workspace, **lengths)
+    if sample.judged.is_empty():
+        return {}
+    used = threshold_of(workspace.report("select").get("facts", {}))
+    at = curve(sample, **asked, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
+    found = curve(sample, **asked)
+    few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
+    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(found), "method": METHOD}
+    return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
+
+
+def precision_curve(
+    workspace: Workspace | str | Path,
+    *,
+    precision: float = 0.98,
+    confidence: float = 0.95,
+    min_duration: float = 0.0,
+    max_duration: float = 20.0,
+) -> pl.DataFrame:
+    """The table behind `evidence`, see there for the parameters; a row a threshold, see `curves.curve` for the columns.
+
+    Raises:
+        InputError: there is no workspace, or a parameter is not usable.
+    """
+    return curve(
+        workspace_sample(workspace, min_duration=min_duration, max_duration=max_duration),
+        precision=precision,
+        confidence=confidence,
+    )
+
+
+def workspace_sample(workspace: Workspace | str | Path, *, min_duration: float = 0.0, max_duration: float = 20.0) -> Sample:
+    """What is known of a workspace from its reviews, for `curve`; durations in seconds, as in `select`.
+
+    Raises:
+        InputError: there is no workspace, or its reviews cannot be read.
+    """
+    known, pool, corpus = _read(Workspace.open(workspace))
+    return _of_lengths(collect(pool, known, corpus=corpus), pool, min_duration, max_duration)
+
+
+def next_reviews(workspace: Workspace | str | Path, *, n: int, threshold: float = 0.8, seed: int = 42) -> pl.DataFrame:
+    """The segments that `review export --strategy stratified` would draw now, with all their columns, the first to review first.
+
+    Args:
+        workspace: the workspace or its folder.
+        n: how many at most.
+        threshold: the similarity at which the decision is expected.
+        seed: another one draws others.
+    """
+    workspace = Workspace.open(workspace)
+    known, pool, _ = _read(workspace, workspace.segments)
+    drawn = draw(pool, strategy="stratified", n=n, seed=seed, threshold=threshold, rounds=known)
+    return drawn.join(pool, on="segment_id", how="left", maintain_order="left")
+
+
+def _read(workspace: Workspace, segments: pl.DataFrame | None = None) -> tuple[list[Round], pl.DataFrame, str]:
+    """Rounds, what can be reviewed, and the fingerprint of the segments that there are, of which only what is needed is read."""
+    known = rounds(workspace)
+    if segments is None:
+        heard = ("asr_text", "word_times") if any(one.strategy == "suspicious" for one in known) else ()
+        segments = workspace.segment_columns(*_NEEDED, *heard)
+    segments = uncorrected(workspace, segments)
+    pool, _ = within_reach(workspace, segments)
+    return known, pool.with_columns(seconds_column()), fingerprint(segments)
+
+
+def _of_lengths(sample: Sample, pool: pl.DataFrame, shortest: float, longest: float) -> Sample:
+    fit = pool.filter(pl.col("duration_s").is_between(shortest - _NEARLY, longest + _NEARLY))["segment_id"]
+    return sample.where(pl.col("segment_id").is_in(fit.implode()))
+
+
+def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
+    """What is known of one threshold, which need not be one of the curve's."""
+    found = curve(sample, precision=precision, confidence=confidence, thresholds=np.array([threshold]))
+    return {name: found[name].item() for name in _TOLD}
+
+
+def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
+    return f"{precision:.4g} right, with confidence {confidence:.4g}"
+
+
+def _lowest(found: pl.DataFrame) -> float | None:
+    """The lowest threshold that is proven."""
+    return next(iter(found.filter("proven")["threshold"]), None)
+
+
+def _by_similarity(sample: Sample) -> dict[str, str]:
+    """How many were reviewed of how many, in a few bands of similarity."""
+
+    def counts(frame: pl.DataFrame) -> list[int]:
+        score = frame["similarity"]
+        below = [int((score < edge).sum()) for edge in (*_BANDS, float("inf"))]
+        return [*(high - low for low, high in pairwise(below)), score.null_count()]
+
+    names = [*(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
+    reviewed, there = counts(sample.judged), counts(sample.population)
+    return {name: f"{done:,} of {of:,}" for name, done, of in zip(names, reviewed, there, strict=True) if of}
+
+
+def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: float) -> tuple[int, float]:
+    """How many reviews to ask for next, and at which threshold: about the lowest one that is not proven and might be."""
+    if not found["reviewed"].sum():
+        return max(_FIRST_ROUND, 2 * smallest_sample(precision=precision, confidence=confidence)), now
+    proven = _lowest(found)
+    hopeful = found.filter(pl.col("more").is_not_null() & (pl.col("threshold") < (2.0 if proven is None else proven)))
+    if hopeful.is_empty():
+        return _FIRST_ROUND, now if proven is None else proven
+    # A little lower may cost a lot more: of what could still be won, the cheapest within two of a hundred hours.
+    best = (
+        hopeful.filter(pl.col("hours") >= 0.98 * hopeful.row(0, named=True)["hours"]).sort("more", "threshold").row(0, named=True)
+    )
+    return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
+
+
+def _advice(workspace: Workspace, n: int, threshold: float) -> str:
+    if not n:
+        return "nothing: all has been given to reviewers"
+    where = shlex.quote(str(workspace.path))
+    return f"nbaudio review export {where} --out NEXT.xlsx --strategy stratified --n {n} --threshold {threshold:g}"
+
+
+def _warnings(
+    workspace: Workspace, known: list[Round], sample: Sample, found: pl.DataFrame, *, corpus: str, least: int
+) -> list[str]:
+    judged = len(sample.judged)
+    warnings = []
+    if not judged:
+        warnings.append("nothing has been judged yet: nothing is known of the labels")
+    elif not found["proven"].any():
+        best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
+        warnings.append(
+            f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
+            f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
+        )
+    stale = [one.name for one in known if one.corpus != corpus]
+    if stale:
+        warnings.append(f"drawn from other segments than there are now, so that nothing follows: {', '.join(stale)}")
+    warnings += [
+        f"{one.name}: {one.passed:,} rows before the last judged one were passed over; they count as unsure"
+        for one in known
+        if one.passed
+    ]
+    warnings += [
+        f"{one.name}: {one.changed:,} judged rows have other words or times now; they count as unsure until they are judged anew"
+        for one in known
+        if one.changed
+    ]
+    if others := outside(workspace, known):
+        warnings.append(
+            f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
+        )
+    unseen = int((sample.population["rate"] <= 0).sum())
+    if judged and unseen:
+        warnings.append(
+            f"{unseen:,} of {len(sample.population):,} segments could be drawn by no round that has verdicts: "
+            "lower bounds count them as wrong, estimates leave them out"
+        )
+    unsure = int((sample.judged["verdict"] == "unsure").sum())
+    if unsure:
+        warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
+    return warnings

@@ -1,0 +1,209 @@
+"""How far reviewers agree on the segments that several of them judged.
+
+Conventions: a rating is a whole number from 0, -1 where a reviewer did not judge a segment; ratings have the shape
+(segments, reviewers). Coefficients are 1 for full agreement and about 0 for that of chance; nan where they are not defined, as
+when only one word was ever used, and nan are bounds that nothing can be said of.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.errors import InputError
+from nbaudio.review.log import verdicts
+from nbaudio.workspace import Workspace
+
+_RESAMPLES = 2000
+# Two reviewers judge the same only where they were shown the same.
+_SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
+_SCHEMA = pl.Schema(
+    {
+        "of": pl.String,
+        "measure": pl.String,
+        "reviewers": pl.String,
+        "segments": pl.Int64,
+        "value": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+    }
+)
+
+
+class Estimate(NamedTuple):
+    """A value and the interval around it."""
+
+    value: float
+    low: float
+    high: float
+
+
+def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
+    """Agreement of the verdicts that hold now, once over all words and once over ``ok`` or not, where ``unsure`` is no verdict.
+
+    Args:
+        workspace: the workspace or its folder.
+        confidence: of the intervals, in (0, 1).
+        seed: of the bootstrap.
+
+    Returns:
+        `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments; ``kappa``, Cohen's; ``alpha``,
+        Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null where not
+        defined. `agreement` and `kappa` are told of every pair, `alpha` of all together; empty where no segment was judged twice.
+
+    Raises:
+        InputError: the confidence is none.
+
+    Examples:
+        >>> import tempfile
+        >>> from nbaudio.review.log import Verdict, append_verdicts
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> said = {"ana": ["ok", "ok", "noise", "ok"], "ben": ["ok", "ok", "noise", "cut off"]}
+        >>> append_verdicts(
+        ...     workspace,
+        ...     [Verdict(f"s{i}", "", word, "", None, who, "", "sheet") for who in said for i, word in enumerate(said[who])],
+        ... )
+        >>> agreement(workspace)["value"].round(3).to_list()
+        [0.75, 0.556, 0.588, 0.75, 0.5, 0.533]
+    """
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence={confidence:g}: must lie between 0 and 1")
+    words = verdicts(workspace).select(_SHOWN, "reviewer", rating="verdict")
+    right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
+    rows = []
+    for of, given in (("words", words), ("ok or not", right)):
+        ratings, reviewers = _ratings(given)
+        rows += [(of, *row) for row in _measures(ratings, reviewers, confidence=confidence, seed=seed)]
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    return frame.with_columns(pl.col("value", "low", "high").fill_nan(None))
+
+
+def disagreements(workspace: Workspace | str) -> pl.DataFrame:
+    """Segments on which reviewers do not say the same: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``)."""
+    said = verdicts(workspace).sort("segment_id", "reviewer")
+    apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
+    told = apart.group_by("segment_id", "content", maintain_order=True).agg(
+        verdicts=pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
+    )
+    return told.drop("content")
+
+
+def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
+    """A share with the score interval of E. B. Wilson, Journal of the American Statistical Association 22 (1927), 209-212.
+
+    Examples:
+        >>> [round(value, 3) for value in share(8, 10)]
+        [0.8, 0.49, 0.943]
+    """
+    z, p = NormalDist().inv_cdf((1 + confidence) / 2), part / whole
+    middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
+    half = z / (1 + z**2 / whole) * sqrt(p * (1 - p) / whole + z**2 / (4 * whole**2))
+    return Estimate(p, max(middle - half, 0.0), min(middle + half, 1.0))
+
+
+def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
+    """Cohen's kappa of two reviewers, with the interval of large samples.
+
+    Args:
+        table: how often the one said the word of the row and the other that of the column, shape (words, words).
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        Kappa (J. Cohen, Educational and Psychological Measurement 20, 1960, 37-46), and its interval by the standard error of
+        J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
+        kappa near 1, that interval is too narrow, and where all agree there is none.
+
+    Examples:
+        >>> [round(value, 3) for value in cohen_kappa(np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]]))]
+        [0.492, 0.392, 0.591]
+    """
+    n = table.sum()
+    p = table / n
+    rows, columns = p.sum(axis=1), p.sum(axis=0)
+    observed, expected = float(np.trace(p)), float(rows @ columns)
+    if expected >= 1 - 1e-12:
+        return Estimate(np.nan, np.nan, np.nan)
+    if np.trace(table) == n:
+        return Estimate(1.0, np.nan, np.nan)
+    kappa = (observed - expected) / (1 - expected)
+    diagonal = np.diag(p) @ ((1 - expected) - (rows + columns) * (1 - observed)) ** 2
+    # Cell (i, j) meets the column total of i and the row total of j.
+    crossed = p * (columns[:, None] + rows[None, :]) ** 2
+    others = (1 - observed) ** 2 * (crossed.sum() - np.trace(crossed))
+    variance = (diagonal + others - (observed * expected - 2 * expected + observed) ** 2) / (n * (1 - expected) ** 4)
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(max(variance, 0.0))
+    return Estimate(kappa, max(kappa - half, -1.0), min(kappa + half, 1.0))
+
+
+def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
+    """Krippendorff's alpha of words without an order, for any number of reviewers and with gaps.
+
+    Args:
+        ratings: shape (segments, reviewers), -1 where there is none.
+        confidence: of the interval, in (0, 1).
+        seed: of the bootstrap.
+
+    Returns:
+        Alpha (K. Krippendorff, Content Analysis, 2004, section 11.3), and the percentile interval of a bootstrap over segments
+        (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples; none where all
+        agree, as no resample knows of a disagreement.
+
+    Examples:
+        >>> ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
+        >>> [round(value, 3) for value in krippendorff_alpha(ratings)]
+        [0.686, -0.1, 1.0]
+    """
+    counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
+    judged = counts.sum(axis=1)
+    counts, judged = counts[judged > 1], judged[judged > 1]
+    if not len(counts):
+        return Estimate(np.nan, np.nan, np.nan)
+    # Of each segment: pairs of reviewers that differ, as a share of one less than its verdicts.
+    differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
+    draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES)
+    alphas = _alpha(draws @ differing, draws @ counts)
+    low, high = np.nan, np.nan
+    if differing.any() and np.isfinite(alphas).any():
+        low, high = np.nanquantile(alphas, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(float(_alpha(differing.sum(), counts.sum(axis=0))), float(low), float(high))
+
+
+def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[np.float64]:
+    """1 less observed over expected disagreement, where `differing` is summed and `totals` are the words' counts."""
+    n = totals.sum(axis=-1)
+    by_chance = n**2 - (totals**2).sum(axis=-1)
+    return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
+
+
+def _ratings(given: pl.DataFrame) -> tuple[NDArray[np.int_], list[str]]:
+    """Ratings of the segments with two or more, and the reviewers of the columns."""
+    given = given.filter(pl.len().over("shown") > 1)
+    names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
+    row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
+    ratings = np.full((len(names["shown"]), len(names["reviewer"])), -1)
+    ratings[row, column] = rating
+    return ratings, names["reviewer"].to_list()
+
+
+def _measures(
+    ratings: NDArray[np.int_], reviewers: Sequence[str], *, confidence: float, seed: int
+) -> list[tuple[str, str, int, float, float, float]]:
+    """Each measure with its reviewers and the number of segments."""
+    rows: list[tuple[str, str, int, float, float, float]] = []
+    words = range(ratings.max(initial=-1) + 1)
+    for one, other in combinations(range(len(reviewers)), 2):
+        both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
+        if len(both):
+            pair = f"{reviewers[one]}, {reviewers[other]}"
+            table = np.array([[((both == (a, b)).all(axis=1)).sum() for b in words] for a in words])
+            rows.append(("agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)))
+            rows.append(("kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)))
+    if rows:
+        alpha = krippendorff_alpha(ratings, confidence=confidence, seed=seed)
+        rows.append(("alpha", ", ".join(reviewers), len(ratings), *alpha))
+    return rows

@@ -1,0 +1,1 @@
+"""What goes into the corpus: `select` with its parameters, the grouping of splits and its report."""

@@ -1,0 +1,51 @@
+"""A folder of audio without transcripts: every file whole, or divided into windows of one length."""
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from nbaudio.errors import InputError
+from nbaudio.places.remote import Remote
+from nbaudio.source_splits import split_of_folder
+from nbaudio.sources.recordings import list_audio, list_elsewhere
+from nbaudio.sources.transcripts import Problem, Transcripts, Windows, gather
+
+# Six places and seven digits: what segments' times are computed with.
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
+
+
+def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
+    """Take every audio file below a folder, hidden ones left out.
+
+    Args:
+        source: the folder, or where it lies; it is the audio folder too.
+        window: seconds, as a decimal with up to six places; without it a segment is a whole file.
+        partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
+
+    Returns:
+        The recordings; `source_split` is the folder that has the name of a split, such as ``test`` in ``test/a.wav``.
+
+    Raises:
+        InputError: there is no such folder or no audio in it, or an option is not usable.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp())
+        >>> (source / "a.mp3").touch()
+        >>> read(source).frame.select("name", "text").rows()
+        [('a.mp3', None)]
+    """
+    if isinstance(source, Path) and not source.is_dir():
+        raise InputError(f"{source}: there is no such folder")
+    if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
+        raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
+    if partial not in ("keep", "drop"):
+        raise InputError(f"option partial={partial!r}: must be keep or drop")
+    paths, refused = list_audio(source) if isinstance(source, Path) else list_elsewhere(source, ())
+    # Where there is something, ingest tells what is not taken.
+    problems = [Problem(name, None, reason) for name, reason in refused]
+    rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
+    found = gather(source, rows if len(paths) else problems, further=("source_split",), wanted="a folder with audio files")
+    root = source if isinstance(source, Path) else str(source)
+    return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

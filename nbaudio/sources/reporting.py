@@ -1,0 +1,105 @@
+"""The report of `ingest`: counts, sizes, warnings and missing items."""
+
+from typing import Any
+
+import polars as pl
+
+from nbaudio.names import DECISIONS
+from nbaudio.report import first_lines
+from nbaudio.sizes import RATE
+from nbaudio.sources.transcripts import Transcripts
+from nbaudio.tables import with_durations
+from nbaudio.workspace import Workspace
+
+_BYTES_PER_SAMPLE = 2
+# Sources round what they say a recording lasts, and codecs pad.
+_SAME_SECONDS = 0.1
+# What FLAC leaves of speech at 16 kHz, about.
+_FLAC_SHARE = 0.57
+
+
+def lines(kind: str, problems: pl.DataFrame) -> list[str]:
+    """Problems of one kind as lines: one each, but one a rule for segments."""
+    if kind == "segments":
+        by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
+        return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
+    where = pl.col("item") if kind in ("names", "files", "ids") else pl.format("{} {}", "file", "item")
+    return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
+
+
+def facts(
+    transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
+) -> dict[str, Any]:
+    """What an ingest counted, and the columns that it took."""
+    usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
+    counts = dict(audit["decision"].value_counts().iter_rows())
+    reasons = segments["reason"].drop_nulls().value_counts(sort=True)
+    return {
+        "segments": len(segments),
+        "rejected": dict(reasons.iter_rows()),
+        "unreadable lines": len(transcripts.problems),
+        "hours": round(float(usable["duration_s"].sum()) / 3600, 3),
+        "recordings": len(recordings),
+        "recordings with audio": recordings["num_samples"].count(),
+        "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
+        **({"columns": dict(transcripts.columns)} if transcripts.columns else {}),
+    }
+
+
+def warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
+    """What the user should know of an ingest: sizes, doubtful headers and durations, missing audio, what to run again."""
+    present = recordings.filter(pl.col("num_samples").is_not_null())
+    found = [_sizes(present, len(recordings), segments)] if len(present) else []
+    absent = len(recordings) - len(present)
+    if workspace.audio_root is None:
+        found.append(
+            f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
+        )
+    found += first_lines(_other_durations(segments, present), "segments.parquet")
+    lies = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
+    found += first_lines(lies.to_series().to_list(), "recordings.parquet")
+    if workspace.report("score"):
+        found.append("the workspace is new: score and select again")
+    return found
+
+
+def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
+    """Recordings that last other than the source says."""
+    if "source_duration" not in segments.columns:
+        return []
+    said = pl.col("source_duration").cast(pl.Float64, strict=False)
+    found = pl.col("num_samples") / pl.col("sampling_rate")
+    each = (
+        segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
+    )
+    other = each.filter((said - found).abs() > _SAME_SECONDS)
+    line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
+    return other.select(line).to_series().to_list()
+
+
+def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
+    """What the recordings are, and how large their segments are as they are and as they will be."""
+    kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
+    said = "; ".join(
+        f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
+        for rate, channels, count in kinds.iter_rows()
+    )
+    usable = segments.filter(pl.col("decision") == "pending").join(present, on="recording_id")
+    span = pl.col("end_sample") - pl.col("start_sample")
+    seconds, as_is = usable.select(
+        seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
+    ).row(0)
+    wav = seconds * RATE * _BYTES_PER_SAMPLE
+    return (
+        f"{said}; {seconds / 3600:.1f} h of segments are {_size(as_is)} as they are, {_size(wav)} as {RATE:,} Hz mono WAV, "
+        f"about {_size(wav * _FLAC_SHARE)} as FLAC"
+    )
+
+
+def _size(num_bytes: float) -> str:
+    """Bytes for people, two digits: 2.6 GB."""
+    for unit in ("kB", "MB", "GB", "TB"):
+        num_bytes /= 1000
+        if num_bytes < 999.5 or unit == "TB":
+            break
+    return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"

@@ -1,0 +1,112 @@
+"""What `import nbaudio`, the command line and a worker import: no more than they use."""
+
+import ast
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nbaudio
+
+HEAVY = {
+    "IPython", "av", "ipykernel", "ipywidgets", "joblib", "jupyterlab", "matplotlib", "numpy", "pandas", "polars", "pyarrow",
+    "pydub", "scipy", "soundfile", "soxr",
+}  # fmt: skip
+
+
+def imported(code: str, *arguments: str, cwd: Path | None = None) -> set[str]:
+    """Top-level modules that a program of its own has imported when it ends."""
+    tail = "\nimport sys, json; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    run = subprocess.run([sys.executable, "-c", code + tail, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_import_is_lazy() -> None:
+    assert not imported("import nbaudio; nbaudio.__version__; dir(nbaudio)") & HEAVY
+
+
+COMMANDS = """
+import sys
+from contextlib import suppress
+from nbaudio.cli import main
+for line in sys.argv[1:]:
+    sys.argv = ["nbaudio", *line.split()]
+    with suppress(SystemExit):
+        main()
+"""
+
+
+def test_help_wrong_use_and_status_import_neither_tables_nor_audio(tmp_path: Path) -> None:
+    commands = [
+        name for name in nbaudio.__all__ if name in ("demo", "download", "ingest", "select", "materialize", "verify", "wheel")
+    ]
+    assert len(commands) == 7
+    lines = ["--help", "nothing", "select", "review --help", "status .", *(f"{name} --help" for name in commands)]
+    (tmp_path / "corpus.json").write_text("{}")
+    assert not imported(COMMANDS, *lines, cwd=tmp_path) & HEAVY
+
+
+EXPORTS = """
+import importlib, types
+import nbaudio
+for module in ("proof.evidence", "selection.select", "sources.ingest", "statistics.stats", "corpus.making", "review.importing"):
+    importlib.import_module("nbaudio." + module)
+for package in (nbaudio, nbaudio.review):
+    for name in package.__all__:
+        exec(f"from {package.__name__} import {name} as found")
+        assert found is getattr(package, name), name
+        assert isinstance(found, types.ModuleType) == (name == "review"), name
+"""
+
+
+def test_exported_names_are_there_whatever_was_imported_before() -> None:
+    assert "nbaudio" in imported(EXPORTS)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="module 'nbaudio' has no attribute 'materialise'"):
+        nbaudio.materialise  # noqa: B018
+
+
+def test_no_submodule_has_the_name_of_something_else_that_its_parent_exports() -> None:
+    clashes = []
+    for found in pkgutil.walk_packages(nbaudio.__path__, "nbaudio."):
+        if not found.ispkg:
+            continue
+        package = importlib.import_module(found.name)
+        modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
+        tree = ast.parse(Path(str(package.__file__)).read_text("utf8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module != found.name:
+                clashes += [f"{found.name}.{each.name}" for each in node.names if (each.asname or each.name) in modules]
+    assert clashes == []
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))  # as if they were not installed
+import nbaudio
+assert not nbaudio.materialize(sys.argv[2], out=sys.argv[3], jobs=2, engine="threading").problems
+assert not nbaudio.verify(sys.argv[3], jobs=2, engine="threading").problems
+"""
+
+
+def test_workers_do_without_what_their_requirements_leave_out(make_workspace, tmp_path: Path) -> None:
+    requirements = Path(nbaudio.wheel(out=tmp_path / "dist").facts["requirements"]).read_text().splitlines()
+    names = {line.partition("=")[0].partition(">")[0] for line in requirements}
+    assert {"polars", "soundfile", "joblib"} <= names
+    assert {f"{name}=={importlib.import_module(name).__version__}" for name in ("polars", "soundfile")} <= set(requirements)
+    plain = nbaudio.wheels.metadata.requires("nbaudio")
+    required = {name for line in plain if "extra ==" not in line for name in [line.partition(">")[0]]}
+    absent = {name.replace("-", "_") for name in required - names}
+    assert {"jupyterlab", "ipykernel", "ipywidgets", "pandas", "matplotlib"} <= absent
+    workspace = make_workspace({"a.flac": (30.0, 16000), "b.mp3": (30.0, 44100)})
+    code, out = WITHOUT, tmp_path / "corpus"
+    used = imported(code, ",".join({*absent, "IPython", "notebook"}), str(workspace.path), str(out))
+    assert "polars" in used
+    assert (out / "corpus.json").exists()
