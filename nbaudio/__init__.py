@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nbaudio.errors import NbaudioError as NbaudioError
     from nbaudio.exports import export as export
     from nbaudio.proof.evidence import evidence as evidence
+    from nbaudio.reading import clip as clip
     from nbaudio.reading import open_corpus as open_corpus
     from nbaudio.report import Report as Report
     from nbaudio.runs import demo as demo
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = _lazy.attach(
     __name__,
     {
+        "clip": "nbaudio.reading",
         "convert": "nbaudio.corpus.converting",
         "demo": "nbaudio.runs",
         "download": "nbaudio.downloads",

@@ -56,7 +56,7 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
     return None
 
 
-def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int) -> pl.Series:
+def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr) -> pl.Series:
     """The train segments that a budget has no room for, when dev and test go first.
 
     Speakers take turns: in each turn every speaker that has any left gives one segment, speakers in seeded order, until one
@@ -66,6 +66,7 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int) -> pl.Series:
         kept: `segment_id`, `recording_id`, `speaker_id`, `split` and `micros` of all that would be in.
         budget: the limit.
         seed: another one draws other segments.
+        first: whether a segment goes before all others.
 
     Returns:
         Their `segment_id`.
@@ -87,6 +88,6 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int) -> pl.Series:
     return (
         train.with_columns(turn=draw, place=place)
         .with_columns(turn=pl.col("turn").rank("ordinal").over(speaker))
-        .sort("turn", "place", "segment_id")
+        .sort(~first, "turn", "place", "segment_id")
         .filter(budget.cost.cum_sum() > budget.limit - held_out)["segment_id"]
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.frames import Frame, as_polars
 from nbaudio.splits import usable_keys
 from nbaudio.tables import ROWS_A_GROUP, SPLITS
 from nbaudio.text.near import NearIndex, sentences
@@ -50,12 +51,12 @@ def grouping(selection: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
 
 
-def exceptions(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
+def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
     """Every held-out segment that shares something with a segment of another split, once per check.
 
     Args:
-        segments: a segments table, or a scan of one; rows without a split are out and do not count. Audio is compared where there
-            is a column `audio_sha256`.
+        segments: a segments table, of pandas or polars, or a scan of one; rows without a split are out and do not count. Audio is
+            compared where there is a column `audio_sha256`.
         keys: columns none of whose values should be in two splits.
 
     Returns:
@@ -70,7 +71,7 @@ def exceptions(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = G
         >>> exceptions(pl.DataFrame(rows), keys=[]).row(0)
         ('identical sentence', 'test', 'b', 'hvala lijepa', 'train', 'a', 'hvala lijepa')
     """
-    table = segments.lazy()
+    table = _lazy(segments)
     columns = table.collect_schema()
     usable_keys(pl.DataFrame(schema=columns), keys)
     values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
@@ -96,7 +97,7 @@ def exceptions(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = G
     )
 
 
-def leakage(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
+def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
     """What occurs in more than one split, counted; see `exceptions`.
 
     Returns:
@@ -121,7 +122,7 @@ def leakage(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROU
     return pl.DataFrame(rows, schema=schema)
 
 
-def proof(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
+def proof(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
     """The leakage check as corpus.json holds it: by check `shared`, `segments` and the first exceptions, in JSON values.
 
     Raises:
@@ -149,9 +150,13 @@ def proof(segments: pl.DataFrame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS
 _MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
 
-def _checks(segments: pl.DataFrame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
-    audio = [AUDIO] if _HASH in segments.lazy().collect_schema() else []
+def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
+    audio = [AUDIO] if _HASH in _lazy(segments).collect_schema() else []
     return [*dict.fromkeys(keys), SENTENCE, NEAR_SENTENCE, *audio]
+
+
+def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
+    return segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
 
 
 def _slices(table: pl.LazyFrame) -> Iterator[pl.DataFrame]:

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio import views
+from nbaudio.frames import Frame, as_polars
 from nbaudio.proof.curves import smallest_sample
 from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
@@ -184,8 +185,9 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     return f"{known}: {proof}.\nA proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
 
 
-def claimed(curve: pl.DataFrame) -> Plot:
+def claimed(curve: Frame) -> Plot:
     """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]

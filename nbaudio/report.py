@@ -1,8 +1,12 @@
 """What a step says when it is done: the same facts for people, notebooks and machines."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,17 @@ class Report:
         """The report as JSON values."""
         return asdict(self)
 
+    def to_pandas(self) -> "pd.DataFrame":
+        """The facts as a pandas table: `fact`, with dots between the names of nested ones, and `value`.
+
+        Examples:
+            >>> Report("select", {"kept": 3, "train": {"hours": 1.5}}).to_pandas().values.tolist()
+            [['kept', 3], ['train.hours', 1.5]]
+        """
+        import pandas as pd
+
+        return pd.DataFrame(list(_flat(self.facts)), columns=["fact", "value"], dtype=object)
+
     def __str__(self) -> str:
         """As a terminal shows it, each fact and line in one line; what would steer it is written out."""
         width = max((len(name) for name in self.facts), default=0)
@@ -50,6 +65,14 @@ class Report:
         notes = "".join(f"<p>note: {escape(line)}</p>" for line in self.warnings)
         notes += "".join(f"<p><b>problem:</b> {escape(line)}</p>" for line in self.problems)
         return f"<div><b>{escape(self.step)}</b><table>{rows}</table>{notes}</div>"
+
+
+def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{within}{name}.")
+        else:
+            yield within + name, value
 
 
 def harmless(text: str) -> str:

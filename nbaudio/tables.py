@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from nbaudio.channels import own_channel, unknown_channel
 from nbaudio.errors import InputError, brief
+from nbaudio.frames import Frame, as_polars
 from nbaudio.limits import check_regular
 
 SPLITS = ("train", "dev", "test")
@@ -242,8 +243,8 @@ def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.Data
     return segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
 
 
-def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """Every row that breaks a rule, once per rule.
+def check_tables(recordings: Frame, segments: Frame) -> pl.DataFrame:
+    """Every row of these tables, of pandas or polars, that breaks a rule, once per rule.
 
     Returns:
         A frame with `table`, `row` (from 0), `key`, `rule` and `detail` (the values that broke it); empty when all is well.
@@ -258,6 +259,7 @@ def check_tables(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFra
         >>> check_tables(recordings, segments)["rule"].to_list()
         ['end_before_start']
     """
+    recordings, segments = as_polars(recordings, "recordings"), as_polars(segments, "segments")
     for name, frame, key in (("recordings", recordings, "recording_id"), ("segments", segments, "segment_id")):
         if key not in frame.columns:
             raise InputError(f"{name}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")

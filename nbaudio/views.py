@@ -11,14 +11,15 @@ import polars as pl
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.errors import InputError, brief
+from nbaudio.frames import Frame, as_polars
 from nbaudio.keys import hash_column
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
 from nbaudio.text import vocabulary
 from nbaudio.workspace import Workspace
 
-Source = str | Path | Workspace | pl.DataFrame
-"""A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once."""
+Source = str | Path | Workspace | Frame
+"""A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once, also in pandas."""
 
 ORDERS = ("worst", "best", "random")
 # Times that are no times, or end before they start, are no hours.
@@ -180,8 +181,11 @@ def segments(source: Source) -> pl.DataFrame:
         Traceback (most recent call last):
         nbaudio.errors.InputError: ...none: neither a workspace (workspace.json) nor a corpus (corpus.json)
     """
-    if isinstance(source, pl.DataFrame):
-        return source
+    if not isinstance(source, str | Path | Workspace):
+        frame = as_polars(source, "segments")
+        if "duration_s" not in frame.columns:
+            raise InputError("segments: no column duration_s; take the table that views.segments gives")
+        return frame
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
     if folder.exists(MANIFEST):
         return _of_corpus(folder)

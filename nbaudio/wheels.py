@@ -23,6 +23,7 @@ _NOT_FOR_WORKERS = {
 }  # fmt: skip
 # Engines bring one of their own: Beam wants an older one.
 _NOT_PINNED = {"pyarrow"}
+_LABEXTENSION = ("widgets/labextension", "share/jupyter/labextensions/nbaudio")
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
@@ -79,6 +80,7 @@ def _requirements() -> Iterator[str]:
 def _files() -> Iterator[tuple[str, bytes]]:
     """Everything that belongs into the wheel, by name: the package, what comes with it, what pip wants to know."""
     yield from _below(PACKAGE, "nbaudio")
+    yield from _below(PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}")
     if not (PACKAGE / "_bundled").is_dir():  # a checkout
         for folder in FOLDERS:
             yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")

@@ -3,6 +3,7 @@
 W/workspace.json       where transcripts and audio came from
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
 W/problems.parquet     what could not be read, with file, item and reason
+W/decisions.parquet    what people accept and reject by hand, which `select` follows
 W/threshold.json       the threshold on similarity that was chosen in the tuner
 W/reports/<step>.json  what each step reported
 W/reviews/<name>.json  which segments reviewers were given
@@ -16,18 +17,22 @@ W/publishing/          what is on its way to a corpus that lies elsewhere, and w
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
 
 from nbaudio.errors import InputError
 from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.frames import Frame, as_polars
 from nbaudio.limits import check_regular
 from nbaudio.places.addresses import is_address
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.places.remote import Remote, remote
 from nbaudio.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -153,9 +158,29 @@ class Workspace:
         whole = self._conformed(frame, "segments", "segment_id", SEGMENTS)
         return whole.select(name for name in names if name in whole.columns)
 
-    def save(self, **tables: pl.DataFrame) -> None:
-        """Write tables by name, each whole or not at all."""
-        for name, frame in tables.items():
+    def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
+        """A table as a pandas frame; `split` and `decision` are categorical, whole numbers with gaps are float64 with NaN.
+
+        Args:
+            table: ``segments``, ``recordings``, or another one by its name, as of `table`.
+
+        Raises:
+            InputError: it is not there or not a Parquet file.
+
+        Examples:
+            >>> import tempfile
+            >>> workspace = Workspace.create(tempfile.mkdtemp())
+            >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "similarity": [0.5, None]}))
+            >>> float(workspace.to_pandas()["similarity"].mean())
+            0.5
+        """
+        frames = {"segments": lambda: self.segments, "recordings": lambda: self.recordings}
+        return frames.get(table, lambda: self.table(table))().to_pandas()
+
+    def save(self, **tables: Frame) -> None:
+        """Write tables by name, of pandas or polars, each whole or not at all."""
+        for name, table in tables.items():
+            frame = as_polars(table, name)
             with whole_file(self.path / f"{name}.parquet") as partial:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 

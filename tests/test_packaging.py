@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
+from jupyterlab_server.config import get_federated_extensions
 from packaging.requirements import Requirement
 
 import nbaudio
@@ -25,6 +26,7 @@ from nbaudio.version import __version__
 TOP = Path(nbaudio.__file__).parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+LABEXTENSION = f"nbaudio-{__version__}.data/data/share/jupyter/labextensions/nbaudio"
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
@@ -125,8 +127,21 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
     expected = {f"nbaudio/{name}" for name in source_files("nbaudio")}
     for folder in ("notebooks", "data_manifests"):
         expected |= {f"nbaudio/_bundled/{folder}/{name}" for name in source_files(folder)}
+    expected |= {f"{LABEXTENSION}/{name}" for name in source_files("nbaudio/widgets/labextension")}
     assert names == expected
     assert "nbaudio/py.typed" in names
+
+
+def test_jupyterlab_finds_the_extension_in_wheels_and_in_editable_installs(built, tmp_path):
+    command = [sys.executable, "-c", f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"]
+    subprocess.run(command, cwd=TOP, check=True, capture_output=True)
+    for wheel in (built[0], *tmp_path.glob("*.whl")):
+        prefix = tmp_path / f"prefix-{wheel.parent.name}"
+        shutil.unpack_archive(wheel, prefix, "zip")
+        extensions = prefix / PurePosixPath(LABEXTENSION).parent
+        (found,) = get_federated_extensions([str(extensions)]).values()
+        assert (found["name"], found["ext_path"]) == ("nbaudio", str(extensions / "nbaudio"))
+        assert (extensions / "nbaudio" / found["jupyterlab"]["_build"]["load"]).is_file()
 
 
 def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
@@ -200,6 +215,7 @@ DOORS = {
     "nbclient": {"runs"},
     "nbconvert": {"runs"},
     "openpyxl": {"review"},
+    "pandas": {"frames", "reading", "report", "workspace"},
     "papermill": {"runs"},
     "pydub": {"audio"},
     "rapidfuzz": {"text"},

@@ -31,6 +31,7 @@ def ask(widget, call, **arguments):
     widget._answer(widget, {"call": call, "number": "v:1", "arguments": arguments}, [])
     (content, buffers), *later = sent
     assert content.pop("number") == "v:1"
+    assert content.pop("comm") == widget.model_id
     assert content.pop("more", False) == bool(later)
     assert all(told == {"number": "v:1", "later": True} for told, _ in later)
     json.dumps(content, allow_nan=False)

@@ -17,12 +17,14 @@ from nbaudio.errors import InputError
 if TYPE_CHECKING:
     from pydub import AudioSegment
 
+    from nbaudio.audio.playable import PlayableSegment
+
 _MS = 1000
 _STEP_MS = 10
 
 
-def to_audiosegment(samples: NDArray[np.int16], rate: int) -> "AudioSegment":
-    """A `pydub.AudioSegment` of a clip or window.
+def to_audiosegment(samples: NDArray[np.int16], rate: int) -> "PlayableSegment":
+    """A `pydub.AudioSegment` of a clip or window, which plays in a notebook without ffmpeg.
 
     Args:
         samples: int16, shape (samples,) or (samples, channels).
@@ -38,11 +40,10 @@ def to_audiosegment(samples: NDArray[np.int16], rate: int) -> "AudioSegment":
     """
     if samples.dtype != np.int16 or samples.ndim not in (1, 2):
         raise InputError(f"samples must be int16 of shape (samples,) or (samples, channels), not {samples.dtype} {samples.shape}")
-    with warnings.catch_warnings():  # it warns where there is no ffmpeg, and of its own old syntax
-        warnings.simplefilter("ignore")
-        from pydub import AudioSegment
+    from nbaudio.audio.playable import PlayableSegment
+
     channels = 1 if samples.ndim == 1 else samples.shape[1]
-    return AudioSegment(data=samples.astype("<i2").tobytes(), sample_width=2, frame_rate=rate, channels=channels)
+    return PlayableSegment(data=samples.astype("<i2").tobytes(), sample_width=2, frame_rate=rate, channels=channels)
 
 
 def from_audiosegment(segment: "AudioSegment") -> tuple[NDArray[np.int16], int]:

@@ -1,17 +1,26 @@
 """The clips of one corpus: where their bytes lie, how they are asked for and decoded."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nbaudio.audio import encoder
 from nbaudio.corpus.entries import checked
-from nbaudio.errors import AudioError
+from nbaudio.errors import AudioError, InputError, look_up
+from nbaudio.files import whole_file
 from nbaudio.reading.order import Ints
+
+if TYPE_CHECKING:
+    from nbaudio.audio.playable import PlayableSegment
+
+_ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
 #: One request reads clips that lie no further apart than this, and no more than so many bytes.
 _GAP = 8 << 10
@@ -49,6 +58,51 @@ class Clip:
         """The human words."""
         text: str | None = self.metadata["text"]
         return text
+
+    @property
+    def rate(self) -> int:
+        """`sampling_rate`, Hz."""
+        return self.sampling_rate
+
+    def to_pydub(self) -> "PlayableSegment":
+        """A `pydub.AudioSegment`, which plays in a notebook without ffmpeg.
+
+        Raises:
+            InputError: it was read as levels or encoded bytes.
+        """
+        from nbaudio.audio.segments import to_audiosegment
+
+        return to_audiosegment(self._pcm(), self.sampling_rate)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the clip to a file, whole or not at all; no ffmpeg is needed.
+
+        Args:
+            path: ends in .wav or .flac (exact), .mp3, .ogg or .opus (Opus); an older file of that name is replaced.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: another suffix, a rate that the format cannot have, or the clip was read as levels or encoded bytes.
+        """
+        target = Path(path)
+        form = encoder(look_up(_ENCODINGS, target.suffix.lower(), "suffix"))
+        form.check_rate(self.sampling_rate)
+        data = form.encode(self._pcm(), self.sampling_rate)
+        with whole_file(target) as partial_file:
+            partial_file.write_bytes(data)
+        return target
+
+    def _repr_html_(self) -> str | None:
+        return None if self.samples is None or self.samples.dtype != np.int16 else str(self.to_pydub()._repr_html_())
+
+    def _pcm(self) -> NDArray[np.int16]:
+        samples: Any = self.samples
+        if samples is None or samples.dtype != np.int16:
+            raise InputError(f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'")
+        pcm: NDArray[np.int16] = samples
+        return pcm
 
 
 class Request(NamedTuple):

@@ -3,12 +3,12 @@
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantising import LAWS
 from nbaudio.corpus.manifest import check_places, read_manifest
 from nbaudio.errors import InputError, look_up
+from nbaudio.frames import Ids, as_ids
 from nbaudio.limits import parse_size
 from nbaudio.places.cache import LIMIT, Cache
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
@@ -26,6 +27,9 @@ from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
 from nbaudio.tables import read_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Of all clips, inside a corpus.
 TABLE = "segments.parquet"
@@ -58,6 +62,11 @@ class Corpus:
         clips = ", ".join(f"{split}: {count:,}" for split, count in self.splits.items())
         return f"Corpus({str(self.folder)!r}, {clips or 'empty'})"
 
+    def to_pandas(self) -> "pd.DataFrame":
+        """`segments` as a pandas frame."""
+        forks.check("Corpus.to_pandas")
+        return self.segments.to_pandas()
+
     @property
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
@@ -89,21 +98,22 @@ class Corpus:
         """
         return self.read_many([segment_id], give=give)[0]
 
-    def read_many(self, segment_ids: Sequence[str], *, give: Give = "samples") -> list[Clip]:
+    def read_many(self, segment_ids: Ids, *, give: Give = "samples") -> list[Clip]:
         """Clips by their ids, in that order, many requests at once.
 
         Args:
-            segment_ids: which.
+            segment_ids: which, also as a pandas or polars Series, or a table with a column `segment_id`.
             give: ``samples`` (int16), ``levels`` (uint8, of a quantised corpus) or ``encoded`` (the bytes alone).
 
         Raises:
             InputError: one is not in the corpus.
             AudioError: bytes cannot be had, or are not the right ones.
         """
-        if unknown := [segment_id for segment_id in segment_ids if segment_id not in self._numbers]:
+        wanted = as_ids(segment_ids)
+        if unknown := [segment_id for segment_id in wanted if segment_id not in self._numbers]:
             raise InputError(f"{self.folder}: no clip {unknown[0]!r} in its {TABLE}")
         clips = self._clips(self.segments, give, _CLIP_REQUESTS)
-        numbers = [self._numbers[segment_id] for segment_id in segment_ids]
+        numbers = [self._numbers[segment_id] for segment_id in wanted]
         requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
 
         def read(request: Request) -> dict[int, Clip]:

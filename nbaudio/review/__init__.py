@@ -3,7 +3,8 @@
 Out: `exporting` is the step; `sampling` draws, `suspicion` knows what looks wrong, `clips` cuts, `sheet` and `cells` make the
 workbook, `delimited` its plain tables. `records` are what the workspace remembers of each draw, `rounds` what came of it. Back:
 `importing` is the step; `returned` finds rows and columns again, `verdicts` is the log of what reviewers said, `texts` and
-`bounds` bring into the tables what they put right, and `agreement` says how far they agree.
+`bounds` bring into the tables what they put right, and `agreement` says how far they agree. `deciding` takes decisions about
+single segments, which `select` follows.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from nbaudio.review.agreements import agreement as agreement
     from nbaudio.review.agreements import disagreements as disagreements
     from nbaudio.review.bounds import correct_bounds as correct_bounds
+    from nbaudio.review.deciding import decisions as decisions
+    from nbaudio.review.deciding import import_decisions as import_decisions
     from nbaudio.review.exporting import export as export
     from nbaudio.review.importing import import_ as import_
     from nbaudio.review.log import VERDICTS as VERDICTS
@@ -35,9 +38,11 @@ __getattr__, __dir__, __all__ = _lazy.attach(
         "append_verdicts": "nbaudio.review.log",
         "correct_bounds": "nbaudio.review.bounds",
         "correct_texts": "nbaudio.review.texts",
+        "decisions": "nbaudio.review.deciding",
         "disagreements": "nbaudio.review.agreements",
         "export": "nbaudio.review.exporting",
         "import_": "nbaudio.review.importing",
+        "import_decisions": "nbaudio.review.deciding",
         "uncorrected": "nbaudio.review.texts",
         "verdict_log": "nbaudio.review.log",
         "verdicts": "nbaudio.review.log",

@@ -14,13 +14,14 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Frame
 from nbaudio.report import Report, first_lines
 from nbaudio.review.agreements import agreement, disagreements
 from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
 from nbaudio.review.delimited import guard, unguard
 from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
 from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes, records
-from nbaudio.review.returned import Row, Sheet, read_sheet, sheets_in
+from nbaudio.review.returned import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.texts import correct_texts, uncorrected
 from nbaudio.workspace import Workspace
@@ -104,7 +105,10 @@ class _Match:
 
 
 def import_(
-    workspace: Workspace | str | Path, sheets: str | Path | Sequence[str | Path] | None, *, reviewer: str | None = None
+    workspace: Workspace | str | Path,
+    sheets: str | Path | Frame | Sequence[str | Path | Frame] | None,
+    *,
+    reviewer: str | None = None,
 ) -> Report:
     """Take verdicts, comments and corrected texts from review sheets that came back.
 
@@ -114,7 +118,7 @@ def import_(
 
     Args:
         workspace: the workspace or its folder.
-        sheets: files, or folders of them; None while there is none.
+        sheets: files, folders of them, or sheets that were read into pandas or polars; None while there is none.
         reviewer: who filled them in; by default whom each row or sheet names.
 
     Returns:
@@ -128,11 +132,15 @@ def import_(
     workspace = Workspace.open(workspace)
     if reviewer is not None and not reviewer.strip():
         raise InputError("reviewer: a name is needed, verdicts are kept under it")
-    named = [Path(path) for path in ([sheets] if isinstance(sheets, str | Path) else sheets or [])]
-    paths = [path for one in named for path in (sheets_in(one) if one.is_dir() else [one])]
+    named: Any = [] if sheets is None else sheets
+    named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
+    tables = [one for one in named if not isinstance(one, str | Path)]
+    folders = [Path(one) for one in named if isinstance(one, str | Path)]
+    paths = [path for one in folders for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(workspace)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
+    came += [read_table(table, words=words) for table in tables]
     found = _Findings()
     held = {_about(said): said for said in (Verdict(**row) for row in verdicts(workspace).iter_rows(named=True))}
     new: list[Verdict] = []

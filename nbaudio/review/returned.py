@@ -13,6 +13,7 @@ from typing import Any
 
 from nbaudio import limits
 from nbaudio.errors import InputError, brief
+from nbaudio.frames import Frame, as_polars
 from nbaudio.review.cells import MADE
 from nbaudio.review.delimited import SEPARATORS, read_delimited
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
@@ -118,6 +119,21 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
             saved = noted
     else:
         raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
+    return _sheet(path, tables, saved, words)
+
+
+def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
+    """A review sheet that was read into pandas or polars; see `read_sheet`. It counts as saved now.
+
+    Raises:
+        InputError: its rows cannot be known again.
+    """
+    frame = as_polars(table, "review")
+    rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
+    return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC), words)
+
+
+def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime, words: Collection[str]) -> Sheet:
     order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
     known = {word.casefold() for word in words}
     for place, name in enumerate(order):

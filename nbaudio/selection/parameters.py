@@ -19,6 +19,9 @@ LATER_RULES = ("reviewed", *LOST, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 
+RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
+"""Reasons that `select` gives, besides those of `tables.segment_failures`."""
+
 MIN_SIMILARITY = 0.8
 """The least similarity that is kept where none was asked for nor chosen in the tuner."""
 

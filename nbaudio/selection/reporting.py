@@ -29,6 +29,7 @@ def select_report(
     parameters: Parameters,
     grouping: Grouping,
     reviews: Mapping[str, set[str]],
+    by_hand: pl.DataFrame,
 ) -> Report:
     """Count what was decided.
 
@@ -39,6 +40,7 @@ def select_report(
         parameters: what was asked for.
         grouping: what the splits were grouped by.
         reviews: the segments of each review, by its name.
+        by_hand: what people decided, as of `review.decisions`.
     """
     timed = with_durations(chosen, recordings).with_columns(micros=(pl.col("duration_s") * MICRO).round())
     kept = timed.filter(pl.col("split").is_not_null())
@@ -55,6 +57,11 @@ def select_report(
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
         "rejected": dict(rejected.iter_rows()),
+        **(
+            {"by_hand": dict(by_hand["decision"].cast(pl.String).value_counts().sort("decision").iter_rows())}
+            if len(by_hand)
+            else {}
+        ),
         **({"reviewed": taken} if taken else {}),
         **({} if held_out is None else {"source held-out in train": held_out}),
         "leakage": {check.removesuffix("_id"): shared for check, shared in leaks.select("check", "shared").iter_rows()},
@@ -75,6 +82,7 @@ def select_report(
     warnings = [
         *_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
         *_of_splits(chosen, parameters, taken),
+        *_of_decisions(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
     if held_out:
@@ -114,6 +122,21 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     return ", ".join(
         f"{number:,} {rule}" + (f" ({limits[rule]})" if rule in limits else "") for rule, number in counts.iter_rows()
     )
+
+
+def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
+    """What became of segments that people accepted: out for other rules, or in beside the threshold."""
+    found = []
+    accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
+    if out := reasons_of(accepted["reason"], parameters):
+        found.append(f"segments that were accepted by hand stay out: {out}")
+    below = accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < parameters.min_similarity)).height
+    if below:
+        found.append(
+            f"{below:,} segments below min_similarity {parameters.min_similarity:g} are in, accepted by hand: evidence speaks of "
+            "those at or above it"
+        )
+    return found
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:

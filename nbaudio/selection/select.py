@@ -1,7 +1,8 @@
 """What goes into the corpus: filters, train, dev and test, a budget; every segment is in, or out with the rule that put it out.
 
-Conventions: each call decides everything anew from the tables. The first rule that hits is the reason: those of
-`tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
+Conventions: each call decides everything anew from the tables. What people decided (`review.deciding`) goes first: what they
+reject is out for their reason, what they accept passes the filters on similarity and duration. The first rule that hits is the
+reason: those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
 `selection.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; before any audio has
 arrived a microsecond stands in for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order of
 rows.
@@ -16,10 +17,12 @@ import polars as pl
 from nbaudio.budget import MICRO, Budget, over_budget
 from nbaudio.channels import own_channel
 from nbaudio.errors import InputError
+from nbaudio.frames import Frame, as_polars
 from nbaudio.keys import hash_column
 from nbaudio.leakage import GROUPS
 from nbaudio.places.remote import Remote
 from nbaudio.report import Report
+from nbaudio.review.deciding import decisions
 from nbaudio.review.log import seen_in
 from nbaudio.review.rounds import gold_ids
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
@@ -105,8 +108,11 @@ def select(
         parameters = replace(parameters, clip_size=size)
     right = gold_ids(workspace, segments) if gold else set()
     reviews = seen_in(workspace)
-    chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right)
-    report = select_report(workspace.path, recordings, chosen, parameters=parameters, grouping=grouping, reviews=reviews)
+    by_hand = decisions(workspace)
+    chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
+    report = select_report(
+        workspace.path, recordings, chosen, parameters=parameters, grouping=grouping, reviews=reviews, by_hand=by_hand
+    )
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
@@ -117,12 +123,13 @@ def select(
 
 
 def choose(
-    recordings: pl.DataFrame,
-    segments: pl.DataFrame,
+    recordings: Frame,
+    segments: Frame,
     reviewed: Collection[str],
     parameters: Parameters,
     *,
     gold: Collection[str] = (),
+    by_hand: Frame | None = None,
 ) -> pl.DataFrame:
     """The decisions of `select`, without any file.
 
@@ -132,6 +139,7 @@ def choose(
         reviewed: ids of segments that reviewers were given or judged; they never go into train.
         parameters: what is asked for.
         gold: ids of segments that reviewers call right; where gold is asked for, test is made of them.
+        by_hand: `segment_id`, `decision` and `reason` of what people accept or reject, as of `review.decisions`.
 
     Returns:
         `segments` in their order, each with `decision` accept and a `split`, or reject and a `reason`.
@@ -139,24 +147,26 @@ def choose(
     Raises:
         InputError: more is asked for than there is.
     """
-    return decide(recordings, segments, reviewed, parameters, gold=gold)[0]
+    return decide(recordings, segments, reviewed, parameters, gold=gold, by_hand=by_hand)[0]
 
 
 def decide(
-    recordings: pl.DataFrame,
-    segments: pl.DataFrame,
+    recordings: Frame,
+    segments: Frame,
     reviewed: Collection[str],
     parameters: Parameters,
     *,
     gold: Collection[str] = (),
+    by_hand: Frame | None = None,
 ) -> tuple[pl.DataFrame, Grouping]:
     """As `choose`, and what the splits were grouped by.
 
     Raises:
         InputError: more is asked for than there is.
     """
-    segments = conform(segments, SEGMENTS, "segments")
-    frame = filtered(recordings, segments, parameters)
+    recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
+    hand = None if by_hand is None else as_polars(by_hand, "by_hand")
+    frame = filtered(recordings, segments, parameters, by_hand=hand)
     fit = frame.filter(pl.col("reason").is_null()).drop("reason")
     sizes = dict.fromkeys(HELD_OUT, _default_size(fit, parameters.budget()))
     is_gold = fit.select(_in(gold)).to_series() if parameters.gold else None
@@ -199,7 +209,7 @@ def decide(
         reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")
     )
     if budget:
-        over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed)
+        over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed, first=_decided(hand)[0])
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
     decided = (
         frame.select("row", "reason")
@@ -218,7 +228,9 @@ def decide(
     return chosen, grouping
 
 
-def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> pl.DataFrame:
+def filtered(
+    recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters, *, by_hand: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Segments in order of their ids, and what the filters say of each.
 
     Returns:
@@ -255,14 +267,15 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
         )
     length = pl.col("end_sample") - pl.col("start_sample")
     unplaced = pl.col("start_sample").is_null() | pl.col("end_sample").is_null()
+    accepted, rejected = _decided(by_hand)
     rules = {
         **segment_failures(recordings),
         # Without audio only times that are no times, and whole recordings, keep a segment from having a place.
         **({"no_times": unplaced & ~whole_recording()} if preview else {}),
         "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
-        "below_similarity": pl.col("similarity").fill_nan(None) < parameters.min_similarity,
-        "too_long": length > pl.col("longest"),
-        "too_short": length < pl.max_horizontal("shortest", 1),
+        "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
+        "too_long": ~accepted & (length > pl.col("longest")),
+        "too_short": length < pl.max_horizontal(pl.when(~accepted).then("shortest"), 1),
     }
     return frame.select(
         "row",
@@ -270,8 +283,17 @@ def filtered(recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Param
         "start_sample",
         "end_sample",
         micros=(length * MICRO + pl.col("rate") - 1) // pl.col("rate"),
-        reason=pl.coalesce(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items()),
+        reason=pl.coalesce(rejected, *(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())),
     )
+
+
+def _decided(by_hand: pl.DataFrame | None) -> tuple[pl.Expr, pl.Expr]:
+    """Of each segment, whether people accept it, and the reason for which they reject it."""
+    if by_hand is None or by_hand.is_empty():
+        return _in(()), pl.lit(None, dtype=pl.String)
+    rejected = by_hand.filter(pl.col("decision") == "reject")
+    why = pl.col("segment_id").replace_strict(rejected["segment_id"], rejected["reason"], default=None, return_dtype=pl.String)
+    return _in(by_hand.filter(pl.col("decision") == "accept")["segment_id"].to_list()), why
 
 
 def _limit(seconds: float, rate: pl.Series) -> pl.Series:

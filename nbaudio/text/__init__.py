@@ -1,7 +1,7 @@
 """Transcripts: how far a hypothesis is from them, their normal form, their characters.
 
 `distance` compares, `normal` tidies, `characters` counts them, `scoring` does it for a workspace. Texts are str, columns
-are polars Series of str; null means not known and stays null.
+are Series of str, of polars or pandas; null means not known and stays null.
 """
 
 from nbaudio.text.characters import Vocabulary, vocabulary

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.frames import as_series
 
 DELIMITER = "|"
 SPECIALS = ("[UNK]", "[PAD]")
@@ -66,8 +67,8 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
         >>> found.odd.select("character", "code_point", "name", "example").rows()
         [('|', 'U+007C', 'VERTICAL LINE', '1'), ('–', 'U+2013', 'EN DASH', '0')]
     """
-    texts = pl.Series("text", texts, dtype=pl.String)
-    keys = pl.Series("key", range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
+    texts = as_series(texts).cast(pl.String)
+    keys = as_series(range(len(texts)) if segment_ids is None else segment_ids).cast(pl.String)
     if len(keys) != len(texts):
         raise InputError(f"vocabulary needs one id per text, got {len(keys)} ids for {len(texts)} texts")
     totals: Counter[str] = Counter()

@@ -23,6 +23,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Column, as_series
 from nbaudio.text.normal import normalize
 
 # What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.
@@ -154,7 +155,7 @@ def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> 
     return found
 
 
-def similarity_column(text: pl.Series, asr_text: pl.Series) -> pl.Series:
+def similarity_column(text: Column, asr_text: Column) -> pl.Series:
     """`similarity` of two columns of equal length: str, str -> f64, null where either is null.
 
     Examples:
@@ -164,17 +165,17 @@ def similarity_column(text: pl.Series, asr_text: pl.Series) -> pl.Series:
     return score_columns(text, asr_text, measures=("similarity",))["similarity"]
 
 
-def wer_column(reference: pl.Series, hypothesis: pl.Series) -> pl.Series:
+def wer_column(reference: Column, hypothesis: Column) -> pl.Series:
     """`wer` of two columns of equal length: str, str -> f64, null where either is null."""
     return score_columns(reference, hypothesis, measures=("wer",))["wer"]
 
 
-def cer_column(reference: pl.Series, hypothesis: pl.Series) -> pl.Series:
+def cer_column(reference: Column, hypothesis: Column) -> pl.Series:
     """`cer` of two columns of equal length: str, str -> f64, null where either is null."""
     return score_columns(reference, hypothesis, measures=("cer",))["cer"]
 
 
-def score_columns(text: pl.Series, asr_text: pl.Series, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
+def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
     """Several measures of two columns of equal length at once: the characters are compared only once for all.
 
     Args:
@@ -214,7 +215,7 @@ def rates(counts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def edit_counts(text: pl.Series, asr_text: pl.Series, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
+def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
     """The counts behind the measures, so that they can be summed over a corpus.
 
     Returns:
@@ -225,6 +226,7 @@ def edit_counts(text: pl.Series, asr_text: pl.Series, *, measures: Sequence[Meas
     Raises:
         InputError: the columns differ in length or do not hold text.
     """
+    text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):
         raise InputError(f"scores need two columns of equal length, got {len(text)} and {len(asr_text)} rows")
     for column in (text, asr_text):

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Column, as_series
 
 
 def nfc(text: str) -> str:
@@ -127,7 +128,7 @@ def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
     return _apply(text, _checked(steps))
 
 
-def normalize_column(texts: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
+def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
     """`normalize` for a column: str -> str, same length and name, null stays null.
 
     Raises:
@@ -138,6 +139,7 @@ def normalize_column(texts: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> 
         ['da.', None]
     """
     known = _checked(steps)
+    texts = as_series(texts)
     done = pl.Series(texts.name, dtype=pl.String)
     for block in texts.cast(pl.String).to_frame("text").iter_slices(_BLOCK):
         done.append(pl.Series([None if text is None else _apply(text, known) for text in block["text"]], dtype=pl.String))

@@ -1,8 +1,8 @@
 """A player for a list of segments, one at a time: seen, heard, compared with its words, its bounds moved."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
+from nbaudio.frames import Ids
 from nbaudio.widgets.listening import Listening
 from nbaudio.widgets.saved import MOST_CLIPS, Clips, saved_clips
 from nbaudio.widgets.segments import load
@@ -24,7 +24,7 @@ class Player(Skin):
     def __init__(
         self,
         workspace: str | Path | Workspace,
-        segment_ids: Iterable[str] | None = None,
+        segment_ids: Ids | None = None,
         *,
         limit: int = MOST_CLIPS,
         reviewer: str = "me",
@@ -33,7 +33,7 @@ class Player(Skin):
 
         Args:
             workspace: with audio; without it the words are shown alone.
-            segment_ids: which ones, in the order to play; None for all.
+            segment_ids: which ones, also as a pandas or polars table, in the order to play; None for all.
             limit: how many a saved page holds at most.
             reviewer: whose name corrected bounds carry.
 

@@ -1,6 +1,5 @@
 """Reviewing in one cell: table, player, words and verdicts; hands stay on the keyboard, every verdict is kept at once."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Ids
 from nbaudio.review.log import VERDICTS
 from nbaudio.review.texts import uncorrected
 from nbaudio.tables import seconds_column
@@ -40,7 +40,7 @@ class ReviewPanel(Skin):
     def __init__(
         self,
         workspace: str | Path | Workspace,
-        segment_ids: Iterable[str] | None = None,
+        segment_ids: Ids | None = None,
         *,
         reviewer: str,
         review: str | None = None,
@@ -52,7 +52,8 @@ class ReviewPanel(Skin):
 
         Args:
             workspace: the workspace.
-            segment_ids: which ones, in the order to review; None for those of `review`, or else all.
+            segment_ids: which ones, also as a pandas or polars table, in the order to review; None for those of `review`, or else
+                all.
             reviewer: whose verdicts these are.
             review: the name of a review that was exported: its segments as they were, its words, and a measure of the corpus in
                 the end. Else verdicts are logged under ``panel``.

@@ -4,7 +4,7 @@ The sound is inside the page (16 kHz, one channel, FLAC), so that a saved notebo
 `MOST_CLIPS` clips unless told otherwise, the first `LONGEST_S` seconds of each, `MOST_BYTES` of sound in all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.errors import AudioError
+from nbaudio.frames import Ids, as_ids
 from nbaudio.places.remote import Remote
 from nbaudio.reading import open_corpus
 from nbaudio.widgets.listening import facts
@@ -65,12 +66,12 @@ def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST
     return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
-def corpus_player(corpus: str | Path, segment_ids: Iterable[str] | None = None, *, limit: int = 3) -> Clips:
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> Clips:
     """Clips read back from the shards of a corpus by byte offset, to hear what a training program will get.
 
     Args:
         corpus: the corpus folder.
-        segment_ids: which ones; the first of the table unless given.
+        segment_ids: which ones, also as a pandas or polars table; the first of the corpus unless given.
         limit: how many at most.
 
     Raises:
@@ -79,7 +80,7 @@ def corpus_player(corpus: str | Path, segment_ids: Iterable[str] | None = None, 
     """
     opened = open_corpus(corpus)
     table = opened.segments
-    wanted = list(table["segment_id"] if segment_ids is None else segment_ids)
+    wanted = as_ids(table if segment_ids is None else segment_ids)
     shown = wanted[:limit]
     audio = [clip.encoded for clip in opened.read_many(shown, give="encoded")]
     rows = {row["segment_id"]: row for row in table.filter(pl.col("segment_id").is_in(shown)).iter_rows(named=True)}

@@ -8,6 +8,7 @@ import polars as pl
 import traitlets
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Frame, as_polars
 from nbaudio.widgets.rows import Order, arrange, page
 from nbaudio.widgets.segments import INNER, load
 from nbaudio.widgets.skin import Call, Skin, esm
@@ -106,7 +107,7 @@ class SegmentTable(Skin):
 
     def __init__(
         self,
-        source: str | Path | Workspace | pl.DataFrame,
+        source: str | Path | Workspace | Frame,
         *,
         columns: Sequence[str] | None = None,
         where: str = "",
@@ -117,7 +118,7 @@ class SegmentTable(Skin):
         """Load the segments.
 
         Args:
-            source: a workspace, or any frame.
+            source: a workspace, or any pandas or polars frame.
             columns: which are shown at first; others can be chosen.
             where: an SQL condition over the columns, such as ``similarity < 0.5``.
             find: text that any column holds.
@@ -132,7 +133,7 @@ class SegmentTable(Skin):
             >>> table.shown["segment_id"].to_list()
             ['b', 'a']
         """
-        frame = source if isinstance(source, pl.DataFrame) else load(source).frame
+        frame = load(source).frame if isinstance(source, str | Path | Workspace) else as_polars(source)
         if columns is None:
             columns = [name for name in COLUMNS if name in frame.columns] or frame.columns[:8]
         if not columns:

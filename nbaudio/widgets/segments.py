@@ -4,7 +4,6 @@ Conventions: a segment is named by its row in the frame that the widget holds, w
 the workspace's own table when they are asked for, since they are most of it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.errors import InputError
+from nbaudio.frames import Ids, as_ids
 from nbaudio.places.remote import Remote
 from nbaudio.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
 from nbaudio.text.scoring import steps_of
@@ -76,13 +76,13 @@ class Segments:
         return [(time["start"], time["end"]) for time in found["word_times"][0]]
 
 
-def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | pl.DataFrame | None = None) -> Segments:
+def load(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
     """Segments of a workspace for a widget.
 
     Args:
         workspace: the workspace.
-        segment_ids: which ones, in the order to show, also as a table such as `SegmentTable.selected`; None for all of them as
-            they are in the workspace's.
+        segment_ids: which ones, in the order to show, also as a pandas or polars table such as `SegmentTable.selected`; None for
+            all of them as they are in the workspace's.
 
     Raises:
         InputError: a segment is not in the workspace.
@@ -100,8 +100,7 @@ def load(workspace: str | Path | Workspace, segment_ids: Iterable[str] | pl.Data
     names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]
     frame = workspace.segment_columns(*names).with_row_index("place")
     if segment_ids is not None:
-        wanted = segment_ids["segment_id"] if isinstance(segment_ids, pl.DataFrame) else segment_ids
-        frame = _picked(frame, [wanted] if isinstance(wanted, str) else list(wanted), workspace)
+        frame = _picked(frame, as_ids(segment_ids), workspace)
     recordings = workspace.recordings
     facts = recordings.select("recording_id", "num_samples", recording_path="path").unique("recording_id", keep="first")
     frame = with_durations(frame, recordings.unique("recording_id", keep="first"))

@@ -1,9 +1,9 @@
 """What all live widgets share: one ESM file each, questions from the front end, a static form for saved pages.
 
-The front end asks, Python answers: `{call, number, arguments}` comes, `{number, result}` or `{number, error}` goes back, with
-buffers where there is sound or a picture. State is a few words; clips and rows are never part of it. An error is shown in the
-widget, since a notebook shows none that is raised in a callback. Jupyter may deliver questions in several threads; they are
-answered one at a time.
+The front end asks, Python answers: `{call, number, arguments}` comes, `{number, comm, result}` or `{number, comm, error}`
+goes back, with buffers where there is sound or a picture; with `comm` the front end can ask whether the kernel still has the
+widget. State is a few words; clips and rows are never part of it. An error is shown in the widget, since a notebook shows none
+that is raised in a callback. Jupyter may deliver questions in several threads; they are answered one at a time.
 
 The front end is written without a build step: the pieces of ``js`` that a widget names are put one behind the other.
 """
@@ -63,17 +63,18 @@ class Skin(anywidget.AnyWidget):
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
         number = message.get("number")
+        answered = {"number": number, "comm": self.model_id}
         try:
             with self._lock:
                 result = self._calls[message["call"]](**message.get("arguments", {}))
         except NbaudioError as error:
-            self.send({"number": number, "error": str(error)})
+            self.send({**answered, "error": str(error)})
         except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
-            self.send({"number": number, "error": f"{type(error).__name__}: {error}"})
+            self.send({**answered, "error": f"{type(error).__name__}: {error}"})
         else:
             answer = result if isinstance(result, Answer) else Answer(result, [], [])
             padding = [bytes(_PACKET_BYTES)] if message.get("near") and not answer.buffers else []
-            self.send({"number": number, "result": answer.result, "more": bool(answer.later)}, answer.buffers or padding)
+            self.send({**answered, "result": answer.result, "more": bool(answer.later)}, answer.buffers or padding)
             if answer.later:
                 self.send({"number": number, "later": True}, answer.later)
 

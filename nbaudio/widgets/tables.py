@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.frames import Frame, as_polars
 from nbaudio.report import show
 
 MOST_ROWS = 50
@@ -28,6 +29,9 @@ class Table:
     limit: int = MOST_ROWS
     total: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frame", as_polars(self.frame))
+
     def _repr_html_(self) -> str:
         right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
         align = {name: f"text-align:{'right' if name in right else 'left'};vertical-align:top" for name in self.frame.columns}
@@ -44,14 +48,14 @@ class Table:
         return repr(self.frame)
 
 
-def table(frame: pl.DataFrame, *, limit: int = MOST_ROWS) -> Table:
-    """A frame to look at.
+def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table:
+    """A pandas or polars frame to look at.
 
     Examples:
         >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
         True
     """
-    return Table(frame, limit)
+    return Table(as_polars(frame), limit)
 
 
 def _cell(value: Any, align: str) -> str:

@@ -1,9 +1,9 @@
 """Transcripts beside hypotheses, word by word; a click on a word plays from it."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from nbaudio.frames import Ids
 from nbaudio.widgets.listening import Listening
 from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segments import load
@@ -22,14 +22,12 @@ class TranscriptDiff(Skin):
 
     _esm = esm("core", "diff", "transcript_diff")
 
-    def __init__(
-        self, workspace: str | Path | Workspace, segment_ids: Iterable[str] | None = None, *, limit: int = MOST_SHOWN
-    ) -> None:
+    def __init__(self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, limit: int = MOST_SHOWN) -> None:
         """Load the segments.
 
         Args:
             workspace: where they are.
-            segment_ids: which ones, in the order to show; None for all.
+            segment_ids: which ones, also as a pandas or polars table, in the order to show; None for all.
             limit: how many at most.
 
         Raises:

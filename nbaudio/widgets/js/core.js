@@ -5,7 +5,10 @@
 
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
-const PATIENCE_MS = 15000;
+const PATIENCE_MS = 4000;
+const BUSY = "no answer yet: the kernel is busy or out of reach; nothing is kept before it answers";
+const GONE = "kernel gone: run this cell again";
+const ENDED = ["restarting", "autorestarting", "terminating", "dead"];
 // Whether the server is on this machine: see `_PACKET_BYTES` of skin.py.
 const NEAR = ["localhost", "127.0.0.1", "[::1]"].includes(window.location.hostname);
 
@@ -71,30 +74,70 @@ function mount({ model, el }, name, build) {
   const listeners = new Map();
   const handlers = [];
   const closing = [];
+  const kernel = model.widget_manager?.kernel; // JupyterLab and Notebook have it, other front ends may not
   let asked = 0;
+  let answered = 0; // the last question that was
+  let comm = ""; // the id of the comm, once Python has answered
+  let gone = false;
 
   const alarm = make("div", { class: "nba-alarm", role: "alert", hidden: true });
   const root = make("div", { class: `nba nba-${name}`, tabindex: "0" });
   el.append(root);
 
   function complain(error) {
-    alarm.textContent = visible(error.message ?? error);
+    const text = String(error.message ?? error);
+    if (gone && !text.includes(GONE)) return;
+    alarm.textContent = visible(text);
     alarm.hidden = false;
+    delete alarm.dataset.waits;
   }
 
+  /** A promise of the answer; rejected where the kernel ends first, and never settled where it ended before. */
   function ask(call, values = {}) {
-    const number = `${view}:${++asked}`;
-    alarm.hidden = true;
-    setTimeout(() => {
-      if (!waiting.has(number)) return;
-      complain("no answer yet: the kernel is busy, or it was restarted; then run the cell again");
-      alarm.dataset.waits = number;
-    }, PATIENCE_MS);
+    if (gone) return new Promise(() => {});
+    const count = ++asked;
+    const number = `${view}:${count}`;
+    if (!alarm.dataset.waits) alarm.hidden = true;
+    setTimeout(() => late(number, count), PATIENCE_MS);
     return new Promise((resolve, reject) => {
       waiting.set(number, { resolve, reject });
-      model.send({ call, number, arguments: values, near: NEAR });
+      try {
+        model.send({ call, number, arguments: values, near: NEAR });
+      } catch {
+        end(); // the comm was closed
+      }
     });
   }
+
+  /** Say that an answer is late, and end the widget if the kernel, once it answers anything, has no comm of it. */
+  async function late(number, count) {
+    if (!waiting.has(number) || answered > count) return;
+    complain(kernel ? BUSY : `${BUSY}. If it was restarted, run this cell again`);
+    alarm.dataset.waits = true;
+    const { content } = (await kernel?.requestCommInfo({ target_name: "jupyter.widget" }).catch(end)) ?? {};
+    if (comm && waiting.has(number) && content?.comms && !content.comms[comm]) end();
+  }
+
+  /** The kernel is gone, and with it all that this widget could ask for: say so, and let nothing be clicked, typed or heard. */
+  function end() {
+    if (gone) return;
+    gone = true;
+    complain(GONE);
+    root.classList.add("nba-gone");
+    // With no focus in the widget, its keys would go to the notebook.
+    if (root.contains(root.getRootNode().activeElement)) root.focus({ preventScroll: true });
+    for (const child of root.children) child.inert = child !== alarm;
+    closing.splice(0).forEach((action) => action());
+    for (const { reject } of waiting.values()) reject(new Error(GONE));
+    waiting.clear();
+  }
+
+  const disconnected = () => el.closest(".jupyter-widgets-disconnected") && end();
+  const status = (_, now) => ENDED.includes(now) && end();
+  model.on("comm_live_update", disconnected);
+  model.on("comm:close", end);
+  kernel?.statusChanged.connect(status);
+  kernel?.disposed.connect(end);
 
   function heard(message, buffers) {
     if (message.event !== undefined) {
@@ -108,8 +151,13 @@ function mount({ model, el }, name, build) {
     }
     const answer = waiting.get(message.number);
     if (!answer) return;
+    comm = message.comm;
     waiting.delete(message.number);
-    if (alarm.dataset.waits === message.number) alarm.hidden = true;
+    answered = Number(message.number.split(":")[1]);
+    if (alarm.dataset.waits) {
+      delete alarm.dataset.waits;
+      alarm.hidden = true;
+    }
     if (message.error === undefined) {
       const later = message.more ? new Promise((resolve) => coming.set(message.number, resolve)) : null;
       answer.resolve({ result: message.result, buffers, later });
@@ -130,7 +178,7 @@ function mount({ model, el }, name, build) {
     if (typing && event.key !== "Escape") return;
     if (event.target.matches("button") && (event.key === "Enter" || event.key === " ")) return;
     if (typing) root.focus();
-    else if (handlers.some((handler) => handler(event))) event.preventDefault();
+    else if (!gone && handlers.some((handler) => handler(event))) event.preventDefault();
   });
 
   const parts = {
@@ -147,6 +195,10 @@ function mount({ model, el }, name, build) {
   root.prepend(alarm);
   return () => {
     model.off("msg:custom", heard);
-    closing.forEach((action) => action());
+    model.off("comm_live_update", disconnected);
+    model.off("comm:close", end);
+    kernel?.statusChanged.disconnect(status);
+    kernel?.disposed.disconnect(end);
+    closing.splice(0).forEach((action) => action());
   };
 }

@@ -89,7 +89,8 @@ function render(widget) {
         progress((await kept).result);
       } catch (error) {
         complain(`not kept: ${error.message}`);
-        go(there, { play: false });
+        buttons.forEach((element) => element.setAttribute("aria-pressed", false));
+        if (error.message !== GONE) go(there, { play: false });
         return;
       }
       table.refresh();

@@ -1,0 +1,130 @@
+"""Decisions that people make about single segments, kept as ``W/decisions.parquet``; `select` follows them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.errors import InputError
+from nbaudio.frames import Frame, as_polars
+from nbaudio.report import Report
+from nbaudio.selection.parameters import RULES
+from nbaudio.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
+from nbaudio.workspace import Workspace
+
+#: The reason of a segment that is rejected without one.
+BY_HAND = "by_hand"
+
+_GIVEN = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl.String})
+_HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
+
+
+def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
+    """Take decisions that were edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
+
+    A rejected segment is out, with its reason. An accepted one passes the filters on similarity and duration, and a budget is
+    filled with accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out. ``pending`` takes
+    a decision back. Decisions hold from the next `select` on until they are taken back; ingesting again keeps them.
+
+    Args:
+        workspace: the workspace or its folder.
+        table: with `segment_id`, `decision` (pending, accept or reject; rows without one are passed over) and, if wanted,
+            `reason`. Of an edited segments table (with a column `split`, or with all segments) the rows count that differ from
+            the workspace's; of another table all rows count, except those that repeat what a rule of `select` rejected.
+
+    Returns:
+        How many segments are accepted, rejected or pending now that were not before, and how many decisions are in force.
+
+    Raises:
+        InputError: a column is missing, an id or a decision is unknown, a segment is there twice with different decisions, or the
+            reason is a rule of `select`; then nothing is taken.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "decision": ["accept", "accept"]}))
+        >>> table = workspace.to_pandas()
+        >>> table.loc[table["segment_id"] == "b", ["decision", "reason"]] = "reject", "applause"
+        >>> import_decisions(workspace, table).facts["rejected"]
+        1
+        >>> workspace.segments.select("segment_id", "decision", "reason").rows()
+        [('a', 'accept', None), ('b', 'reject', 'applause')]
+    """
+    workspace = Workspace.open(workspace)
+    segments = workspace.segments
+    rows = as_polars(table, "decisions")
+    if missing := [name for name in ("segment_id", "decision") if name not in rows.columns]:
+        raise InputError(f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}")
+    said = conform(rows, _GIVEN, "decisions").select(_GIVEN.names()).drop_nulls("decision")
+    _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id", [])
+    _refuse(said, ~pl.col("decision").is_in(DECISIONS), f"a decision is {', '.join(DECISIONS)}; unknown are", "decision")
+    known = segments["segment_id"].unique()
+    _refuse(said, ~pl.col("segment_id").is_in(known.implode()), f"{workspace.path} has no segment", "segment_id")
+    rules = sorted({*RULES, *segment_failures(pl.DataFrame(schema=RECORDINGS))})
+    by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(value=False)
+    whole = "split" in rows.columns or known.is_in(said["segment_id"].implode()).all()
+    edited = _edited(said, segments, pl.lit(whole) | by_rule)
+    _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, differently:", "segment_id")
+    _refuse(edited, by_rule, "the reason is a rule of select (is the table older than the last select?):", "reason")
+    if len(edited):
+        _take(workspace, segments, edited)
+    count = dict.fromkeys(DECISIONS, 0) | dict(edited["decision"].value_counts().iter_rows())
+    facts = {
+        **{name: count[decision] for name, decision in (("accepted", "accept"), ("rejected", "reject"), ("pending", "pending"))},
+        "unchanged": len(said) - len(edited),
+        "in_force": dict(decisions(workspace)["decision"].cast(pl.String).value_counts().sort("decision").iter_rows()),
+    }
+    notes = [f"{len(edited):,} decisions hold from the next select on: run it again"] if len(edited) else []
+    report = Report("review import-decisions", facts, notes)
+    workspace.save_report("import_decisions", report.to_dict())
+    return report
+
+
+def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
+    """The decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
+
+    Raises:
+        InputError: the table cannot be read.
+    """
+    workspace = Workspace.open(workspace)
+    path = workspace.path / "decisions.parquet"
+    if not path.exists():
+        return pl.DataFrame(schema=_HELD)
+    held = conform(workspace.table("decisions"), _HELD, str(path)).select(_HELD.names())
+    return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique("segment_id", keep="last", maintain_order=True)
+
+
+def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str | Iterable[str]) -> None:
+    """Raise InputError with the first three values of the rows that are wrong, and how many more there are."""
+    found = said.filter(wrong)
+    if found.is_empty():
+        return
+    values = found[column].unique(maintain_order=True).to_list() if isinstance(column, str) else []
+    more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
+    raise InputError(f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing was taken")
+
+
+def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
+    """The rows that are decisions; those that are `compared` are if they differ from the segments table."""
+    now = segments.select("segment_id", was=pl.col("decision").cast(pl.String), why="reason").unique("segment_id", keep="first")
+    both = said.unique(maintain_order=True).join(now, on="segment_id", how="left", maintain_order="left")
+    other_reason = (pl.col("decision") == "reject") & pl.col("reason").is_not_null() & pl.col("reason").ne_missing(pl.col("why"))
+    return both.filter(~compared | pl.col("decision").ne_missing(pl.col("was")) | other_reason).select(said.columns)
+
+
+def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
+    """Keep decisions, and let the segments table show them: what is accepted but not in is pending, as it has no split yet."""
+    rejected = pl.col("decision") == "reject"
+    edited = edited.with_columns(reason=pl.when(rejected).then(pl.col("reason").fill_null(BY_HAND)))
+    others = decisions(workspace).join(edited, on="segment_id", how="anti", maintain_order="left")
+    held = pl.concat([others, edited.filter(pl.col("decision") != "pending").cast(_HELD)])
+    new = edited.select("segment_id", new="decision", why="reason")
+    both = segments.join(new, on="segment_id", how="left", maintain_order="left")
+    changes = pl.col("new").is_not_null() & ((pl.col("new") != "accept") | (pl.col("decision") != "accept"))
+    shown = pl.when(pl.col("new") == "reject").then(pl.lit("reject")).otherwise(pl.lit("pending")).cast(SEGMENTS["decision"])
+    after = both.with_columns(
+        split=pl.when(~changes).then("split"),
+        decision=pl.when(changes).then(shown).otherwise("decision"),
+        reason=pl.when(changes).then("why").otherwise("reason"),
+    )
+    workspace.save(decisions=held, segments=after.select(segments.columns))

@@ -1,0 +1,64 @@
+// A JupyterLab and Notebook 7 extension: an output that has both a widget and HTML shows the HTML while the widget has no model,
+// as in a notebook that is opened again without its kernel. Written by hand as a module federation container; no build step.
+
+(() => {
+  const WIDGET = "application/vnd.jupyter.widget-view+json";
+  const HTML = "text/html";
+  const PATIENCE_MS = 1000; // a widget whose kernel is there is shown sooner
+
+  let shared = {};
+
+  /** The module that JupyterLab shares under a name: the loaded version, else the highest; undefined where there is none. */
+  async function load(name) {
+    const versions = Object.entries(shared[name] ?? {});
+    versions.sort(([a, one], [b, other]) => Boolean(other.loaded) - Boolean(one.loaded) || b.localeCompare(a, "en", { numeric: true }));
+    return versions.length ? (await versions[0][1].get())() : undefined;
+  }
+
+  /** Let the renderer of widgets, whichever notebook or console makes one, show the stored HTML until there is a live view. */
+  function showStored(registry) {
+    const factory = registry.getFactory(WIDGET);
+    if (!factory) return;
+    const sample = factory.createRenderer({ mimeType: WIDGET });
+    const renderer = Object.getPrototypeOf(sample);
+    sample.dispose();
+    const renderModel = renderer.renderModel;
+
+    renderer.renderModel = async function (model) {
+      if (model.data[HTML] === undefined) return renderModel.call(this, model);
+      const show = async () => {
+        if (!this.nbaudioStored) {
+          this.nbaudioStored = registry.createRenderer(HTML);
+          this.disposed.connect(() => this.nbaudioStored.dispose());
+          await this.nbaudioStored.renderModel(model);
+        }
+        if (!this.isDisposed && !this.widgets.length) this.node.replaceChildren(this.nbaudioStored.node);
+      };
+      const timer = setTimeout(show, this.nbaudioStored ? 0 : PATIENCE_MS);
+      try {
+        await renderModel.call(this, model);
+      } finally {
+        clearTimeout(timer);
+        await show();
+      }
+    };
+  }
+
+  async function extension() {
+    const [base, rendermime] = await Promise.all([load("@jupyter-widgets/base"), load("@jupyterlab/rendermime")]);
+    const requires = [rendermime?.IRenderMimeRegistry, base?.IJupyterWidgetRegistry]; // the latter: after the widgets' renderer
+    const plugin = { id: "nbaudio:stored-views", autoStart: true, requires, activate: (app, registry) => showStored(registry) };
+    return { __esModule: true, default: requires.every(Boolean) ? [plugin] : [] };
+  }
+
+  window._JUPYTERLAB = window._JUPYTERLAB ?? {};
+  window._JUPYTERLAB.nbaudio = {
+    init: (scope) => {
+      shared = scope;
+    },
+    get: async () => {
+      const made = await extension();
+      return () => made;
+    },
+  };
+})();
