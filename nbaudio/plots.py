@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nbaudio import views
 from nbaudio.frames import Frame, as_polars
+from nbaudio.proof.curves import smallest_sample
 from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
 from nbaudio.tables import SPLITS
@@ -159,10 +160,29 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
-    # Nothing is decided where more than ten times as much is wrong as may be.
-    axes.set_ylim(max(0.0, 1 - 10 * (1 - precision)), 1.005)
+    # The whole of what is shown, however wide the intervals are.
+    if known.is_empty():
+        axes.set_xlim(-1, 1.02)
+    shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
+    lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "low_all", "precision").min())).item()
+    axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
+    if note := _missing(curve, precision=precision, confidence=confidence):
+        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
     _legend(plot)
     return plot
+
+
+def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
+    """What is missing where no threshold is proven, in words; empty where one is."""
+    if curve["proven"].any():
+        return ""
+    reviewed = max(curve["reviewed"])
+    least = smallest_sample(precision=precision, confidence=confidence)
+    known = f"{reviewed:,} segments have been reviewed" if reviewed else "No segment has been reviewed yet"
+    proof = f"no threshold is proven to keep {precision:.4g} right" if reviewed else "nothing is known of the labels"
+    if reviewed >= least:
+        return f"{known}: {proof}.\nThe report of evidence names how many more reviews each threshold takes."
+    return f"{known}: {proof}.\nA proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
 
 
 def claimed(curve: Frame) -> Plot:

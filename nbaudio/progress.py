@@ -1,4 +1,4 @@
-"""Progress of long work, with rate and time left: plain text that terminals, notebooks and saved notebooks all show.
+"""Progress of long work, with rate and time left: text in a terminal, an ipywidgets bar in a notebook (see `bars`).
 
 Whoever runs a step in a thread can watch it: `watching` names somebody who hears of every stage, and of what is ledgered while it
 runs. Several may watch at once.
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Protocol
 
-from tqdm import tqdm
+from nbaudio.bars import open_bar
 
 
 class Watcher(Protocol):
@@ -147,9 +147,9 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
         watcher.stage(what.strip(), total, unit)
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
     times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
-    layout = f"{{desc}} {{percentage:3.0f}}% |{{bar:24}}| {number} {unit}  {times}{{postfix}}"
+    layout = f"{{desc}} {{percentage:3.0f}}% |{{bar}}| {number} {unit}  {times}{{postfix}}"
     with (
-        tqdm(total=total, desc=what, bar_format=layout, disable=not show, file=sys.stderr, mininterval=0.5, ascii=" =") as bar,
+        open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar,
         naming_hosts(bar.set_postfix_str),
     ):
 

@@ -4,6 +4,7 @@ W/workspace.json       where transcripts and audio came from
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
 W/problems.parquet     what could not be read, with file, item and reason
 W/decisions.parquet    what people accept and reject by hand, which `select` follows
+W/threshold.json       the threshold on similarity that was chosen in the tuner
 W/reports/<step>.json  what each step reported
 W/reviews/<name>.json  which segments reviewers were given
 W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
@@ -80,6 +81,45 @@ class Workspace:
     def settings(self) -> dict[str, Any]:
         """What `create` noted."""
         return read_json(self.path / "workspace.json")
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold on similarity that `choose_threshold` stored, None where none is.
+
+        Raises:
+            InputError: the file has none from -1 to 1.
+        """
+        path = self.path / "threshold.json"
+        if not os.path.lexists(path):
+            return None
+        value = read_json(path).get("min_similarity")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+            raise InputError(f"{path}: min_similarity must be a number from -1 to 1, not {value!r}")
+        return float(value)
+
+    def choose_threshold(self, value: float | None) -> None:
+        """Store the threshold on similarity that `select` takes unless it is told another; None stores none.
+
+        Args:
+            value: from -1 to 1.
+
+        Raises:
+            InputError: it is not.
+
+        Examples:
+            >>> import tempfile
+            >>> workspace = Workspace.create(tempfile.mkdtemp() + "/w", source="asr.json", audio=None)
+            >>> workspace.choose_threshold(0.83)
+            >>> workspace.threshold
+            0.83
+        """
+        path = self.path / "threshold.json"
+        if value is None:
+            path.unlink(missing_ok=True)
+        elif not -1 <= value <= 1:
+            raise InputError(f"threshold {value:g}: must be from -1 to 1")
+        else:
+            write_json(path, {"min_similarity": float(value)})
 
     @property
     def audio_root(self) -> Path | Remote | None:

@@ -587,6 +587,31 @@ def test_command_line(workspace, tmp_path):
     assert CliRunner().invoke(app, ["evidence", str(workspace.path), "--precision", "98"]).exit_code == 2
 
 
+@pytest.mark.parametrize("n", [0, 6, 40, 400])
+@pytest.mark.parametrize("asked", [0.98, 0.5])
+def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_missing(workspace, tmp_path, n, asked):
+    if n:
+        review.export(workspace, out=tmp_path / "one.xlsx", n=n)
+        say(workspace, "one", judge(workspace))
+    [axes] = plots.evidence(workspace, precision=asked).axes
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    known = precision_curve(workspace, precision=asked).filter(
+        pl.col("precision").is_not_null() & pl.col("threshold").is_between(left, right)
+    )
+    values = known.select("precision", "low", "high", "low_all", "high_all").to_numpy()
+    assert (len(known) > 0) == (n > 0)
+    assert ((values > bottom) & (values < top)).all()
+    assert bottom < asked < top
+    _, _, words = axes.get_xlabel().partition("\n\n")
+    proven = evidence(workspace, precision=asked).facts["lowest proven"] is not None
+    assert bool(words) != proven
+    if not n:
+        assert "No segment has been reviewed yet: nothing is known of the labels." in words
+    elif n == 6 and not proven:
+        assert "6 segments have been reviewed: no threshold is proven to keep" in words
+        assert f"takes at least {smallest_sample(precision=asked, confidence=0.95)} reviewed segments" in words
+
+
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):
     assert plots.evidence(workspace).axes[0].get_title(loc="left") == "Precision above each threshold, 0 segments reviewed"
     review.export(workspace, out=tmp_path / "one.xlsx", n=500)

@@ -22,6 +22,7 @@ from nbaudio.resources import bundled
 from nbaudio.runs import papermill_manifests, parse_settings, run
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
 from nbaudio.runs.pages import PLACE, link_pages
+from nbaudio.selection.parameters import MIN_SIMILARITY
 
 # openslr.yaml is a list for downloads.
 MANIFESTS = sorted({path.stem for path in bundled("data_manifests").glob("*.yaml")} - {"openslr"})
@@ -183,7 +184,7 @@ def test_notebook_is_stripped_and_well_formed(notebook):
 def test_cells_hold_calls_and_no_logic(notebook):
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.Await, ast.With)
     inside = (
-        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Dict, ast.alias),
+        *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.alias),
         *(ast.Load, ast.Store, ast.withitem),
         *(ast.BinOp, ast.Div, ast.UnaryOp, ast.USub),
         ast.IfExp,  # what is shown while there is no audio
@@ -204,6 +205,8 @@ def test_defaults_are_those_of_the_demo(notebook):
             assert value == f"../demo-output/{name}"
         elif name in PATHS:
             assert (notebook.parent / value).resolve() == (path.parent / demo[name]).resolve()
+        elif name == "min_similarity":
+            assert (value, demo[name]) == (None, MIN_SIMILARITY)  # None: the one chosen in the tuner, at first the same
         else:
             assert value == demo[name], name
 

@@ -459,6 +459,58 @@ def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avo
     assert not [line for line in sittings.report("select")["warnings"] if "loses" in line]
 
 
+@pytest.fixture
+def scored(workspace):
+    """0.80 to 0.99 in turn."""
+    scores = [0.8 + 0.01 * (n % 20) for n in range(120)]
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores).round(2)))
+    return workspace
+
+
+def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_asked_for_and_is_named(scored):
+    assert "threshold" not in select(scored, **ALONE).facts
+    assert select(scored, **ALONE).facts["rejected"] == {}
+    scored.choose_threshold(0.83)
+    report = select(scored, **ALONE)
+    assert report.facts["threshold"] == "similarity 0.83, chosen in the tuner"
+    assert report.facts["parameters"]["min_similarity"] == 0.83
+    assert report.facts["rejected"] == {"below_similarity": 18}
+    assert scored.report("select")["facts"] == json.loads(json.dumps(report.facts))
+    asked = select(scored, min_similarity=0.8, **ALONE)
+    assert asked.facts["rejected"] == {}
+    assert "threshold" not in asked.facts
+    [line] = [line for line in asked.warnings if "tuner" in line]
+    assert line == "similarity 0.83 was chosen in the tuner, but 0.8 was asked for and is used"
+    scored.choose_threshold(None)
+    assert select(scored, **ALONE).facts["parameters"]["min_similarity"] == 0.8
+
+
+def test_the_command_line_takes_the_threshold_chosen_in_the_tuner(scored):
+    scored.choose_threshold(0.83)
+
+    def least(*options):
+        said = CliRunner().invoke(cli, ["select", str(scored.path), "--dev", "0", "--test", "0", "--json", *options])
+        return json.loads(said.stdout)["facts"]["parameters"]["min_similarity"]
+
+    assert least() == 0.83
+    assert least("--min-similarity", "0.8") == 0.8
+    # A command that a message proposes asks for what was asked for.
+    assert "--min-similarity 0.8" in Parameters().command(scored.path)
+
+
+@pytest.mark.parametrize("stored", ['{"min_similarity": "0.83"}', '{"min_similarity": 2}', "{}", '{"min_similarity": NaN}', "x"])
+def test_a_damaged_threshold_is_an_error_that_names_the_file(workspace, stored):
+    (workspace.path / "threshold.json").write_text(stored)
+    with pytest.raises(InputError, match=r"threshold\.json"):
+        select(workspace)
+
+
+def test_only_a_similarity_is_stored_as_threshold(workspace):
+    with pytest.raises(InputError, match=r"threshold 1\.5: must be from -1 to 1"):
+        workspace.choose_threshold(1.5)
+    assert workspace.threshold is None
+
+
 def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
     report = select(workspace, dev=6, test=6)
     assert report.facts["parameters"]["group_by"] == ["speaker_id", "recording_id"]

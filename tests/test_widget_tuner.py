@@ -2,6 +2,7 @@
 
 import math
 
+import ipywidgets
 import numpy as np
 import polars as pl
 import pytest
@@ -28,10 +29,11 @@ def frame(rows):
     return pl.DataFrame(dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns)
 
 
-@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, tuning.STEPS))
+@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, tuning.STEPS + 50))
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
     counts = count(table, measure)
+    position = min(position, len(counts.scale.grid) - 1)
     threshold, column = counts.scale.grid[position], counts.scale.column
     score = pl.col(column).fill_nan(None)
     kept = table.filter((score >= threshold if counts.scale.least else score <= threshold) | score.is_null())
@@ -77,8 +79,10 @@ def test_the_curve_of_plots_and_the_tuner_agree(make_workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
     curve = views.threshold_curve(workspace)
     counts = widgets.ThresholdTuner(workspace)._counted("similarity")
-    assert curve["segments"].to_list() == counts.segments.tolist()
-    np.testing.assert_allclose(curve["hours"], counts.hours)
+    edges = list(counts.scale.edges)
+    assert curve["threshold"].to_list() == pytest.approx([counts.scale.grid[edge] for edge in edges])
+    assert curve["segments"].to_list() == counts.segments[edges].tolist()
+    np.testing.assert_allclose(curve["hours"], counts.hours[edges])
 
 
 def test_front_end_gets_counts_once_and_examples_where_the_threshold_is(make_workspace):
@@ -120,6 +124,85 @@ def test_bars_of_what_is_out_are_hollow():
     counts = count(table, "similarity")
     page = Page(counts.svg(counts.scale.position(0.8))).check_harmless()
     assert [attributes["fill"] for tag, attributes in page.tags if tag == "rect"] == ["white", "#0072B2", "#0072B2"]
+
+
+def test_a_bar_that_the_threshold_cuts_is_part_full_part_hollow():
+    table = pl.DataFrame({"speaker_id": ["a"] * 4, "duration_s": [1.0] * 4, "similarity": [0.991, 0.996, 0.997, 0.999]})
+    counts = count(table, "similarity")
+    page = Page(counts.svg(counts.scale.position(0.995))).check_harmless()
+    bars = [attributes for tag, attributes in page.tags if tag == "rect"]
+    assert [bar["fill"] for bar in bars] == ["white", "#0072B2"]
+    assert bars[0]["x"] == bars[1]["x"]
+    assert float(bars[1]["height"]) == pytest.approx(3 * float(bars[0]["height"]))
+
+
+@pytest.mark.parametrize("value", [0.835, 0.9985, -0.333])
+def test_a_value_between_two_positions_is_counted_as_it_is(value):
+    scores = [-0.4, -0.333, 0.83, 0.834, 0.835, 0.84, 0.998, 0.9985, 0.999, 1.0]
+    table = pl.DataFrame({"speaker_id": ["a"] * 10, "duration_s": [3600.0] * 10, "similarity": scores})
+    counts = count(table, "similarity", value)
+    position = counts.scale.position(value)
+    assert counts.scale.grid[position] == value
+    assert counts.segments[position] == counts.hours[position] == sum(score >= value for score in scores)
+    assert counts.line(position).startswith(f"at {value} kept")
+    # The bars are the same as without it.
+    bars = [np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, count(table, "similarity"))]
+    assert bars[0] == bars[1]
+    assert len(bars[0]) == tuning.STEPS
+
+
+def test_the_axes_of_the_saved_picture_are_named(make_workspace):
+    page = Page(widgets.ThresholdTuner(make_workspace({"a.wav": (9.0, 16000)}), measure="duration").static_html())
+    assert {"segments", "duration in seconds"} <= set(page.texts)
+
+
+def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
+    place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
+    schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
+    table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
+    neighbours = Neighbours(table, tuning.scale(table, "similarity"))
+    # What can be played comes first though others are nearer.
+    assert neighbours.around(0.8, 1) == ([0], [3])
+    assert neighbours.around(0.8, 3) == ([0, 1], [3, 2])
+
+
+def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    segments = {"segment_id": ["a", "b"], "recording_id": "r", "text": ["dobar dan", "laku noć"], "similarity": [0.9, 0.1]}
+    workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame(segments))
+    tuner = widgets.ThresholdTuner(workspace)
+    examples, _ = ask(tuner, "tuner.examples", measure="similarity", value=0.8)
+    assert [one["text"] for one in examples["kept"] + examples["out"]] == ["dobar dan", "laku noć"]
+    assert "laku noć" in tuner.static_html()
+
+
+def test_the_chosen_threshold_is_stored_for_select_and_is_where_the_next_tuner_starts(make_workspace):
+    workspace = make_workspace({"a.wav": (30.0, 16000)})
+    tuner = widgets.ThresholdTuner(workspace)
+    assert (tuner.value, tuner.used) == (0.8, None)
+    assert workspace.threshold is None
+    ask(tuner, "tuner.use", value=0.835)
+    assert (tuner.used, workspace.threshold) == (0.835, 0.835)
+    assert "similarity 0.835" in tuner.static_html()
+    assert widgets.ThresholdTuner(workspace).value == 0.835
+    assert widgets.ThresholdTuner(workspace, 0.5).value == 0.5
+    tuner.value = 0.9
+    tuner.use()
+    assert workspace.threshold == 0.9
+    assert "must be from -1 to 1" in ask(tuner, "tuner.use", value=7)[0]["error"]
+    with pytest.raises(InputError, match="this one is on wer"):
+        widgets.ThresholdTuner(workspace, measure="wer").use()
+    assert workspace.threshold == 0.9
+
+
+def test_the_threshold_links_to_a_number_field_of_ipywidgets(make_workspace):
+    tuner = widgets.ThresholdTuner(make_workspace({"a.wav": (30.0, 16000)}), 0.7)
+    field = ipywidgets.BoundedFloatText(min=-1, max=1, step=0.01)
+    ipywidgets.link((tuner, "value"), (field, "value"))
+    assert field.value == 0.7
+    field.value = 0.835
+    assert tuner.value == 0.835
+    assert ipywidgets.jslink((tuner, "value"), (field, "value")).source == (tuner, "value")
 
 
 @given(ROWS, st.sampled_from(["similarity", "wer"]))

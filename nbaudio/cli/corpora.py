@@ -27,7 +27,9 @@ from nbaudio.cli.common import (
 @fetching
 def select(
     workspace: Workspace,
-    min_similarity: Annotated[float, typer.Option(help="less is out; -1 to 1")] = 0.8,
+    min_similarity: Annotated[
+        float | None, typer.Option(help="less is out; -1 to 1; unless given the one chosen in the tuner, or 0.8")
+    ] = None,
     max_duration: Annotated[float, typer.Option(help="seconds; longer is out")] = 20.0,
     min_duration: Annotated[float, typer.Option(help="seconds; shorter is out")] = 0.0,
     hours: Annotated[float | None, typer.Option(help="at most so many hours, spread over all speakers")] = None,

@@ -1,14 +1,12 @@
 """Progress in bytes over files whose lengths become known one by one."""
 
-import sys
 import threading
 from types import TracebackType
 
-from tqdm import tqdm
-
+from nbaudio.bars import open_bar
 from nbaudio.progress import naming_hosts
 
-_LAYOUT = "{desc} {percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
+_LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
 
 class Meter:
@@ -29,9 +27,7 @@ class Meter:
         self._lengths: dict[str, int] = {}
         self._all_lengths = 0
         self._finished = self._waiting = ""
-        self._bar = tqdm(
-            total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT, file=sys.stderr, mininterval=0.5, ascii=" ="
-        )
+        self._bar = open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT)
 
     def expect(self, name: str, coming: int) -> None:
         """So many bytes of a file are to come, whatever was thought before."""

@@ -37,8 +37,8 @@ def defaults(notebook: Path) -> dict[str, Any]:
     """What a notebook's cell tagged ``parameters`` assigns, by name.
 
     Examples:
-        >>> defaults(list_notebooks()[3])["min_similarity"]
-        0.8
+        >>> defaults(list_notebooks()[5])["max_duration"]
+        20.0
     """
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]

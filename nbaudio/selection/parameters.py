@@ -10,6 +10,7 @@ from nbaudio.budget import Budget, make_budget
 from nbaudio.errors import InputError
 from nbaudio.sizes import PCM, ClipSize
 from nbaudio.splits import LOST, Target, parse_target
+from nbaudio.workspace import Workspace
 
 HELD_OUT = ("test", "dev")
 """The splits that are filled before train, in that order."""
@@ -21,6 +22,9 @@ LATER_RULES = ("reviewed", *LOST, "over_budget")
 RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
 """Reasons that `select` gives, besides those of `tables.segment_failures`."""
 
+MIN_SIMILARITY = 0.8
+"""The least similarity that is kept where none was asked for nor chosen in the tuner."""
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -30,7 +34,7 @@ class Parameters:
         InputError: a value is not allowed; names it and what is.
     """
 
-    min_similarity: float = 0.8
+    min_similarity: float = MIN_SIMILARITY
     max_duration: float = 20.0
     min_duration: float = 0.0
     hours: float | None = None
@@ -76,9 +80,11 @@ class Parameters:
         """
         asked = replace(self, **changes)
         words = ["nbaudio", "select", str(workspace)]
+        # Without the option the one chosen in the tuner would be used.
+        told = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
         for field in fields(self):
             value = getattr(asked, field.name)
-            if field.name == "clip_size" or value == field.default:
+            if field.name == "clip_size" or (value == field.default and field.name not in told):
                 continue
             text = ",".join(value) if isinstance(value, tuple) else str(value)
             words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]

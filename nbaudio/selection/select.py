@@ -26,7 +26,7 @@ from nbaudio.review.deciding import decisions
 from nbaudio.review.log import seen_in
 from nbaudio.review.rounds import gold_ids
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
-from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import divide, usable_keys
@@ -40,7 +40,7 @@ _MEASURED_CLIPS = 64
 def select(
     workspace: str | Path | Workspace,
     *,
-    min_similarity: float = 0.8,
+    min_similarity: float | None = None,
     max_duration: float = 20.0,
     min_duration: float = 0.0,
     hours: float | None = None,
@@ -55,7 +55,8 @@ def select(
 
     Args:
         workspace: the workspace, or its folder.
-        min_similarity: least similarity of transcript and hypothesis that is kept, in [-1, 1]; segments without any pass.
+        min_similarity: least similarity of transcript and hypothesis that is kept, in [-1, 1]; segments without any pass. Unless
+            given, the one that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
         max_duration: longest segment that is kept, in seconds.
         min_duration: shortest segment that is kept, in seconds.
         hours: budget of the whole corpus in hours: dev and test first, the rest goes to train in turns over the speakers.
@@ -87,8 +88,10 @@ def select(
     workspace = Workspace.open(workspace)
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(name.strip() for name in names if name.strip())
+    tuned = workspace.threshold
+    least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
     parameters = Parameters(
-        min_similarity=min_similarity,
+        min_similarity=least,
         max_duration=max_duration,
         min_duration=min_duration,
         hours=hours,
@@ -110,6 +113,10 @@ def select(
     report = select_report(
         workspace.path, recordings, chosen, parameters=parameters, grouping=grouping, reviews=reviews, by_hand=by_hand
     )
+    if tuned is not None and min_similarity is None:
+        report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
+    elif tuned is not None and tuned != min_similarity:
+        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was asked for and is used")
     workspace.save(segments=chosen)
     workspace.save_report("select", report.to_dict())
     return report

@@ -98,10 +98,12 @@ def facts(row: dict[str, Any]) -> list[str]:
     Examples:
         >>> facts({"speaker_id": None, "duration_s": 5.84, "similarity": 0.9})
         ['speaker not known', '5.8 s', 'similarity 0.90']
+        >>> facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968})
+        ['ana', '2.0 s', 'similarity 0.9968']
     """
     said = [row["speaker_id"] or "speaker not known"]
     if row["duration_s"] is not None:
         said.append(f"{row['duration_s']:.1f} s")
     if row["similarity"] is not None:
-        said.append(f"similarity {row['similarity']:.2f}")
+        said.append(f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}")
     return said

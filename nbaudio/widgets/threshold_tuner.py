@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from nbaudio.errors import look_up
+from nbaudio.errors import InputError, look_up
 from nbaudio.review.log import verdict_log
+from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.widgets.listening import Listening, facts
 from nbaudio.widgets.saved import saved_clips
 from nbaudio.widgets.segments import load
 from nbaudio.widgets.skin import Answer, Skin, esm
-from nbaudio.widgets.tuning import MEASURES, Counts, Neighbours, count
+from nbaudio.widgets.tuning import MEASURES, Counts, Neighbours, count, digits
 from nbaudio.workspace import Workspace
 
 _EXAMPLES = 3
@@ -21,20 +22,24 @@ _EXAMPLES = 3
 class ThresholdTuner(Skin):
     """A threshold on similarity, word error rate or duration.
 
-    `value` is where it stands. Keys: arrows left and right move it by a step, with Shift by ten; up and down go through the
-    examples, Space plays, and the other keys are those of `Player`.
+    `value` is where it stands, a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``.
+    `used` is the similarity that the workspace stores for `select`, None where it stores none.
+
+    Keys: arrows left and right move the threshold by a step, with Shift by ten; ``t`` goes to the field to type it, ``y`` makes
+    the axis of segments logarithmic; up and down go through the examples, Space plays, and the other keys are those of `Player`.
     """
 
-    _esm = esm("core", "diff", "player", "threshold_tuner")
-    value = traitlets.Float(0.8).tag(sync=True)
+    _esm = esm("core", "diff", "player", "tuner_plot", "threshold_tuner")
+    value = traitlets.Float(MIN_SIMILARITY).tag(sync=True)
+    used = traitlets.Float(None, allow_none=True).tag(sync=True)
     measure = traitlets.Unicode("similarity").tag(sync=True)
 
-    def __init__(self, workspace: str | Path | Workspace, value: float = 0.8, *, measure: str = "similarity") -> None:
+    def __init__(self, workspace: str | Path | Workspace, value: float | None = None, *, measure: str = "similarity") -> None:
         """Count what every position keeps.
 
         Args:
             workspace: a scored workspace.
-            value: where the threshold starts.
+            value: where the threshold starts; unless given at the one that the workspace stores, or 0.8.
             measure: ``similarity``, ``wer`` or ``duration``.
 
         Raises:
@@ -45,31 +50,53 @@ class ThresholdTuner(Skin):
         self._counts: dict[str, Counts] = {}
         self._neighbours: dict[str, Neighbours] = {}
         grid = self._counted(measure).scale.grid
+        used = self._segments.workspace.threshold
+        start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
         listening = Listening(self._segments, "me")
         super().__init__(
             {
                 "tuner.open": self._open,
                 "tuner.examples": self._examples,
                 "tuner.evidence": self._evidence,
+                "tuner.use": self._use,
                 **listening.calls,
             },
-            value=min(grid[-1], max(grid[0], float(value))),
+            value=min(grid[-1], max(grid[0], float(start))),
+            used=used,
             measure=measure,
         )
 
-    def _counted(self, measure: str) -> Counts:
-        if measure not in self._counts:
-            self._counts[measure] = count(self._segments.frame, measure)
-            self._neighbours[measure] = Neighbours(self._segments.frame, self._counts[measure].scale)
-        return self._counts[measure]
+    def use(self) -> None:
+        """Store `value` in the workspace: `select` takes it where no ``min_similarity`` is asked for. What the button does.
 
-    def _open(self, *, measure: str) -> Answer:
-        counts = self._counted(measure)
+        Raises:
+            InputError: the threshold is not on similarity.
+        """
+        if self.measure != "similarity":
+            raise InputError(f"only a threshold on similarity can be stored; this one is on {self.measure}")
+        self._use(value=self.value)
+
+    def _use(self, *, value: float) -> None:
+        self._segments.workspace.choose_threshold(value)
+        self.used = value
+
+    def _counted(self, measure: str, value: float | None = None) -> Counts:
+        """Counts whose positions include a value; those of the last value are kept."""
+        held = self._counts.get(measure)
+        if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
+            held = self._counts[measure] = count(self._segments.frame, measure, value)
+            self._neighbours.setdefault(measure, Neighbours(self._segments.frame, held.scale))
+        return held
+
+    def _open(self, *, measure: str, value: float | None = None) -> Answer:
+        counts = self._counted(measure, value)
         said = {
             "measures": list(MEASURES),
             "label": counts.scale.label,
             "least": counts.scale.least,
+            "axis": counts.scale.axis,
             "grid": counts.scale.grid,
+            "edges": counts.scale.edges,
             "all_segments": counts.all_segments,
             "all_hours": counts.all_hours,
             "bins": counts.bins.tolist(),
@@ -92,7 +119,7 @@ class ThresholdTuner(Skin):
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 
-    def _evidence(self, *, measure: str) -> dict[str, list[Any]] | None:
+    def _evidence(self, *, measure: str, value: float | None = None) -> dict[str, list[Any]] | None:
         """What verdicts prove at every position, as lists; None where there are no verdicts, or for another measure."""
         workspace = self._segments.workspace
         if measure != "similarity" or not len(verdict_log(workspace)):
@@ -100,19 +127,20 @@ class ThresholdTuner(Skin):
         from nbaudio.proof.curves import curve
         from nbaudio.proof.evidence import workspace_sample
 
-        found = curve(workspace_sample(workspace), thresholds=np.array(self._counted(measure).scale.grid))
+        found = curve(workspace_sample(workspace), thresholds=np.array(self._counted(measure, value).scale.grid))
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
 
     def static_html(self) -> str:
         """The histogram at the value that was chosen, and clips on both sides of it."""
-        counts = self._counted(self.measure)
+        counts = self._counted(self.measure, self.value)
         position = counts.scale.position(self.value)
         kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
-        proof = self._evidence(measure=self.measure)
+        proof = self._evidence(measure=self.measure, value=self.value)
+        stored = "" if self.used is None else f"<p>select takes similarity {digits(self.used)} unless it is told another</p>"
         verified = f"<p>{_proof(proof, position)}</p>" if proof else ""
         return (
-            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}"
+            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 

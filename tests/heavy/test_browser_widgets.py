@@ -271,6 +271,10 @@ def test_a_click_on_a_word_plays_from_it_and_lights_it_in_both_lines(lab, worksp
         assert "underline" in marks
 
 
+NOW = "(value) => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === value"
+SIDE_PX = 46  # the numbers of the axis of segments
+
+
 def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
@@ -279,11 +283,12 @@ def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
         assert slider.get_attribute("aria-valuenow") == "0.5"
         first = pixels(page, ".nba-plot")
         box = slider.bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40)
+        width = box["width"] - SIDE_PX - 14
+        page.mouse.move(box["x"] + SIDE_PX + width * 0.75, box["y"] + 40)
         page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40, steps=10)
+        page.mouse.move(box["x"] + SIDE_PX + width * 0.9, box["y"] + 40, steps=10)
         page.mouse.up()
-        page.wait_for_function("() => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === '0.8'")
+        page.wait_for_function(NOW, arg="0.8")
         assert (pixels(page, ".nba-plot") != first).any()
         assert page.locator(".nba-figure").nth(1).inner_text().split("\n")[1] == "2"
         page.locator(".nba-threshold-tuner").focus()
@@ -294,9 +299,133 @@ def test_threshold_is_dragged_and_moved_and_python_knows(lab, workspace):
         page.keyboard.press("ArrowDown")
         page.wait_for_function(SOUNDS)
         ask("tuner.value", "tuner.value = 0.2")
-        page.wait_for_function("() => document.querySelector('[role=slider]').getAttribute('aria-valuenow') === '0.2'")
+        page.wait_for_function(NOW, arg="0.2")
         page.get_by_role("radio", name="duration").click()
         page.wait_for_selector(".nba-bar:has-text('duration in seconds, at most')")
+
+
+def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
+    page = lab[2]
+    link = (
+        "import ipywidgets\nfield = ipywidgets.BoundedFloatText(value=tuner.value, min=-1, max=1)\n"
+        "ipywidgets.jslink((tuner, 'value'), (field, 'value'))\nfield"
+    )
+    with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W)\ntuner", link) as ask:
+        page.wait_for_selector(".nba-example")
+        page.locator(".nba-threshold-tuner").focus()
+        page.keyboard.press("t")
+        page.keyboard.type("0.9835")
+        page.keyboard.press("Enter")
+        page.wait_for_function(NOW, arg="0.9835")
+        assert page.locator(".nba-figure-value").first.inner_text() == "0.9835"
+        page.wait_for_timeout(600)
+        assert ask("tuner.value, field.value") == "(0.9835, 0.9835)"
+        # Near 1 the steps are small and are shown.
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(NOW, arg="0.984")
+        field = page.locator(".widget-text input[type=number]")
+        field.fill("0.835")
+        field.press("Enter")
+        page.wait_for_function(NOW, arg="0.835")
+        assert workspace.threshold is None
+        page.get_by_role("button", name="store it in the workspace").click()
+        page.wait_for_selector(".nba-used:has-text('stored: select takes 0.835')")
+        assert workspace.threshold == 0.835
+        assert ask("tuner.used") == "0.835"
+        page.get_by_role("radio", name="wer").click()
+        page.wait_for_selector("button:disabled:has-text('use this threshold')")
+
+
+def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspace):
+    page = lab[2]
+    similarities = [1.0] * 6 + [0.2, 0.5, 0.7]
+    workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(similarities[: len(workspace.segments)])))
+    with notebook(lab, workspace, "widgets.ThresholdTuner(W, 0.9)"):
+        page.wait_for_selector(".nba-example")
+        page.wait_for_timeout(300)
+        assert "y log scale" in " ".join(page.locator(".nba-help").inner_text().split())
+        linear = pixels(page, ".nba-plot")
+        page.locator(".nba-threshold-tuner").focus()
+        page.keyboard.press("y")
+        page.wait_for_selector("button[aria-pressed=true]:has-text('log scale')")
+
+        def bar(image, value):
+            """The height of the bar at a similarity, in pixels."""
+            scale = image.shape[1] / page.get_by_role("slider").bounding_box()["width"]
+            left, right = SIDE_PX * scale, image.shape[1] - 14 * scale
+            middle = round(left + (value + 1.005) / 2 * (right - left))
+            columns = image[round(25 * scale) : round(169 * scale), middle - 3 : middle + 4, 3]
+            return int((columns > 0).any(axis=1).sum())
+
+        logarithmic = pixels(page, ".nba-plot")
+        assert bar(logarithmic, 0.2) > bar(linear, 0.2) + 5
+        page.keyboard.press("y")
+        page.wait_for_selector("button[aria-pressed=false]:has-text('log scale')")
+        assert (pixels(page, ".nba-plot") == linear).all()
+
+
+def test_only_clips_of_the_present_threshold_are_heard(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
+        page.wait_for_selector(".nba-example")
+        page.locator(".nba-threshold-tuner").focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_function(SOUNDS)
+        # The kernel is slow to name the segments at the new threshold; a key that is pressed meanwhile waits for them.
+        slow = (
+            "import time\nheld = tuner._calls['tuner.examples']\ndef late(**asked):\n    time.sleep(1)\n    return held(**asked)"
+        )
+        ask("0", f"{slow}\ntuner._calls['tuner.examples'] = late")
+        page.keyboard.press("Shift+ArrowLeft")
+        page.keyboard.press("Shift+ArrowLeft")
+        page.keyboard.press("Shift+ArrowLeft")
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(300)
+        assert not sound(page)["playing"]
+        page.wait_for_function(SOUNDS)
+        # 0.2: the nearest that is kept is the third of the nine, at 0.25.
+        assert page.locator(".nba-listening code").inner_text() == "s2"
+        assert page.locator(".nba-example.nba-chosen .nba-score").inner_text() == "0.250"
+
+
+def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspace):
+    page = lab[2]
+    bare = Workspace.create(workspace.path.parent / "bare", source="made", audio=None)
+    names = [*("segment_id", "recording_id", "text", "asr_text", "speaker_id", "similarity")]
+    bare.save(recordings=pl.DataFrame({"recording_id": ["a"]}), segments=workspace.segments.select(names))
+    page.set_viewport_size({"width": 480, "height": 1400})
+    try:
+        with notebook(lab, bare, "widgets.ThresholdTuner(W, 0.1)"):
+            page.wait_for_selector(".nba-example")
+            texts = page.locator(".nba-example-text").all_inner_texts()
+            assert texts[0] == "pet šest"
+            assert "jedan dva tri četiri" in texts
+            page.locator(".nba-threshold-tuner").focus()
+            page.keyboard.press("ArrowDown")
+            page.wait_for_selector(".nba-note:has-text('no')")
+            page.wait_for_selector(".nba-listening .nba-pair")
+            inside = "() => { const w = document.querySelector('.nba'); return w.scrollWidth <= w.clientWidth; }"
+            assert page.evaluate(inside)
+    finally:
+        page.set_viewport_size({"width": 1280, "height": 1400})
+
+
+def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
+    page = lab[2]
+    slow = (
+        "import time\nfrom nbaudio.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
+        "    for _ in range(20):\n        advance(1)\n        time.sleep(0.15)"
+    )
+    ended = ".jp-OutputArea-output:has-text('verify: 20 shards in 00:03')"
+    with notebook(lab, workspace, "widgets.TranscriptDiff(W, ['s0'])", slow):
+        page.wait_for_selector(ended)
+        # Once more, and looked at meanwhile.
+        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+        page.wait_for_selector(".widget-hbox:has-text('verify') .widget-hprogress")
+        page.wait_for_selector(".widget-hbox:has-text('shards')")
+        page.wait_for_selector(ended)
+        assert page.locator(".widget-hprogress").count() == 0
+        assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
 
 
 def test_a_reviewer_without_a_mouse_and_another_kernel(lab, workspace):

@@ -31,7 +31,7 @@ function isDark(element) {
 
 /**
  * A player in `host`. Gives `{ show, prefetch, toggle, play, stop, seek, key, element }`; `show(number, { play })` brings a
- * segment and its words.
+ * segment and its words, and plays it if `play` is true, or is a function that says so when the sound is there.
  */
 function createPlayer(host, { ask, root, onShown = () => {} }) {
   const settings = { before: 0, after: 0, channel: null, even: true };
@@ -153,7 +153,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     const found = await sounding;
     if (number !== which) return;
     take(found);
-    if (start) play();
+    if (typeof start === "function" ? start() : start) play();
     await said;
   }
 

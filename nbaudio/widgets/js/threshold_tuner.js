@@ -1,7 +1,5 @@
 // A threshold over a histogram. All counts are here from the beginning: a move of it asks Python for nothing but examples.
 
-const PLOT_PX = 150;
-const AXIS_PX = 20;
 const WORST_SPEAKERS = 8;
 const NAMED = 12;
 
@@ -10,12 +8,33 @@ function render(widget) {
     let counts = null;
     let proof = null; // what verdicts prove at every position
     let at = 0; // position on the grid
-    let examples = [];
+    let examples = null; // those of this threshold; null while they are on their way
     let chosen = -1;
+    let wanted = null; // the example to play as soon as it is there
+    let asked = 0; // numbers what was asked for, since only the last counts
     let waiting = 0;
+    let logarithmic = false;
 
     const measures = make("span", { class: "nba-group", role: "radiogroup", "aria-label": "measure" });
     const label = make("span", { class: "nba-faint" });
+    const field = make("input", {
+      type: "number", class: "nba-typed", "aria-label": "threshold", title: "type a threshold (key t)", step: "any",
+      on: {
+        change: () => put(Number(field.value)),
+        keydown: (event) => event.key === "Enter" && setTimeout(() => root.focus({ preventScroll: true })),
+      },
+    });
+    const use = button("use this threshold", "store it in the workspace: select takes it unless it is told another", () =>
+      ask("tuner.use", { value: counts.grid[at] }).then(tellUsed),
+    );
+    const used = make("span", { class: "nba-faint nba-used", role: "status" });
+    const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic));
+    log.append(make("kbd", { text: "y" }));
+    const legend = make("div", { class: "nba-legend nba-faint" });
+    const help = make("div", { class: "nba-faint nba-help" });
+    for (const [names, what] of [["← →", "move, with Shift ten steps"], ["t", "type"], ["y", "log scale"], ["↑ ↓", "clips"], ["Space", "play"]]) {
+      help.append(make("span", {}, ...names.split(" ").map((name) => make("kbd", { text: name })), ` ${what}`));
+    }
     const canvas = make("canvas", { class: "nba-plot", role: "slider", tabindex: "0", "aria-orientation": "horizontal" });
     const figures = ["threshold", "segments", "hours", "speakers gone", "verified precision"].map((name) => {
       const value = make("div", { class: "nba-figure-value", text: "–" });
@@ -29,19 +48,23 @@ function render(widget) {
       return { side, list, element: make("div", { class: "nba-side" }, make("div", { class: "nba-faint", text: side === "kept" ? "just kept" : "just out" }), list) };
     });
     const listening = make("div", { class: "nba-listening", hidden: true });
+    const plot = createPlot(canvas, root);
     root.append(
-      make("div", { class: "nba-bar" }, measures, label),
+      make("div", { class: "nba-bar" }, measures, label, make("span", { class: "nba-space" }), log),
       canvas,
+      legend,
+      make("div", { class: "nba-bar" }, make("label", { class: "nba-faint" }, "threshold ", field), use, used),
       make("div", { class: "nba-figures" }, ...figures.map((figure) => figure.element)),
       losses,
       make("div", { class: "nba-sides" }, ...sides.map((side) => side.element)),
       listening,
+      help,
     );
     const player = createPlayer(listening, { ask, root });
     close(() => player.stop());
 
-    async function open(measure) {
-      const { result, buffers } = await ask("tuner.open", { measure });
+    async function open(measure, value = null) {
+      const { result, buffers } = await ask("tuner.open", { measure, value });
       const [kept, time] = buffers;
       counts = {
         ...result, measure,
@@ -50,8 +73,9 @@ function render(widget) {
       };
       label.textContent = result.label;
       proof = null;
-      ask("tuner.evidence", { measure }).then(({ result: found }) => {
-        if (counts.measure !== measure) return;
+      const mine = counts;
+      ask("tuner.evidence", { measure, value }).then(({ result: found }) => {
+        if (counts !== mine) return;
         proof = found;
         draw();
       });
@@ -69,11 +93,48 @@ function render(widget) {
     const nearest = (value) => counts.grid.reduce((best, each, i) => (Math.abs(each - value) < Math.abs(counts.grid[best] - value) ? i : best), 0);
 
     async function choose(measure) {
-      await open(measure);
-      const value = measure === model.get("measure") ? model.get("value") : counts.grid[Math.round(counts.grid.length * (counts.least ? 0.9 : 0.5))];
+      const same = measure === model.get("measure");
+      await open(measure, same ? model.get("value") : null);
+      const value = same ? model.get("value") : plot.valueAt(counts.grid, counts.least ? 0.9 : 0.5);
       model.set("measure", measure);
       move(nearest(value));
+      tellUsed();
       root.focus({ preventScroll: true });
+    }
+
+    /** Go to a value, which need not be one of the grid: Python then counts for it too. */
+    async function put(value) {
+      const found = Math.min(counts.grid[counts.grid.length - 1], Math.max(counts.grid[0], value));
+      if (Number.isNaN(found)) return draw();
+      if (!counts.grid.includes(found)) await open(counts.measure, found);
+      return move(nearest(found));
+    }
+
+    function tellUsed() {
+      const on = counts.measure === "similarity";
+      const value = model.get("used");
+      use.disabled = !on;
+      used.textContent = !on ? "select takes a threshold on similarity from here"
+        : value === null ? "none is stored: select takes 0.80 unless it is told another"
+        : `stored: select takes ${digits(value)} unless it is told another`;
+    }
+
+    function scaleBy(on) {
+      logarithmic = on;
+      log.setAttribute("aria-pressed", on);
+      drawPlot();
+    }
+
+    /** A threshold with two decimals, or with as many as it has. */
+    const digits = (value) => (Number(value.toFixed(2)) === value ? value.toFixed(2) : String(Number(value.toFixed(6))));
+
+    /** A score with so many decimals that it is not taken for the threshold or for 1. */
+    function scored(value) {
+      for (let many = counts.measure === "duration" ? 2 : 3; many < 7; many += 1) {
+        const shown = Number(value.toFixed(many));
+        if (shown === value || (shown !== counts.grid[at] && shown !== 1)) return value.toFixed(many);
+      }
+      return String(value);
     }
 
     const tell = settled(() => {
@@ -85,37 +146,51 @@ function render(widget) {
     function move(position) {
       at = Math.max(0, Math.min(counts.grid.length - 1, position));
       if (!waiting) waiting = requestAnimationFrame(() => ((waiting = 0), draw()));
+      // Clips of another threshold are not to be heard any more.
+      examples = wanted = null;
+      chosen = -1;
+      asked += 1;
+      player.stop();
+      listening.hidden = true;
+      sides.forEach(({ element }) => element.classList.add("nba-coming"));
       tell();
     }
 
     async function bring() {
-      const asked = at;
+      const mine = asked;
       const { result } = await ask("tuner.examples", { measure: counts.measure, value: counts.grid[at] });
-      if (asked !== at) return;
+      if (mine !== asked) return;
       examples = [...result.kept, ...result.out];
-      chosen = -1;
-      for (const { side, list } of sides) {
+      for (const { side, list, element } of sides) {
+        element.classList.remove("nba-coming");
         list.replaceChildren(
           ...result[side].map((example) => {
             const index = examples.indexOf(example);
             return make(
               "button",
               { type: "button", class: "nba-example", title: example.segment_id, on: { click: () => hear(index) } },
-              make("span", { class: "nba-score", text: example.score.toFixed(2) }),
+              make("span", { class: "nba-score", text: scored(example.score) }),
               make("span", { class: "nba-isolate nba-example-text", dir: "auto", text: example.text || example.segment_id }),
             );
           }),
         );
-        if (!result[side].length) list.replaceChildren(make("span", { class: "nba-faint", text: "none" }));
+        if (!result[side].length) list.replaceChildren(make("span", { class: "nba-faint", text: `no segment is ${side}` }));
       }
+      if (wanted !== null) hear(wanted);
     }
 
     async function hear(index) {
+      if (!examples) {
+        wanted = index;
+        return;
+      }
       if (!examples.length) return;
+      const mine = asked;
       chosen = (index + examples.length) % examples.length;
       root.querySelectorAll(".nba-example").forEach((element, i) => element.classList.toggle("nba-chosen", i === chosen));
       listening.hidden = false;
-      await player.show(examples[chosen].number, { play: true });
+      await player.show(examples[chosen].number, { play: () => mine === asked });
+      if (mine !== asked) return;
       player.prefetch(examples[(chosen + 1) % examples.length].number);
       root.focus({ preventScroll: true });
     }
@@ -125,10 +200,12 @@ function render(widget) {
     function draw() {
       const begun = performance.now();
       drawPlot();
+      drawLegend();
       const total = counts.all_segments;
       const time = counts.all_hours;
       const share = (part, whole) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
-      threshold.value.textContent = counts.grid[at].toFixed(2);
+      threshold.value.textContent = digits(counts.grid[at]);
+      if (document.activeElement !== field) field.value = digits(counts.grid[at]);
       threshold.more.textContent = counts.least ? "and more is kept" : "and less is kept";
       segments.value.textContent = number(counts.segments[at]);
       segments.more.textContent = `${share(counts.segments[at], total)} of ${number(total)}`;
@@ -141,7 +218,7 @@ function render(widget) {
       canvas.setAttribute("aria-valuemin", counts.grid[0]);
       canvas.setAttribute("aria-valuemax", counts.grid[counts.grid.length - 1]);
       canvas.setAttribute("aria-valuenow", counts.grid[at]);
-      canvas.setAttribute("aria-valuetext", `${counts.grid[at].toFixed(2)}: ${number(counts.segments[at])} segments kept`);
+      canvas.setAttribute("aria-valuetext", `${digits(counts.grid[at])}: ${number(counts.segments[at])} segments kept`);
       root.dataset.drawn = (performance.now() - begun).toFixed(2);
     }
 
@@ -154,65 +231,13 @@ function render(widget) {
         : proof ? "nothing of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only";
     }
 
-    /** Verified precision over the histogram, with its interval: 0 at the foot, 1 at the top. */
-    function drawBand(pen, width, style) {
-      const x = (i) => (i / counts.bins.length) * width;
-      const y = (share) => PLOT_PX - share * (PLOT_PX - 6);
-      const known = proof.precision.map((_, i) => i).filter((i) => proof.precision[i] !== null);
-      pen.fillStyle = pen.strokeStyle = style.color;
-      pen.globalAlpha = 0.12;
-      pen.beginPath();
-      known.forEach((i) => pen.lineTo(x(i), y(proof.high[i])));
-      [...known].reverse().forEach((i) => pen.lineTo(x(i), y(proof.low[i])));
-      pen.fill();
-      pen.globalAlpha = 0.7;
-      pen.beginPath();
-      known.forEach((i) => pen.lineTo(x(i), y(proof.precision[i])));
-      pen.stroke();
-      pen.globalAlpha = 1;
+    function drawLegend() {
+      const key = (kind, text) => make("span", {}, make("i", { class: `nba-swatch nba-swatch-${kind}` }), text);
+      legend.replaceChildren(key("kept", "kept"), key("out", "out"), key("at", "threshold"));
+      if (proof) legend.append(key("proof", "verified precision"), key("band", "its 95 % interval"));
     }
 
-    function drawPlot() {
-      const scale = window.devicePixelRatio || 1;
-      const width = canvas.clientWidth || 600;
-      canvas.width = width * scale;
-      canvas.height = (PLOT_PX + AXIS_PX) * scale;
-      const pen = canvas.getContext("2d");
-      pen.scale(scale, scale);
-      const style = getComputedStyle(root);
-      const hold = style.getPropertyValue("--hold").trim();
-      const most = Math.max(1, ...counts.bins);
-      const step = width / counts.bins.length;
-      counts.bins.forEach((count, i) => {
-        if (!count) return;
-        const kept = counts.least ? i >= at : i < at;
-        const height = Math.max(1, (count / most) * (PLOT_PX - 6));
-        if (kept) {
-          pen.fillStyle = hold;
-          pen.fillRect(i * step + 0.3, PLOT_PX - height, step - 0.6, height);
-        } else {
-          pen.strokeStyle = "#8a8a8a";
-          pen.strokeRect(i * step + 0.5, PLOT_PX - height + 0.5, Math.max(0.5, step - 1), height - 0.5);
-        }
-      });
-      pen.fillStyle = style.color;
-      pen.globalAlpha = 0.7;
-      pen.fillRect(0, PLOT_PX, width, 1);
-      pen.font = "11px sans-serif";
-      for (const part of [0, 0.25, 0.5, 0.75, 1]) {
-        const text = String(counts.grid[Math.round(part * (counts.grid.length - 1))]).replace("-", "−");
-        pen.textAlign = part === 0 ? "left" : part === 1 ? "right" : "center";
-        pen.fillText(text, part * width, PLOT_PX + 14);
-      }
-      pen.globalAlpha = 1;
-      if (proof) drawBand(pen, width, style);
-      const x = Math.min(width - 1, Math.max(1, (at / counts.bins.length) * width));
-      pen.fillStyle = style.getPropertyValue("--warn").trim();
-      pen.fillRect(x - 1, 0, 2, PLOT_PX);
-      pen.beginPath();
-      pen.arc(x, 7, 6, 0, 2 * Math.PI);
-      pen.fill();
-    }
+    const drawPlot = () => plot.draw({ counts, at, proof, logarithmic });
 
     function drawLosses() {
       const width = counts.grid.length + 1; // the last of a row is all of it
@@ -244,10 +269,7 @@ function render(widget) {
 
     // hands
 
-    const place = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return Math.round(((event.clientX - box.left) / box.width) * (counts.grid.length - 1));
-    };
+    const place = (event) => nearest(plot.valueUnder(event));
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       move(place(event));
@@ -260,12 +282,22 @@ function render(widget) {
       else if (event.key === "Home") move(0);
       else if (event.key === "End") move(counts.grid.length - 1);
       else if (event.key === "ArrowDown") hear(chosen + 1);
-      else if (event.key === "ArrowUp") hear(chosen - 1);
+      else if (event.key === "ArrowUp") hear(chosen < 0 ? -1 : chosen - 1);
       else if (event.key === " " && chosen < 0) hear(0);
-      else return player.key(event);
+      else if (event.key === "y") scaleBy(!logarithmic);
+      else if (event.key === "t") field.select();
+      else return chosen >= 0 && player.key(event);
       return true;
     });
-    model.on("change:value", () => counts && nearest(model.get("value")) !== at && move(nearest(model.get("value"))));
+    // Of values that come fast, as from a slider, those between two positions are counted when none comes any more.
+    const putLate = settled((value) => put(value), 120);
+    model.on("change:value", () => {
+      const value = model.get("value");
+      if (!counts || value === counts.grid[at]) return;
+      if (counts.grid.includes(value)) move(nearest(value));
+      else putLate(value);
+    });
+    model.on("change:used", () => counts && tellUsed());
     new ResizeObserver(() => counts && drawPlot()).observe(root);
     await choose(model.get("measure"));
   });

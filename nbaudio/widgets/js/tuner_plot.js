@@ -1,0 +1,127 @@
+// The picture of a threshold: a histogram with named axes, linear or logarithmic, and verified precision over it.
+
+const TOP_PX = 20; // the names of the vertical axes
+const PLOT_PX = 150;
+const AXIS_PX = 34;
+const SIDE_PX = 46; // the numbers beside a vertical axis
+const EDGE_PX = 14;
+
+/** A picture in a canvas. Gives `{ draw, valueAt, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
+function createPlot(canvas, root) {
+  let counts = null;
+  let at = 0;
+  let proof = null;
+  let logarithmic = false;
+
+  // Where a value is on the horizontal axis, as a share of it, and back.
+  const shareOf = (value) => (value - counts.grid[0]) / (counts.grid[counts.grid.length - 1] - counts.grid[0]);
+  const valueAt = (grid, share) => grid[0] + share * (grid[grid.length - 1] - grid[0]);
+  // Pixels from the left, and what is left for the plot.
+  const plotWidth = () => Math.max(60, (canvas.clientWidth || 600) - SIDE_PX - (proof ? SIDE_PX : EDGE_PX));
+  const across = (value) => SIDE_PX + shareOf(value) * plotWidth();
+  const shareUp = (share) => TOP_PX + (1 - share) * PLOT_PX;
+
+  /** Verified precision over the histogram, with its interval, on the axis at the right. */
+  function drawBand(pen, style) {
+    const known = proof.precision.map((_, i) => i).filter((i) => proof.precision[i] !== null);
+    const x = (i) => across(counts.grid[i]);
+    pen.fillStyle = pen.strokeStyle = style.getPropertyValue("--proof").trim();
+    pen.globalAlpha = 0.22;
+    pen.beginPath();
+    known.forEach((i) => pen.lineTo(x(i), shareUp(proof.high[i])));
+    [...known].reverse().forEach((i) => pen.lineTo(x(i), shareUp(proof.low[i])));
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.lineWidth = 2;
+    pen.beginPath();
+    known.forEach((i) => pen.lineTo(x(i), shareUp(proof.precision[i])));
+    pen.stroke();
+    pen.lineWidth = 1;
+  }
+
+  /** Whole numbers for an axis up to `most`: powers of ten, or a few equal steps. */
+  function ticks(most) {
+    if (logarithmic) return Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, i) => 10 ** i);
+    const rough = most / 3;
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = Math.max(1, [1, 2, 5, 10].find((each) => each * unit >= rough) * unit);
+    return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+  }
+
+  function draw(shown) {
+    ({ counts, at, proof, logarithmic } = shown);
+    const scale = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth || 600;
+    const foot = TOP_PX + PLOT_PX;
+    canvas.width = width * scale;
+    canvas.height = (foot + AXIS_PX) * scale;
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    const style = getComputedStyle(root);
+    const bars = counts.edges.slice(1).map((end, k) => {
+      let [all, kept] = [0, 0];
+      for (let i = counts.edges[k]; i < end; i += 1) {
+        all += counts.bins[i];
+        if (counts.least ? i >= at : i < at) kept += counts.bins[i];
+      }
+      return { all, kept };
+    });
+    const most = Math.max(1, ...bars.map(({ all }) => all));
+    // A single segment is seen on either scale.
+    const half = Math.log10(0.5);
+    const share = (many) => (!many ? 0 : logarithmic ? (Math.log10(many) - half) / (Math.log10(most) - half) : Math.max(many / most, 1 / PLOT_PX));
+    const step = plotWidth() / bars.length;
+    const hold = style.getPropertyValue("--hold").trim();
+    bars.forEach(({ all, kept }, k) => {
+      const x = SIDE_PX + k * step;
+      const [whole, part] = [share(all) * PLOT_PX, share(kept) * PLOT_PX];
+      pen.strokeStyle = "#8a8a8a";
+      if (all > kept) pen.strokeRect(x + 0.5, foot - whole + 0.5, Math.max(0.5, step - 1), Math.max(0, whole - part - 0.5));
+      pen.fillStyle = hold;
+      if (kept) pen.fillRect(x + 0.3, foot - part, step - 0.6, part);
+    });
+    drawAxes(pen, style, { width, foot, most, share });
+    if (proof) drawBand(pen, style);
+    const x = across(counts.grid[at]);
+    pen.fillStyle = style.getPropertyValue("--warn").trim();
+    pen.fillRect(x - 1, TOP_PX, 2, PLOT_PX);
+    pen.beginPath();
+    pen.arc(x, TOP_PX + 1, 6, 0, 2 * Math.PI);
+    pen.fill();
+  }
+
+  function drawAxes(pen, style, { width, foot, most, share }) {
+    const right = SIDE_PX + plotWidth();
+    const write = (text, x, y, side) => ((pen.textAlign = side), pen.fillText(text, x, y));
+    const short = new Intl.NumberFormat("en-US", { notation: "compact" });
+    pen.fillStyle = style.color;
+    pen.globalAlpha = 0.75;
+    pen.font = "11px sans-serif";
+    pen.fillRect(SIDE_PX, foot, plotWidth(), 1);
+    pen.fillRect(SIDE_PX - 1, TOP_PX, 1, PLOT_PX + 1);
+    const parts = width < 420 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
+    for (const part of parts) {
+      pen.fillRect(SIDE_PX + part * plotWidth(), foot, 1, 4);
+      write(String(Number(valueAt(counts.grid, part).toFixed(3))).replace("-", "−"), SIDE_PX + part * plotWidth(), foot + 16, "center");
+    }
+    write(counts.axis, SIDE_PX + plotWidth() / 2, foot + 30, "center");
+    write(logarithmic ? "segments (log)" : "segments", 2, 10, "left");
+    for (const tick of ticks(most)) {
+      pen.fillRect(SIDE_PX - 5, foot - share(tick) * PLOT_PX, 4, 1);
+      write(short.format(tick), SIDE_PX - 8, foot - share(tick) * PLOT_PX + 4, "right");
+    }
+    if (proof) {
+      write("verified precision", width - 2, 10, "right");
+      pen.fillRect(right, TOP_PX, 1, PLOT_PX + 1);
+      for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
+        pen.fillRect(right, shareUp(tick), 4, 1);
+        write(`${100 * tick} %`, right + 7, shareUp(tick) + 4, "left");
+      }
+    }
+    pen.globalAlpha = 1;
+  }
+
+  const valueUnder = (event) => valueAt(counts.grid, (event.clientX - canvas.getBoundingClientRect().left - SIDE_PX) / plotWidth());
+
+  return { draw, valueAt, valueUnder };
+}
