@@ -11,7 +11,7 @@ import polars as pl
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.errors import InputError, brief
-from nbaudio.frames import Frame, as_polars
+from nbaudio.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.keys import hash_column
 from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
@@ -85,6 +85,8 @@ def examples(
     n: int = 5,
     seed: int = 42,
     playable: bool = True,
+    where: str | None = None,
+    ids: Ids | None = None,
 ) -> pl.DataFrame:
     """A few segments to look at or to listen to.
 
@@ -94,18 +96,29 @@ def examples(
         n: how many at most.
         seed: another one draws other ``random`` ones.
         playable: only segments that lie within their recording; False takes all.
+        where: only segments of an SQL condition over the columns, such as ``wer > 0.5 and speaker_id = 'spk7'``.
+        ids: only these segments.
 
     Returns:
         `segment_id`, `recording_id`, `speaker_id`, `duration_s`, `similarity`, `wer`, `text`, `asr_text`.
 
     Raises:
-        InputError: the order is not known.
+        InputError: the order or a segment is not known, or the condition is none.
     """
     if order not in ORDERS:
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
     workspace = Workspace.open(workspace)
     table = workspace.recordings
     segments = with_durations(workspace.segments, table)
+    if ids is not None:
+        wanted = as_ids(ids)
+        if absent := sorted(set(wanted) - set(segments["segment_id"])):
+            raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
+        segments = segments.filter(pl.col("segment_id").is_in(wanted))
+    if where:
+        from nbaudio.widgets.rows import arrange
+
+        segments = segments[arrange(segments, where=where)]
     if playable:
         lengths = table.select("recording_id", "num_samples")
         segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(

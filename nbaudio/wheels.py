@@ -18,8 +18,8 @@ from nbaudio.version import __version__
 REQUIREMENTS = "requirements-worker.txt"
 # What notebooks, sheets and plots need; a worker decodes, cuts, packs and checks.
 _NOT_FOR_WORKERS = {
-    "anywidget", "audioop-lts", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert", "openpyxl",
-    "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
+    "anywidget", "audioop-lts", "click", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert",
+    "openpyxl", "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
 }  # fmt: skip
 # Engines bring one of their own: Beam wants an older one.
 _NOT_PINNED = {"pyarrow"}

@@ -1,6 +1,7 @@
 """Which column of a table holds what, and what a source calls its recordings."""
 
 import json
+import re
 
 import polars as pl
 import pytest
@@ -41,6 +42,10 @@ def write(path, columns):
     return path
 
 
+def columns_of(facts):
+    return {row["name"]: row["column"] for row in facts["columns"]}
+
+
 def taken(source, out, **options):
     report = ingest("table", source, out=out, options=options)
     return report, Workspace.open(out).segments
@@ -52,7 +57,7 @@ def test_plainly_called_columns_are_known_without_an_option(tmp_path, ending):
     found = segments.select("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text").rows()
     assert found == [("u1", "a", "ana", "0", "1.5", "Dobar dan."), ("u2", "b", "ben", "1", "3", "Da.")]
     guesses = {"name": "file", "text": "sentence", "speaker_id": "speaker", "segment_id": "id"}
-    assert report.facts["columns"] == guesses | {"start": "start", "duration": "duration"}
+    assert columns_of(report.facts) == guesses | {"start": "start", "duration": "duration"}
     for key, column in guesses.items():
         assert [line for line in report.warnings if line.startswith(f"{key} is taken from column {column!r}: --option {key}=")]
 
@@ -61,9 +66,9 @@ def test_the_guesses_are_reported_as_text_and_as_json(tmp_path):
     source = write(tmp_path / "t.csv", PLAIN)
     told = CliRunner().invoke(app, ["ingest", "table", str(source), "--out", str(tmp_path / "w")])
     assert "speaker_id is taken from column 'speaker'" in told.stdout
-    assert "speaker_id speaker" in told.stdout
+    assert re.search("^ *speaker_id +speaker$", told.stdout, re.MULTILINE)
     as_json = CliRunner().invoke(app, ["ingest", "table", str(source), "--out", str(tmp_path / "w"), "--json"])
-    assert json.loads(as_json.stdout)["facts"]["columns"]["speaker_id"] == "speaker"
+    assert columns_of(json.loads(as_json.stdout)["facts"])["speaker_id"] == "speaker"
 
 
 def test_a_guess_can_be_overruled_by_another_column_and_by_none(tmp_path):
@@ -104,7 +109,7 @@ def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
     assert segments["segment_id"].to_list() == ["a_0-1.5", "b_1-3"]
     assert segments["id"].to_list() == ids
     assert report.problems == []
-    assert "segment_id" not in report.facts["columns"]
+    assert "segment_id" not in columns_of(report.facts)
     assert [line for line in report.warnings if line.startswith("column 'id' repeats and is not taken")]
     _, segments = taken(tmp_path / "t.csv", tmp_path / "w", segment_id="id")
     assert segments["segment_id"][0] == "r1"
@@ -127,7 +132,7 @@ def test_columns_of_a_dataset_are_reported_and_can_be_left_out(tmp_path):
     rows = {"audio": [clip, clip], "sentence": ["da", "ne"], "speaker": ["x", "y"], "id": [7, 8]}
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
     report = ingest("hf", tmp_path / "t.parquet", out=tmp_path / "w")
-    assert report.facts["columns"] == {"text": "sentence", "speaker_id": "speaker", "segment_id": "id"}
+    assert columns_of(report.facts) == {"text": "sentence", "speaker_id": "speaker", "segment_id": "id"}
     assert [line for line in report.warnings if line.startswith("text is taken from column 'sentence'")]
     ingest("hf", tmp_path / "t.parquet", out=tmp_path / "w", options={"speaker": "none"})
     assert Workspace.open(tmp_path / "w").segments["speaker_id"].to_list() == [None, None]

@@ -603,7 +603,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
     assert ((values > bottom) & (values < top)).all()
     assert bottom < asked < top
     _, _, words = axes.get_xlabel().partition("\n\n")
-    proven = evidence(workspace, precision=asked).facts["lowest proven"] is not None
+    proven = evidence(workspace, precision=asked).facts["lowest_proven"] is not None
     assert bool(words) != proven
     if not n:
         assert "No segment has been reviewed yet: nothing is known of the labels." in words

@@ -184,13 +184,13 @@ def test_a_review_sheet_comes_back_out_of_pandas(workspace, tmp_path):
     sheet["comment"] = sheet["comment"].astype(object)
     sheet.loc[sheet["segment_id"].isin(["s0", "s2"]), ["verdict", "comment"]] = "noise", "wind"
     report = review.import_(workspace, sheet.sample(frac=1, random_state=1), reviewer="ana")
-    assert (report.problems, report.facts["new"], report.facts["left empty"]) == ([], 2, 2)
+    assert (report.problems, report.facts["new"], report.facts["left_empty"]) == ([], 2, 2)
     said = review.verdicts(workspace).sort("segment_id")
     assert said.select("segment_id", "verdict", "comment", "reviewer").rows() == [
         ("s0", "noise", "wind", "ana"),
         ("s2", "noise", "wind", "ana"),
     ]
     again = review.import_(workspace, [sheet, pl.from_pandas(sheet.astype(str).replace("nan", ""))], reviewer="ana")
-    assert (again.facts["new"], again.facts["known already"]) == (0, 4)
+    assert (again.facts["new"], again.facts["known_already"]) == (0, 4)
     with pytest.raises(InputError, match="table: no review sheet"):
         review.import_(workspace, sheet.drop(columns="verdict"))

@@ -17,6 +17,10 @@ from click.testing import CliRunner
 from papermill import cli as papermill_cli
 
 import nbaudio
+from nbaudio.audio.encoding import ENCODERS
+from nbaudio.channels import CHANNELS
+from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.engine import ENGINES
 from nbaudio.errors import InputError, NbaudioError
 from nbaudio.resources import bundled
 from nbaudio.runs import papermill_manifests, parse_settings, run
@@ -430,3 +434,13 @@ def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "unknown parameter" not in done.stderr
     assert (tmp_path / "W" / "segments.parquet").is_file()
+
+
+def test_comments_of_parameters_list_what_there_is():
+    known = {"container": CONTAINERS, "encoding": ENCODERS, "engine": ENGINES, "channel": CHANNELS}
+    lines = [line for path in NOTEBOOKS for cell in cells(path, "code") if cell["metadata"] for line in cell["source"]]
+    told = {}
+    for line in lines:
+        if found := re.fullmatch(r'(\w+) = "(\w+)"  # or (.*)\n?', line):
+            told[found[1]] = {found[2], *re.findall(r'"(\w+)"', found[3])}
+    assert {name: told[name] for name in known} == {name: set(values) for name, values in known.items()}

@@ -42,7 +42,11 @@ def facts(
         "recordings": len(recordings),
         "recordings_with_audio": recordings["num_samples"].count(),
         "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
-        **({"columns": dict(transcripts.columns)} if transcripts.columns else {}),
+        **(
+            {"columns": [{"name": name, "column": column} for name, column in transcripts.columns.items()]}
+            if transcripts.columns
+            else {}
+        ),
     }
 
 

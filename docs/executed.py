@@ -1,0 +1,103 @@
+"""Makes `docs/notebooks`: the notebooks as the demo ran them, small enough to be read on GitHub and nbviewer.
+
+    nbaudio demo --out demo-output
+    python docs/executed.py demo-output            write the copies
+    python docs/executed.py demo-output --compare  exit with 1 where the copies are not what the demo shows
+
+What differs from run to run (times, durations, paths, pictures) is masked before copies are compared.
+"""
+
+import argparse
+import base64
+import difflib
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import soundfile as sf
+
+from nbaudio.audio import encode_clip
+
+COPIES = Path(__file__).resolve().parent / "notebooks"
+MOST_BYTES = 300_000
+# What the clips of one notebook may take; further ones are named without their sound.
+MOST_AUDIO = 180_000
+_AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+)"></audio>')
+# Longer alternatives first: durations, times of day and rates of reports and progress.
+_VARYING = re.compile(r"\d+ min \d+ s|\d+(\.\d+)? (s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+")
+
+
+def copy(notebook: Path, out: Path) -> dict[str, Any]:
+    """An executed notebook without the traces of its run: paths below `out` become relative, clips are compressed."""
+    text = notebook.read_text(encoding="utf8").replace(json.dumps(str(out.resolve()))[1:-1], "demo-output")
+    executed = json.loads(text)
+    executed["metadata"] = {name: executed["metadata"][name] for name in ("kernelspec", "language_info")}
+    executed["cells"] = [cell for cell in executed["cells"] if "injected-parameters" not in cell["metadata"].get("tags", [])]
+    left = MOST_AUDIO
+
+    def smaller(found: re.Match[str]) -> str:
+        nonlocal left
+        samples, rate = sf.read(io.BytesIO(base64.b64decode(found[1])), dtype="int16")
+        data = base64.b64encode(encode_clip(samples, rate, "mp3")).decode()
+        left -= len(data)
+        if left < 0:
+            return "<p>(this clip is in the notebook that you run)</p>"
+        return f'<audio controls preload="metadata" src="data:audio/mpeg;base64,{data}"></audio>'
+
+    for number, cell in enumerate(executed["cells"], 1):
+        cell["metadata"] = {}
+        if cell["cell_type"] != "code":
+            continue
+        cell["execution_count"] = number
+        for output in cell["outputs"]:
+            if "execution_count" in output:
+                output["execution_count"] = number
+            output.get("metadata", {}).clear()
+            if html := output.get("data", {}).get("text/html"):
+                output["data"]["text/html"] = _AUDIO.sub(smaller, "".join(html))
+    return executed
+
+
+def comparable(notebook: dict[str, Any]) -> list[str]:
+    """Sources and outputs as lines, with masks for what differs from run to run."""
+    lines = []
+    for cell in notebook["cells"]:
+        lines += [cell["id"], *"".join(cell["source"]).splitlines()]
+        for output in cell.get("outputs", []):
+            for kind, value in sorted(output.get("data", {output.get("name"): output.get("text", "")}).items()):
+                shown = "picture" if kind.startswith("image/") else "".join(value)
+                shown = re.sub(r"base64,[A-Za-z0-9+/=]+", "base64,", shown)
+                lines += [str(kind), *_VARYING.sub("TIME", shown).splitlines()]
+    return lines
+
+
+def main() -> None:
+    """Write or compare the copies."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path, help="what `nbaudio demo` has made")
+    options.add_argument("--compare", action="store_true")
+    asked = options.parse_args()
+    wrong = []
+    COPIES.mkdir(exist_ok=True)
+    for notebook in sorted((asked.out / "notebooks").glob("*.ipynb")):
+        made = copy(notebook, asked.out)
+        text = json.dumps(made, ensure_ascii=False, indent=1) + "\n"
+        if len(text.encode()) > MOST_BYTES:
+            wrong.append(f"{notebook.name}: {len(text.encode())} bytes, more than {MOST_BYTES}")
+        place = COPIES / notebook.name
+        if not asked.compare:
+            place.write_text(text, encoding="utf8")
+            continue
+        there = json.loads(place.read_text(encoding="utf8")) if place.exists() else {"cells": []}
+        wrong += difflib.unified_diff(
+            comparable(there), comparable(made), f"docs/notebooks/{place.name}", "demo", n=0, lineterm=""
+        )
+    print("\n".join(line[:300] for line in wrong))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
