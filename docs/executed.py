@@ -18,16 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import soundfile as sf
+import soxr
 
 from nbaudio.audio import encode_clip
 
 COPIES = Path(__file__).resolve().parent / "notebooks"
 MOST_BYTES = 300_000
 # What the clips of one notebook may take; further ones are named without their sound.
-MOST_AUDIO = 180_000
+MOST_AUDIO = 150_000
+_RATE = 16_000
 _AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+)"></audio>')
-# Longer alternatives first: durations, times of day and rates of reports and progress.
-_VARYING = re.compile(r"\d+ min \d+ s|\d+(\.\d+)? (s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+")
+# Durations, times of day, speeds, addresses of objects, and hashes of the corpus's path.
+_VARYING = re.compile(
+    r"\d+ min \d+ s|\d+(\.\d+)? (s|ms|seconds|minutes|min)\b|\d\d:\d\d(:\d\d)?|\d{4}-\d\d-\d\d[ T][\d:.]+"
+    r"|times real time\D*\d+|0x[0-9a-f]+|corpus-[0-9a-f]{8}"
+)
 
 
 def copy(notebook: Path, out: Path) -> dict[str, Any]:
@@ -41,10 +46,10 @@ def copy(notebook: Path, out: Path) -> dict[str, Any]:
     def smaller(found: re.Match[str]) -> str:
         nonlocal left
         samples, rate = sf.read(io.BytesIO(base64.b64decode(found[1])), dtype="int16")
-        data = base64.b64encode(encode_clip(samples, rate, "mp3")).decode()
-        left -= len(data)
-        if left < 0:
+        data = base64.b64encode(encode_clip(soxr.resample(samples, rate, _RATE), _RATE, "mp3")).decode()
+        if len(data) > left:
             return "<p>(this clip is in the notebook that you run)</p>"
+        left -= len(data)
         return f'<audio controls preload="metadata" src="data:audio/mpeg;base64,{data}"></audio>'
 
     for number, cell in enumerate(executed["cells"], 1):

@@ -1,6 +1,7 @@
 """README and docs: the size of README, links, pictures, the index, commands and their options, and the code in README."""
 
 import ast
+import json
 import re
 import shlex
 from pathlib import Path
@@ -114,3 +115,22 @@ def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp
         exec(block, names)  # noqa: S102
     assert names["clip"].segment_id in set(frame["segment_id"])
     assert names["batch"]["samples"].shape[1] % 16000 == 0
+
+
+COPIES = sorted((TOP / "docs/notebooks").glob("*.ipynb"))
+
+
+def test_executed_notebooks_are_those_that_there_are():
+    assert [path.name for path in COPIES] == sorted(path.name for path in (TOP / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", COPIES, ids=name)
+def test_executed_notebooks_are_small_and_show_the_cells_with_outputs(path):
+    copy, source = (json.loads(text(each))["cells"] for each in (path, TOP / "notebooks" / path.name))
+    assert path.stat().st_size <= 300_000
+    assert [(cell["id"], "".join(cell["source"])) for cell in copy] == [(cell["id"], "".join(cell["source"])) for cell in source]
+    outputs = [output for cell in copy for output in cell.get("outputs", [])]
+    kinds = {kind for output in outputs for kind in output.get("data", ())}
+    assert kinds <= {"image/png", "text/html", "text/plain"}
+    assert len(outputs) >= 4
+    assert str(Path.home()) not in text(path)
