@@ -61,6 +61,7 @@ def copy(notebook: Path, out: Path) -> dict[str, Any]:
             if "execution_count" in output:
                 output["execution_count"] = number
             output.get("metadata", {}).clear()
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if html := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = _AUDIO.sub(smaller, "".join(html))
     return executed
