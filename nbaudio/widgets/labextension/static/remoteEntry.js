@@ -1,9 +1,9 @@
-// A JupyterLab and Notebook 7 extension: an output that has both a widget and HTML shows the HTML while the widget has no model,
+// A JupyterLab and Notebook 7 extension: the output of a widget shows its HTML, or else its text, while the widget has no model,
 // as in a notebook that is opened again without its kernel. Written by hand as a module federation container; no build step.
 
 (() => {
   const WIDGET = "application/vnd.jupyter.widget-view+json";
-  const HTML = "text/html";
+  const STORED = ["text/html", "text/plain"];
   const PATIENCE_MS = 1000; // a widget whose kernel is there is shown sooner
 
   let shared = {};
@@ -25,10 +25,11 @@
     const renderModel = renderer.renderModel;
 
     renderer.renderModel = async function (model) {
-      if (model.data[HTML] === undefined) return renderModel.call(this, model);
+      const kind = STORED.find((each) => model.data[each] !== undefined);
+      if (!kind) return renderModel.call(this, model);
       const show = async () => {
         if (!this.nbaudioStored) {
-          this.nbaudioStored = registry.createRenderer(HTML);
+          this.nbaudioStored = registry.createRenderer(kind);
           this.disposed.connect(() => this.nbaudioStored.dispose());
           await this.nbaudioStored.renderModel(model);
         }
