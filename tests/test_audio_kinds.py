@@ -38,13 +38,28 @@ BOUNDS = {
     name: float(bound) for name, bound in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE)
 }
 
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+EVERYDAY = ("WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "Opus in Ogg", "WMA", "ALAC in MP4")
+every_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=kind.name, marks=() if kind.name in EVERYDAY else pytest.mark.slow) for kind in KINDS]
+)
+
+
+class Specimens(dict[str, Path]):
+    """Recordings by the name of their kind, made when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        kind = next(kind for kind in KINDS if kind.name == name)
+        self[name] = make(kind, self._folder, SECONDS)
+        return self[name]
 
 
 @pytest.fixture(scope="module")
 def specimens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("specimens")
-    return {kind.name: make(kind, folder, SECONDS) for kind in KINDS}
+    return Specimens(tmp_path_factory.mktemp("specimens"))
 
 
 def test_the_table_of_bounds_lists_every_kind() -> None:
@@ -165,6 +180,7 @@ def test_windows_in_rising_order_cost_one_pass(specimens: dict[str, Path], monke
             assert len(recording.read(start, start + 5000)) == 5000
 
 
+@pytest.mark.slow
 def test_every_kind_is_cut_and_verified(specimens: dict[str, Path], tmp_path: Path) -> None:
     audio = tmp_path / "audio"
     audio.mkdir()

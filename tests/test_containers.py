@@ -33,6 +33,10 @@ from nbaudio.workspace import Workspace
 
 RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
+EVERYDAY = ("webdataset", "parquet", "files")
+some_containers = pytest.mark.parametrize(
+    "container", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in CONTAINERS]
+)
 
 
 def build(folder, segments):
@@ -166,7 +170,7 @@ def killed(corpora, tmp_path_factory):
     return folder
 
 
-@every_container
+@some_containers
 def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
@@ -176,7 +180,7 @@ def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
     assert contents(killed / container) == contents(tmp_path / "whole")
 
 
-@every_container
+@some_containers
 def test_one_clip_and_a_clip_larger_than_a_shard(tmp_path, container):
     segments = [("one", 0, 0.5, "dev"), ("a", 1, 1.5, "train"), ("large", 2, 12, "train"), ("b", 13, 13.5, "train")]
     workspace = build(tmp_path, segments)
@@ -205,7 +209,7 @@ def problems_of(corpus):
         return [str(error)]
 
 
-@every_container
+@some_containers
 def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, container):
     corpus = tmp_path / "c"
     converted(base[1], corpus, container)
@@ -264,7 +268,7 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
     assert not (tmp_path / "b/corpus.json").exists()
 
 
-@every_container
+@some_containers
 def test_levels_are_numpy_files_in_every_container(base, tmp_path, container):
     workspace, _ = base
     made(workspace, tmp_path / "c", container=container, encoding="mulaw")

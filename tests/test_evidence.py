@@ -58,6 +58,7 @@ def wrong_total(pool, known):
     return judged.filter(pl.col("verdict") == "wrong")["weight"].sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [{0}, {0, 1, 5}, {2, 3, 4, 5, 6}])
 def test_rounds_that_learn_from_verdicts_give_an_unbiased_estimate(wrong):
     """Two at random; then one more of the upper and, if a fault was found, two of the lower scores, else one."""
@@ -92,6 +93,7 @@ def test_rounds_that_learn_from_verdicts_give_an_unbiased_estimate(wrong):
     assert total == pytest.approx(len(wrong))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [{0}, {1, 4}, {0, 1, 2, 3, 4}])
 @pytest.mark.parametrize("reached", [1, 2])
 def test_a_sheet_that_was_not_finished_gives_an_unbiased_estimate(wrong, reached):

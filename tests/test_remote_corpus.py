@@ -289,8 +289,8 @@ RUN = (
     ("scheme", "death"),
     [
         ("gs", ("train-00003", "done")),  # it is there, and nobody has noted it
-        ("gs", ("corpus.json", "half")),
-        ("hdfs", ("train-00003", "half")),
+        pytest.param("gs", ("corpus.json", "half"), marks=pytest.mark.slow),
+        pytest.param("hdfs", ("train-00003", "half"), marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_leaves_whole_files_and_is_finished_by_another(workspace, local, store, scheme, death):

@@ -49,6 +49,7 @@ def test_a_draw_depends_on_seed_and_segments_and_not_on_their_order(strategy):
     assert set(draw(pool, strategy=strategy, n=40, seed=4)["segment_id"]) != set(drawn["segment_id"])
 
 
+@pytest.mark.slow
 @EVERY
 def test_stored_probabilities_are_those_with_which_segments_are_drawn(strategy):
     pool, seeds, n = pool_of(30), 150, 10

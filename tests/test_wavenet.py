@@ -56,6 +56,7 @@ def signal_to_noise(samples: np.ndarray, again: np.ndarray) -> float:
     return float(10 * np.log10(np.mean(samples.astype(float) ** 2) / np.mean((samples.astype(float) - again) ** 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "least"), [("mulaw", 36), ("linear", 36)])
 def test_whole_songs(tmp_path: Path, law: str, least: float) -> None:
     source = songs(tmp_path / "songs", 12.0, 7.3)
