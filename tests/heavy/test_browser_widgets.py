@@ -11,6 +11,7 @@ import soundfile as sf
 from browser import chromium, jupyter_lab, open_notebook, run_all
 from conftest import sweeps
 from hostile import WORST
+from playwright.sync_api import expect
 from test_browser_notebooks import errors
 
 import nbaudio
@@ -324,6 +325,7 @@ def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
         page.keyboard.press("ArrowRight")
         page.wait_for_function(NOW, arg="0.984")
         field = page.locator(".widget-text input[type=number]")
+        expect(field).to_have_value("0.984")
         field.fill("0.835")
         field.press("Enter")
         page.wait_for_function(NOW, arg="0.835")
