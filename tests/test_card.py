@@ -66,6 +66,7 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path,
     import datasets
 
     monkeypatch.setitem(sys.modules, "torchcodec", None)
+    monkeypatch.setattr(datasets.config, "TORCHCODEC_AVAILABLE", False)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     make(workspace, tmp_path / "c", container=container, encoding=encoding)
     found = run_code(tmp_path / "c", 0)
