@@ -161,6 +161,20 @@ def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monk
     assert {clip.note for clip in player.clips} == {"the first 1 s of it", "no sound: the page holds 0.04 MB of it already"}
 
 
+def test_examples_are_of_the_segments_that_are_named(workspace):
+    every = set(workspace.segments["segment_id"])
+    some = sorted(every)[:3]
+    assert set(views.examples(workspace, "random", n=100)["segment_id"]) == every
+    assert set(views.examples(workspace, "random", n=100, ids=some)["segment_id"]) == set(some)
+    found = views.examples(workspace, "random", n=100, where="recording_id = 'b'")["recording_id"]
+    assert set(found) == {"b"}
+    assert len(views.examples(workspace, "random", n=100, where="recording_id == 'b'", ids=some[:1])) == 0
+    with pytest.raises(InputError, match="no segment 'nowhere'"):
+        views.examples(workspace, "random", ids=["nowhere"])
+    with pytest.raises(InputError, match="recording_idd"):
+        views.examples(workspace, "random", where="recording_idd = 'b'")
+
+
 def test_segments_that_cannot_be_heard_say_why(workspace):
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     segments = workspace.segments.with_columns(
