@@ -1,5 +1,5 @@
 # make demo    the bundled corpus from ingest to verify, results in demo-output/
-# make test    the tests of everyday (pytest -m slow has more);  make check: linters and types, then all tests
+# make test    the default tests (pytest -m slow runs further ones);  make check: linters and types, then all tests
 # make soak    500 processes killed at random while a corpus is made (KILLS=100 SEED=3 make soak); an hour
 # make lab     JupyterLab on the notebooks
 # Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.

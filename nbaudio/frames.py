@@ -71,7 +71,7 @@ def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
 
 
 def as_series(values: Any) -> pl.Series:
-    """A column of pandas or polars, or any other values, as a polars Series; see `as_polars`.
+    """Convert a pandas or polars Series, or any other values, to a polars Series by the rules of `as_polars`.
 
     Examples:
         >>> import pandas as pd

@@ -174,8 +174,8 @@ class Workspace:
             >>> float(workspace.to_pandas()["similarity"].mean())
             0.5
         """
-        frames = {"segments": lambda: self.segments, "recordings": lambda: self.recordings}
-        return frames.get(table, lambda: self.table(table))().to_pandas()
+        frame = self.segments if table == "segments" else self.recordings if table == "recordings" else self.table(table)
+        return frame.to_pandas()
 
     def save(self, **tables: Frame) -> None:
         """Write tables by name, of pandas or polars, each whole or not at all."""

@@ -38,9 +38,9 @@ BOUNDS = {
     name: float(bound) for name, bound in re.findall(r"^\| ([^|]+?) \| ([\d.]+) \|", DOCUMENT.read_text("utf8"), re.MULTILINE)
 }
 
-EVERYDAY = ("WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "Opus in Ogg", "WMA", "ALAC in MP4")
+DEFAULT = ("WAV, PCM 16", "FLAC", "MP3", "Vorbis in WebM", "AAC in MP4", "Opus in Ogg", "WMA", "ALAC in MP4")
 every_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, id=kind.name, marks=() if kind.name in EVERYDAY else pytest.mark.slow) for kind in KINDS]
+    "kind", [pytest.param(kind, id=kind.name, marks=() if kind.name in DEFAULT else pytest.mark.slow) for kind in KINDS]
 )
 
 

@@ -33,9 +33,9 @@ from nbaudio.workspace import Workspace
 
 RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
-EVERYDAY = ("webdataset", "parquet", "files")
+DEFAULT = ("webdataset", "parquet", "files")
 some_containers = pytest.mark.parametrize(
-    "container", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in CONTAINERS]
+    "container", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in CONTAINERS]
 )
 
 

@@ -53,10 +53,10 @@ def wanted_of(workspace: Workspace, out: Path) -> dict[str, str]:
     return WANTED
 
 
-EVERYDAY = ("first pack done", "half of the shards", "tables written")
+DEFAULT = ("first pack done", "half of the shards", "tables written")
 
 
-@pytest.mark.parametrize("moment", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.slow) for name in MOMENTS])
+@pytest.mark.parametrize("moment", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in MOMENTS])
 def test_a_killed_run_is_finished_by_another_with_the_same_bytes(workspace: Workspace, tmp_path: Path, moment: str) -> None:
     packs, corpus = workspace.path / "packs", tmp_path / "killed"
     run = subprocess.Popen([sys.executable, "-c", RUN, workspace.path, corpus], start_new_session=True, stderr=subprocess.DEVNULL)

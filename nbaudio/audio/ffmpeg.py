@@ -226,12 +226,9 @@ class AvRecording:
 
     @cached_property
     def _index(self) -> PacketIndex:
-        header = self._stream.codec_context.extradata or b""
-        if (
-            self.codec == "opus"
-            and ("matroska" in self._container.format.name or self._ticks != 1)
-            and header.startswith(b"OpusHead")
-        ):
+        header, container = self._stream.codec_context.extradata or b"", self._container.format.name
+        misread = "matroska" in container or ("mov" in container and self._ticks != 1)
+        if self.codec == "opus" and misread and header.startswith(b"OpusHead"):
             # Some writers give Matroska this number at another rate, and FFmpeg takes MP4's, which is at the rate of the
             # container's clock, for 48 kHz; the codec's own header counts (RFC 7845, section 5.1).
             return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))

@@ -18,7 +18,7 @@ from nbaudio.report import Report, harmless
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode=None,  # drawing boxes takes longer than what most commands do
+    rich_markup_mode=None,  # importing rich would take half of the start-up time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -38,7 +38,7 @@ def _common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="the version, and nothing else")
     ] = False,
 ) -> None:
-    """Long recordings, transcripts and a recogniser's hypotheses into a training corpus whose label quality is known."""
+    """Long recordings, transcripts and a recognizer's hypotheses into a training corpus whose label quality is known."""
 
 
 Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]

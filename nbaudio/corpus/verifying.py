@@ -69,7 +69,7 @@ def verify(
     """
     site = Site(jobs, address, beam_options)
     check_engine(engine, site)
-    kept = workspace if isinstance(workspace, Workspace) or workspace is None else Workspace.open(workspace)
+    kept = None if workspace is None else Workspace.open(workspace)
     report = _report(folder_at(corpus), engine=engine, site=site, show_progress=show_progress)
     if kept is not None:
         kept.save_report("verify", report.to_dict())

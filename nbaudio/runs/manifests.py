@@ -103,9 +103,9 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
 
     Examples:
         >>> from nbaudio.resources import PACKAGE, bundled
-        >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/03_listen.ipynb"))
+        >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
         >>> sorted(values), values["workspace"][-22:]
-        (['seed', 'workspace'], '/demo-output/workspace')
+        (['normalize', 'workspace'], '/demo-output/workspace')
     """
     has = defaults(notebook)
     manifest = manifest.parent.resolve() / manifest.name

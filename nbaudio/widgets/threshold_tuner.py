@@ -81,7 +81,7 @@ class ThresholdTuner(Skin):
         self.used = value
 
     def _counted(self, measure: str, value: float | None = None) -> Counts:
-        """Counts whose positions include a value; those of the last value are kept."""
+        """Counts that have `value` as a position; only the counts of the latest value are cached."""
         held = self._counts.get(measure)
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
             held = self._counts[measure] = count(self._segments.frame, measure, value)
