@@ -4,8 +4,8 @@ Conventions: each call decides everything anew from the tables. What people deci
 reject is out for their reason, what they accept passes the filters on similarity and duration. The first rule that hits is the
 reason: those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
 `parameters.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; before any audio
-has arrived a microsecond stands in for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order of
-rows.
+has arrived a microsecond stands in for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order
+of rows.
 """
 
 from collections.abc import Collection, Sequence
