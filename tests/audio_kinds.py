@@ -249,6 +249,13 @@ def make_variant(variant: Variant, folder: Path) -> Path:
     return make(kind, folder, variant.seconds, low=variant.low)
 
 
+def padded(data: bytes) -> av.Packet:
+    """A packet with zeros behind its end, which decoders read; a packet that is made of bytes has what happens to be there."""
+    packet = av.Packet(len(data))
+    packet.update(data)
+    return packet
+
+
 def decoded(path: Path) -> np.ndarray:
     """All samples as another program would decode them in one pass: FFmpeg, or libsndfile where FFmpeg is wrong about the end."""
     if path.suffix in (".ogg", ".caf"):
@@ -261,7 +268,7 @@ def decoded(path: Path) -> np.ndarray:
             # FFmpeg drops too little at the beginning where the container's clock is not of 48 kHz; the decoder alone is right.
             alone = av.CodecContext.create("opus", "r")
             alone.extradata = context.extradata
-            packets = [av.Packet(bytes(packet)) for packet in file.demux(audio=0) if packet.size]
+            packets = [padded(bytes(packet)) for packet in file.demux(audio=0) if packet.size]
             decode = (frame for packet in [*packets, None] for frame in alone.decode(packet))
         frames = [packed for frame in decode for packed in to_packed.resample(frame)]
     return np.concatenate([frame.to_ndarray().reshape(-1, frame.layout.nb_channels) for frame in frames])

@@ -262,7 +262,7 @@ class AvRecording:
         if self._ogg:
             self._stream.codec_context.flush_buffers()
             for number in range(self._ogg.first_for(target), len(self._ogg.ends)):
-                yield cast(AudioPacket, av.Packet(self._ogg.packet(self._file, number))), int(self._ogg.ends[number])
+                yield _packet(self._ogg.packet(self._file, number)), int(self._ogg.ends[number])
             return
         if self._clock_tells:
             self._container.seek(int((target + self._origin) / self._ticks), stream=self._stream, backward=True)
@@ -384,6 +384,13 @@ class AvRecording:
         new = cast(AudioCodecContext, AudioCodecContext.create(_BETTER.get(decoder.name, decoder.codec), "r"))
         new.extradata = decoder.extradata
         return new
+
+
+def _packet(data: bytes) -> AudioPacket:
+    """A packet with zeros behind its end, which decoders read; what `av.Packet(data)` holds ends where the bytes do."""
+    packet = cast(AudioPacket, av.Packet(len(data)))
+    packet.update(data)
+    return packet
 
 
 def _reason(error: Exception) -> str:

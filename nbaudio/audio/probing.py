@@ -131,6 +131,8 @@ def _compare(
             with open_recording(path) as again:
                 return _check_beginning(again, path, num_samples, warning)
     windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
+    if recording.codec == "flac" and isinstance(recording, SoundfileRecording):
+        windows = 0  # libsndfile reports damaged frames by their numbers and checksums; comparing takes three times as long
     for number, read in product(range(windows if len(whole) else 0), readers):
         start = length * (2 * number + 1) // (2 * windows)
         same = whole[start : start + _TAIL_SAMPLES]
