@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -104,17 +103,19 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
         with open_recording(path) as opened:
             return opened.read(start, stop)
 
-    with ExitStack() as stack:
-        readers = [recording.read]
-        if isinstance(recording, SoundfileRecording):
-            # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps.
-            readers = [stack.enter_context(open_recording(path)).read, fresh]
-        return _compare(readers, recording, path, num_samples, warning)
+    if not isinstance(recording, SoundfileRecording):
+        return _compare([recording.read, recording.read], recording, path, num_samples, warning)
+    if recording.codec == "flac":  # libsndfile reports damaged frames by their numbers and checksums
+        return _compare([recording.read], recording, path, num_samples, warning)
+    # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps.
+    with open_recording(path) as new:
+        return _compare([new.read, new.read, fresh], recording, path, num_samples, warning)
 
 
 def _compare(
     readers: Sequence[Callable[[int, int], Window]], recording: Recording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
+    """Windows that the other readers read are those of the beginning, which the first one reads."""
     # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
     alac = recording.codec.startswith("alac_")
     length = num_samples if alac else min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
@@ -131,9 +132,7 @@ def _compare(
             with open_recording(path) as again:
                 return _check_beginning(again, path, num_samples, warning)
     windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
-    if recording.codec == "flac" and isinstance(recording, SoundfileRecording):
-        windows = 0  # libsndfile reports damaged frames by their numbers and checksums; comparing takes three times as long
-    for number, read in product(range(windows if len(whole) else 0), readers):
+    for number, read in product(range(windows if len(whole) else 0), readers[1:]):
         start = length * (2 * number + 1) // (2 * windows)
         same = whole[start : start + _TAIL_SAMPLES]
         window = read(start, start + len(same))

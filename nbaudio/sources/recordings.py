@@ -41,6 +41,7 @@ Paths: TypeAlias = Sequence[str] | pl.Series
 
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
+_SMALL_BYTES = 16_000
 _BUNDLE_FILES = 256
 # Rows that are Python objects at once.
 _BATCH = 4096
@@ -126,7 +127,7 @@ def look_at(
     Args:
         root: the audio folder.
         paths: relative to it.
-        jobs: recordings at once; one a core unless given.
+        jobs: recordings at once; one a core unless given, or one where they are tiny.
         sha256: hash them too.
         keep: a folder for `probes.PROBES`, where what is found is kept for the next run; of recordings on this machine until all
             were looked at.
@@ -140,8 +141,10 @@ def look_at(
     probes = Probes(keep, FACTS, sha256=sha256) if keep else None
     bundles = list(_bundles(root, paths))
     total = sum(size for _, size in bundles)
+    # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they bring.
+    workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
     with (
-        ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
+        ThreadPoolExecutor(workers) as pool,
         progress("look at recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
     ):
         looks = {pool.submit(_look_at_some, root, some, probes, sha256=sha256): size for some, size in bundles}
