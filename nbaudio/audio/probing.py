@@ -105,11 +105,11 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
 
     if not isinstance(recording, SoundfileRecording):
         return _compare([recording.read, recording.read], recording, path, num_samples, warning)
-    if recording.codec == "flac":  # libsndfile reports damaged frames by their numbers and checksums
-        return _compare([recording.read], recording, path, num_samples, warning)
-    # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps.
+    # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps. It reports
+    # damaged frames of FLAC by their numbers and checksums.
     with open_recording(path) as new:
-        return _compare([new.read, new.read, fresh], recording, path, num_samples, warning)
+        readers = [new.read] if recording.codec == "flac" else [new.read, new.read, fresh]
+        return _compare(readers, recording, path, num_samples, warning)
 
 
 def _compare(
