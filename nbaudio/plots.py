@@ -194,9 +194,8 @@ def claimed(curve: Frame) -> Plot:
     axes.vlines(x, known["low_all"], known["high_all"], color=PALE, linewidth=14, label="interval, all thresholds at once")
     axes.vlines(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=7, label="interval, each threshold")
     axes.plot(x, known["precision"], color=BLUE, linestyle="none", marker="o", label="estimate")
-    # An interval that tells nothing would flatten the others.
-    least: float = known.select(pl.col("precision").min()).item()
-    axes.set_ylim(max(0.0, min(0.9, 1 - 4 * (1 - least))), 1.005)
+    least: float = known.select(pl.min_horizontal("precision", "low", "low_all").min()).item()
+    axes.set_ylim(max(0.0, least - 0.05), 1.005)
     _legend(plot)
     return plot
 

@@ -1,10 +1,14 @@
 """Small, real audio for tests: made with what the package installs, never with a program of the machine."""
 
 import gc
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many workers as cores: further threads wait for each other
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import av
 import numpy as np

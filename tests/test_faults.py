@@ -142,6 +142,7 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
+@pytest.mark.slow
 def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")

@@ -92,6 +92,7 @@ def test_leakage_is_what_comparing_each_with_each_finds(rows):
     }
 
 
+@pytest.mark.slow
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 9))
 @settings(max_examples=25, deadline=None)
 def test_order_and_slices_change_nothing(rows, random, size):

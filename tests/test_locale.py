@@ -62,6 +62,7 @@ def hashes(corpus):
     }
 
 
+@pytest.mark.slow
 def test_a_corpus_is_the_same_under_the_posix_locale(tmp_path, recorded, monkeypatch):
     reports = {"posix": [], "utf8": []}
     for name, told in reports.items():

@@ -45,6 +45,7 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
     made(workspace, tmp_path / "local")
     report = made(workspace, tmp_path / "C", packs=PACKS)

@@ -411,6 +411,7 @@ def test_parameters_of_ones_own_notebook_and_of_the_command_line_go_through_pape
     assert papermill("own.ipynb", path, tmp_path, "-f", str(more)) == values | {"seed": 3}
 
 
+@pytest.mark.slow
 def test_papermill_finds_the_handler_by_its_entry_point_and_executes(tmp_path):
     """As installed: a folder of metadata with the entry points that pyproject.toml declares."""
     top = Path(nbaudio.__file__).parent.parent

@@ -108,6 +108,7 @@ def test_every_segment_is_in_or_out_and_the_lines_hold(segments, keys, hours, nu
         assert (kept["end_sample"] - kept["start_sample"]).sum() <= hours * 3600 * RATE + 1e-6
 
 
+@pytest.mark.slow
 @given(tables, budgets, st.sets(st.integers(0, 39)), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_rows_and_earlier_decisions_change_nothing(segments, hours, numbers, random):

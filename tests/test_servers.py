@@ -343,6 +343,7 @@ def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkey
     assert f"waiting for {web.url.removeprefix('http://')}" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @BOTH
 def test_progress_names_the_host_that_asked_for_a_pause(fetch, web, tmp_path, capfd):
     acts = [answers(503, Content_Length=0, Retry_After=3)]
@@ -360,6 +361,7 @@ def test_progress_names_the_host_that_asked_for_a_pause(fetch, web, tmp_path, ca
     assert f"waiting for {web.url.removeprefix('http://')}" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_archives_and_sources_on_dead_servers_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")

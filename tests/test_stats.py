@@ -104,6 +104,7 @@ def test_cells_are_typed(workspace, corpus, tmp_path):
         assert hours.value == stats(path).facts["train"]["hours"]
 
 
+@pytest.mark.slow
 def test_equal_tables_make_equal_files(workspace, tmp_path):
     for name in ("a.xlsx", "b.xlsx"):
         stats(workspace.path, out=tmp_path / name)

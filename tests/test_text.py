@@ -268,6 +268,7 @@ def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
 any_steps = st.lists(st.sampled_from(sorted(text.NORMALIZERS)), max_size=4)
 
 
+@pytest.mark.slow
 @given(st.lists(any_steps, min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
 def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, several):
