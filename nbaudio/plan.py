@@ -22,7 +22,8 @@ _CLIP_VERSION = 4
 _OLDER_CLIP_VERSION = 3
 _UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
-_TASK_SECONDS = 1200.0
+_TASK_SECONDS = 60.0, 1200.0
+_FEWEST_TASKS = 16
 # What is known of a recording, beside its key, that its clips depend on.
 _FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
 # Rows that are looked at together: as Python strings, all keys at once would be most of a driver's memory.
@@ -152,10 +153,12 @@ def cut_tasks(
         clip_format: what to make.
     """
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    part_of = _bin(pl.col("seconds")).over("recording_id").alias("part")
+    least, most = _TASK_SECONDS
+    wanted = min(max(float(windows["seconds"].sum()) / _FEWEST_TASKS, least), most)
+    part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
     parts = windows.group_by("recording_id", part_of, maintain_order=True).agg(pl.len(), pl.col("seconds").sum())
     tasks = (
-        parts.group_by(task=_bin(pl.col("seconds")), maintain_order=True)
+        parts.group_by(task=_bin(pl.col("seconds"), wanted), maintain_order=True)
         .agg(pl.col("len").sum(), pl.col("seconds").sum())
         .with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
         .sort("seconds", "task", descending=[True, False])
@@ -196,9 +199,9 @@ def cut_task(sources: Sequence[Source], packs: Path | Remote, clip_format: ClipF
     return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)
 
 
-def _bin(seconds: pl.Expr) -> pl.Expr:
-    """Which stretch of `_TASK_SECONDS` each row begins in, all laid end to end."""
-    return ((seconds.cum_sum() - seconds) // _TASK_SECONDS).cast(pl.Int64)
+def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
+    """Which stretch of `wanted` seconds each row begins in, all laid end to end."""
+    return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 
 def source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:

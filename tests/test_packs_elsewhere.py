@@ -52,7 +52,7 @@ def test_the_corpus_is_that_of_local_packs(workspace, store, tmp_path):
     assert contents(tmp_path / "C") == contents(tmp_path / "local")
     assert report.problems == []
     assert report.facts["clips_cut_now"] == report.facts["kept"] > 0
-    assert [path.suffix for path in (store / "packs").rglob("*") if path.is_file()] == [".pack"]
+    assert {path.suffix for path in (store / "packs").rglob("*") if path.is_file()} == {".pack"}
     again = made(workspace, tmp_path / "again", packs=PACKS)
     assert again.facts["clips_cut_now"] == 0
     assert contents(tmp_path / "again") == contents(tmp_path / "local")
@@ -71,10 +71,10 @@ def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
     data[100] ^= 1
     pack.write_bytes(data)
     report = made(workspace, tmp_path / "C", packs=PACKS)
-    assert report.facts["clips_cut_now"] == report.facts["kept"]
+    assert 0 < report.facts["clips_cut_now"] <= report.facts["kept"]
     assert contents(tmp_path / "C") == contents(tmp_path / "whole")
     pack.write_bytes(pack.read_bytes()[:20])
-    assert made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"] == report.facts["kept"]
+    assert made(workspace, tmp_path / "shorter", packs=PACKS).facts["clips_cut_now"] == report.facts["clips_cut_now"]
 
 
 def test_a_pack_that_cannot_be_sent_stops_the_run_and_nothing_is_left_of_it(workspace, store, tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-import av
 import numpy as np
 import soundfile as sf
 import soxr
@@ -71,6 +70,8 @@ def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
 
 
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
+    import av
+
     file = io.BytesIO()
     # Bit-exact: no random number of the stream, no version of the encoder in the file.
     with av.open(file, "w", format="ogg", options={"fflags": "+bitexact"}) as container:
@@ -183,6 +184,8 @@ def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16],
 
 def versions() -> dict[str, str]:
     """The versions of the libraries that decode, resample and encode: other versions may give other bytes."""
+    import av
+
     return {
         "libsndfile": sf.__libsndfile_version__,
         "soxr": soxr.__libsoxr_version__,

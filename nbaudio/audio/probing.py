@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soundfile as sf
 
-from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.ogg import look_through
 from nbaudio.audio.reasons import no_samples
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
@@ -70,10 +70,8 @@ def probe(path: Path | Remote) -> Probe:
     with open_recording(path) as recording:
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, path)
-        elif isinstance(recording, AvRecording):
-            num_samples, warning = recording.count_samples(), None
-            if recording.declared_samples:
-                warning = _short(recording.declared_samples, num_samples, recording.sampling_rate)
+        else:
+            num_samples, warning = _count_with_ffmpeg(recording)
         known = recording.container if isinstance(recording, SoundfileRecording) else "OGG"
         pages = look_through(path) if known == "OGG" else None
         if pages and pages.problem:
@@ -85,6 +83,14 @@ def probe(path: Path | Remote) -> Probe:
         if num_samples <= 0:
             raise AudioError(f"{path}: {no_samples(path)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
+
+
+def _count_with_ffmpeg(recording: Recording) -> tuple[int, str | None]:
+    from nbaudio.audio.ffmpeg import AvRecording
+
+    opened = cast(AvRecording, recording)
+    num_samples, declared = opened.count_samples(), opened.declared_samples
+    return num_samples, _short(declared, num_samples, recording.sampling_rate) if declared else None
 
 
 def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:

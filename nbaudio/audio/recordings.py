@@ -14,7 +14,6 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.mp3 import is_whole
 from nbaudio.audio.reasons import implausible
 from nbaudio.errors import AudioError
@@ -121,11 +120,17 @@ def _open(path: Path) -> Recording:
     try:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:
-        return AvRecording(path, file)
+        return _open_with_ffmpeg(path, file)
     if not recording.is_exact:
         recording.close(keep_file=True)
-        return AvRecording(path, file)
+        return _open_with_ffmpeg(path, file)
     return recording
+
+
+def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
+    from nbaudio.audio.ffmpeg import AvRecording  # every worker starts sooner without it
+
+    return AvRecording(path, file)
 
 
 class SoundfileRecording:

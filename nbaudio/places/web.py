@@ -3,7 +3,6 @@
 Conventions: bodies are taken as they are sent, never decompressed; what is sent compressed, though asked not to, is refused.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -75,6 +74,8 @@ def _run(fs: Any, request: Coroutine[Any, Any, Result]) -> Result:
 @asynccontextmanager
 async def _answer(fs: Any, network: Network, method: str, url: str, **headers: str) -> AsyncIterator[Any]:
     """The answer to a request, after redirects; its body unread."""
+    import asyncio
+
     session = await fs.set_session()
     settings = {"allow_redirects": True} | fs.kwargs | {"headers": {**fs.kwargs.get("headers", {}), **headers}}
     try:
