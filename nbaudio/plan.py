@@ -22,7 +22,8 @@ _CLIP_VERSION = 4
 _OLDER_CLIP_VERSION = 3
 _UNCHANGED_CODECS = r"^(pcm_.*|float|double|ulaw|alaw|flac|alac.*|wavpack|tta|mp3|gsm.*|amrnb)$"
 # Audio in one cut task: short enough to share out evenly and to lose little when killed, long enough to open few files.
-_TASK_SECONDS = 60.0, 1200.0
+_TASK_SECONDS = 1200.0
+_LEAST_TASK_SECONDS = 60.0
 _FEWEST_TASKS = 16
 # What is known of a recording, beside its key, that its clips depend on.
 _FACTS = ("path", "sampling_rate", "num_samples", "sha256", "num_bytes", "mtime_ns", "version", "codec")
@@ -153,8 +154,7 @@ def cut_tasks(
         clip_format: what to make.
     """
     # A recording stays in one task unless it is longer than one; short recordings share a task.
-    least, most = _TASK_SECONDS
-    wanted = min(max(float(windows["seconds"].sum()) / _FEWEST_TASKS, least), most)
+    wanted = min(max(float(windows["seconds"].sum()) / _FEWEST_TASKS, _LEAST_TASK_SECONDS), _TASK_SECONDS)
     part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
     parts = windows.group_by("recording_id", part_of, maintain_order=True).agg(pl.len(), pl.col("seconds").sum())
     tasks = (
