@@ -522,6 +522,7 @@ class Page(HTMLParser):
         assert all(value.startswith(("data:audio/", "data:image/png;", "#")) for value in addresses)
 
 
+@pytest.mark.slow
 def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
     nbaudio.stats(full.path, out=tmp_path / "p.html")
     Page((tmp_path / "p.html").read_text(encoding="utf8")).check_harmless()

@@ -71,6 +71,7 @@ def slow(segments):
     return found
 
 
+@pytest.mark.slow
 @given(rows)
 @settings(max_examples=80, deadline=None)
 def test_leakage_is_what_comparing_each_with_each_finds(rows):

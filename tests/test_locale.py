@@ -101,6 +101,7 @@ def test_what_cannot_be_used_is_reported_with_its_name(tmp_path, recorded):
     assert wrong.stderr.decode("utf8").startswith("nbaudio: nema č: not a workspace")
 
 
+@pytest.mark.slow
 def test_an_output_that_takes_only_ascii_stops_no_report(tmp_path):
     (tmp_path / "č.jsonl").write_text('{"file": "č.wav", "start": 0, "end": 1, "words": ["da"]}\nčč\n', encoding="utf8")
     arguments = ("ingest", "parlaspeech", "č.jsonl", "--out", "w č")

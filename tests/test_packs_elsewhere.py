@@ -64,6 +64,7 @@ def test_workers_keep_no_recordings(workspace, tmp_path):
     assert not (workspace.path / "packs").exists()
 
 
+@pytest.mark.slow
 def test_damage_is_found_and_cut_again(workspace, store, tmp_path):
     made(workspace, tmp_path / "whole", packs=PACKS)
     pack = next((store / "packs").iterdir())

@@ -377,6 +377,7 @@ def _use_many(folder, number, failures):
                 failures.value += 1
 
 
+@pytest.mark.slow
 def test_processes_share_a_small_cache(tmp_path):
     context = multiprocessing.get_context("spawn")
     failures = context.Value("i", 0)

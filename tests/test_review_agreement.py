@@ -65,6 +65,7 @@ def judged(segments, rng):
     return np.where(rng.random((segments, 2)) < 0.8, right, rng.integers(0, 3, (segments, 2)))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_value_nearly_as_often_as_they_say():
     rng = np.random.default_rng(1)
 

@@ -93,6 +93,7 @@ assert not nbaudio.verify(sys.argv[3], jobs=2, engine="threading").problems
 """
 
 
+@pytest.mark.slow
 def test_workers_do_without_what_their_requirements_leave_out(make_workspace, tmp_path: Path) -> None:
     requirements = Path(nbaudio.wheel(out=tmp_path / "dist").facts["requirements"]).read_text().splitlines()
     names = {line.partition("=")[0].partition(">")[0] for line in requirements}

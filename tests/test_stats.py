@@ -90,6 +90,7 @@ def test_what_is_hostile_stands_on_the_page_as_it_is(workspace, tmp_path):
     assert set(HOSTILE) <= set(texts)
 
 
+@pytest.mark.slow
 def test_cells_are_typed(workspace, corpus, tmp_path):
     for path in (workspace.path, corpus):
         stats(path, out=tmp_path / "p.xlsx")
@@ -122,6 +123,7 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
     assert views.speakers(workspace).equals(views.speakers(corpus))
 
 
+@pytest.mark.slow
 def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=12, seed=1)
     drawn = records(workspace)["one"]
