@@ -200,7 +200,7 @@ def cut_task(sources: Sequence[Source], packs: Path | Remote, clip_format: ClipF
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
-    """Which stretch of `wanted` seconds each row begins in, all laid end to end."""
+    """The number of the bin of `wanted` seconds that each row begins in, with all rows laid end to end."""
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 

@@ -387,7 +387,7 @@ class AvRecording:
 
 
 def _packet(data: bytes) -> AudioPacket:
-    """A packet with zeros behind its end, which decoders read; what `av.Packet(data)` holds ends where the bytes do."""
+    """Copy data into a packet with zero padding, which decoders read past its end; `av.Packet(data)` has none."""
     packet = cast(AudioPacket, av.Packet(len(data)))
     packet.update(data)
     return packet

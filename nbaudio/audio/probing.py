@@ -121,7 +121,7 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
 def _compare(
     readers: Sequence[Callable[[int, int], Window]], recording: Recording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
-    """Windows that the other readers read are those of the beginning, which the first one reads."""
+    """Check that windows of the other readers equal the beginning as the first one reads it."""
     # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
     alac = recording.codec.startswith("alac_")
     length = num_samples if alac else min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
