@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.files import read_json, whole_file, write_json
+from nbaudio.errors import InputError, brief
+from nbaudio.files import full_disk, read_json, whole_file, write_json
 from nbaudio.frames import Frame, as_polars
 from nbaudio.limits import check_regular
 from nbaudio.places.addresses import is_address
@@ -183,6 +183,35 @@ class Workspace:
             frame = as_polars(table, name)
             with whole_file(self.path / f"{name}.parquet") as partial:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
+
+    def replace_columns(self, columns: pl.DataFrame) -> None:
+        """Write some columns of the segments table anew, row by row; the others go from file to file and are never held whole.
+
+        Raises:
+            InputError: the table is not there, cannot be read, or a column has another type.
+
+        Examples:
+            >>> import tempfile
+            >>> workspace = Workspace.create(tempfile.mkdtemp())
+            >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["da", "ne"]}))
+            >>> workspace.replace_columns(pl.DataFrame({"similarity": [0.5, 1.0]}))
+            >>> workspace.segments.select("text", "similarity").rows()
+            [('da', 0.5), ('ne', 1.0)]
+        """
+        path = self.path / "segments.parquet"
+        held = parquet_schema(path)
+        odd = [name for name, dtype in SEGMENTS.items() if name not in columns.columns and held.get(name) != dtype]
+        new = pl.concat([columns, self.segment_columns(*odd)], how="horizontal") if odd else columns
+        order = dict.fromkeys((*SEGMENTS, *held, *new.columns))
+        kept = pl.scan_parquet(path, glob=False).drop(new.columns, strict=False)
+        with whole_file(path) as partial:
+            try:
+                whole = pl.concat([kept, new.lazy()], how="horizontal").select(*order)
+                whole.sink_parquet(partial, row_group_size=ROWS_A_GROUP)
+            except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                if full_disk(error):
+                    raise
+                raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
 
     def report(self, step: str) -> dict[str, Any]:
         """What a step reported last; empty when it has not run."""

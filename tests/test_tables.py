@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from nbaudio.errors import InputError
-from nbaudio.tables import RECORDINGS, SEGMENTS, check_tables, conform
+from nbaudio.tables import RECORDINGS, SEGMENTS, WORD_TIMES, check_tables, conform
 from nbaudio.workspace import Workspace
 
 RECORDING = {"recording_id": "r", "path": "r.wav", "sampling_rate": 16000, "num_channels": 1, "num_samples": 160_000}
@@ -124,3 +125,40 @@ def test_what_is_no_workspace_is_named_with_the_way_on(tmp_path: Path) -> None:
     (tmp_path / "workspace.json").write_text("{")
     with pytest.raises(InputError, match=r"workspace\.json: cannot be read"):
         _ = workspace.settings
+
+
+@pytest.mark.parametrize("rows", [0, 1, 40_000])
+def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, rows: int) -> None:
+    """Tables of earlier versions lack columns or hold them in other types; a source has further columns."""
+    stored = pl.DataFrame(
+        {
+            "segment_id": [f"s{i}" for i in range(rows)],
+            "chamber": ["upper", "lower"] * (rows // 2) + ["upper"] * (rows % 2),
+            "similarity": pl.Series([0.25] * rows, dtype=pl.Float32),
+            "split": pl.Series(["train"] * rows, dtype=pl.String),
+            "word_times": pl.Series([[{"start": 0.5, "end": None}]] * rows, dtype=WORD_TIMES),
+        },
+        schema_overrides={"segment_id": pl.String, "chamber": pl.String},
+    )
+    new = pl.DataFrame({"split": ["dev"] * rows, "reason": [None] * rows}, schema={n: SEGMENTS[n] for n in ("split", "reason")})
+    partly, whole = Workspace.create(tmp_path / "[1]*"), Workspace.create(tmp_path / "whole")
+    for workspace in (partly, whole):
+        workspace.save(segments=stored)
+    partly.replace_columns(new)
+    whole.save(segments=whole.segments.with_columns(new))
+    assert partly.table("segments").equals(whole.table("segments"))
+    assert partly.table("segments").schema == whole.table("segments").schema
+
+
+def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path / "w")
+    workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["dobar dan " * 40, "hvala " * 50]}))
+    path = workspace.path / "segments.parquet"
+    start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    damaged = bytearray(path.read_bytes())
+    damaged[start : start + 24] = b"\xff" * 24
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"segments\.parquet: not a readable Parquet file"):
+        workspace.replace_columns(pl.DataFrame({"similarity": [0.5, 1.0]}))
+    assert path.read_bytes() == damaged
+    assert sorted(each.name for each in workspace.path.iterdir()) == ["segments.parquet", "workspace.json"]

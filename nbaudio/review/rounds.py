@@ -19,7 +19,7 @@ from nbaudio.review.texts import uncorrected
 from nbaudio.tables import text_column
 from nbaudio.workspace import Workspace
 
-_JUDGED = (
+JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
@@ -73,7 +73,7 @@ def rounds(workspace: Workspace | str | Path) -> list[Round]:
     kept = sorted(records(workspace).values(), key=lambda record: (len(record.after), record.name))
     said = verdicts(workspace)
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    there = workspace.segment_columns(*_JUDGED).filter(pl.col("segment_id").is_in(drawn.implode()))
+    there = workspace.segment_columns(*JUDGED).filter(pl.col("segment_id").is_in(drawn.implode()))
     there = uncorrected(workspace, there)
     now = there.select(
         "segment_id",

@@ -24,17 +24,19 @@ from nbaudio.places.remote import Remote
 from nbaudio.report import Report
 from nbaudio.review.deciding import decisions
 from nbaudio.review.log import seen_in
-from nbaudio.review.rounds import gold_ids
+from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
 from nbaudio.sizes import PCM, ClipSize, measure
 from nbaudio.splits import divide, usable_keys
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
+from nbaudio.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
 from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
 
 _MEASURED_CLIPS = 64
+# Most of a table's bytes; no rule looks at them.
+_UNREAD = ("asr_text", "asr_text_normalized", "text_raw", "word_times")
 
 
 def select(
@@ -102,11 +104,13 @@ def select(
         seed=seed,
         gold=gold,
     )
-    recordings, segments = workspace.recordings, workspace.segments
+    recordings = workspace.recordings
+    held = parquet_schema(workspace.path / "segments.parquet")
+    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD))
     if disk is not None:
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
-    right = gold_ids(workspace, segments) if gold else set()
+    right = gold_ids(workspace, workspace.segment_columns(*JUDGED)) if gold else set()
     reviews = seen_in(workspace)
     by_hand = decisions(workspace)
     chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
@@ -117,7 +121,7 @@ def select(
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
         report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was asked for and is used")
-    workspace.save(segments=chosen)
+    workspace.replace_columns(chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
 
