@@ -21,8 +21,8 @@ import polars as pl
 import soundfile as sf
 
 from nbaudio import convert, materialize
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.workspace import Workspace
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.storage.workspace import Workspace
 
 RATE = 16_000
 

@@ -34,7 +34,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.engine import Site, run_tasks
+from nbaudio.engine.backends import Site, run_tasks
 from nbaudio.proof.curves import curve
 from nbaudio.proof.weights import collect
 from nbaudio.review.rounds import Round
@@ -201,7 +201,7 @@ def summary(task: Task, outcomes: list[tuple[Outcome, Outcome]], truths: Array, 
 
 def read_similarities(path: Path) -> Array:
     """Of a file of ParlaSpeech transcripts."""
-    from nbaudio.sources import parlaspeech
+    from nbaudio.formats import parlaspeech
     from nbaudio.text import similarity_column
 
     frame = parlaspeech.read(path, word_times="no").frame

@@ -23,7 +23,7 @@ import numpy as np
 import soundfile as sf
 
 import nbaudio
-from nbaudio.sources import librispeech
+from nbaudio.formats import librispeech
 
 REQUIRED_BYTES = 1e9
 HEADER_BYTES = 42

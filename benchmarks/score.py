@@ -93,7 +93,7 @@ def reference(path: Path, workers: int = 1) -> tuple[float, float]:
 
 def ours(path: Path) -> tuple[float, float]:
     """Load and score the pairs with nbaudio, scoring what has been read while more is read: seconds until read, and after."""
-    from nbaudio.sources import parlaspeech
+    from nbaudio.formats import parlaspeech
     from nbaudio.text import similarity_column
 
     start = time.perf_counter()
@@ -110,7 +110,7 @@ def ours(path: Path) -> tuple[float, float]:
 
 def ours_all(path: Path) -> tuple[float, float]:
     """Load everything and score by all measures with nbaudio, one after the other as its commands do."""
-    from nbaudio.sources import parlaspeech
+    from nbaudio.formats import parlaspeech
     from nbaudio.text import score_columns
 
     start = time.perf_counter()

@@ -120,7 +120,7 @@ def loaded(dataset: object, workers: int) -> Iterable[np.ndarray]:
 
 def adapter(source: Source) -> Iterator[np.ndarray]:
     """Our torch adapter: DataLoader's workers hand over batches."""
-    from nbaudio.adapters.torch import stream_dataset
+    from nbaudio.reading.adapters.torch import stream_dataset
 
     stream = nbaudio.open_corpus(source.where).stream("train", batch_s=96.0, threads=1)
     for batch in loaded(stream_dataset(stream, dtype="int16"), source.workers):

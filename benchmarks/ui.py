@@ -24,7 +24,7 @@ from browser import chromium, jupyter_lab, open_notebook, run_all  # noqa: E402
 from conftest import sweeps  # noqa: E402
 from playwright.sync_api import Page  # noqa: E402
 
-from nbaudio.workspace import Workspace  # noqa: E402
+from nbaudio.storage.workspace import Workspace  # noqa: E402
 
 RATE = 48000
 HOUR_S = 3600

@@ -9,55 +9,66 @@ and `open_corpus` reads back what came of it. Names are imported when they are f
 
 from typing import TYPE_CHECKING
 
-from nbaudio import _allocator as _allocator  # first: polars looks at the environment once
-from nbaudio import _lazy
-from nbaudio.version import __version__ as __version__
+from nbaudio.core import allocator as _allocator  # first: polars looks at the environment once
+from nbaudio.core import lazy
+from nbaudio.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from nbaudio import review as review
-    from nbaudio.corpus.asking import status as status
-    from nbaudio.corpus.converting import convert as convert
-    from nbaudio.corpus.making import materialize as materialize
-    from nbaudio.corpus.verifying import verify as verify
-    from nbaudio.downloads import download as download
-    from nbaudio.errors import NbaudioError as NbaudioError
-    from nbaudio.exports import export as export
+    from nbaudio import review
+    from nbaudio.core.errors import NbaudioError as NbaudioError
+    from nbaudio.core.report import Report as Report
+    from nbaudio.corpus.convert import convert as convert
+    from nbaudio.corpus.materialize import materialize as materialize
+    from nbaudio.corpus.status import status as status
+    from nbaudio.corpus.verify import verify as verify
+    from nbaudio.formats.export import export as export
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import clip as clip
     from nbaudio.reading import open_corpus as open_corpus
-    from nbaudio.report import Report as Report
     from nbaudio.runs import demo as demo
     from nbaudio.runs import run as run
+    from nbaudio.runs.wheel import wheel as wheel
     from nbaudio.selection.select import select as select
     from nbaudio.sources.ingest import ingest as ingest
-    from nbaudio.statistics.stats import stats as stats
+    from nbaudio.storage.download.download import download as download
+    from nbaudio.storage.workspace import Workspace as Workspace
     from nbaudio.text import score as score
-    from nbaudio.wheels import wheel as wheel
-    from nbaudio.workspace import Workspace as Workspace
+    from nbaudio.ui.statistics.stats import stats as stats
 
-__getattr__, __dir__, __all__ = _lazy.attach(
+# Public names of modules that lie deeper.
+lazy.alias(
+    __name__,
+    {
+        "adapters": "nbaudio.reading.adapters",
+        "leakage": "nbaudio.selection.leakage",
+        "plots": "nbaudio.ui.plots",
+        "views": "nbaudio.ui.views",
+        "widgets": "nbaudio.ui.widgets",
+    },
+)
+__getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "clip": "nbaudio.reading",
-        "convert": "nbaudio.corpus.converting",
+        "convert": "nbaudio.corpus.convert",
         "demo": "nbaudio.runs",
-        "download": "nbaudio.downloads",
+        "download": "nbaudio.storage.download.download",
         "evidence": "nbaudio.proof.evidence",
-        "export": "nbaudio.exports",
+        "export": "nbaudio.formats.export",
         "ingest": "nbaudio.sources.ingest",
-        "materialize": "nbaudio.corpus.making",
-        "NbaudioError": "nbaudio.errors",
+        "materialize": "nbaudio.corpus.materialize",
+        "NbaudioError": "nbaudio.core.errors",
         "open_corpus": "nbaudio.reading",
-        "Report": "nbaudio.report",
+        "Report": "nbaudio.core.report",
         "review": "nbaudio.review",
         "run": "nbaudio.runs",
         "score": "nbaudio.text",
         "select": "nbaudio.selection.select",
-        "stats": "nbaudio.statistics.stats",
-        "status": "nbaudio.corpus.asking",
-        "verify": "nbaudio.corpus.verifying",
-        "wheel": "nbaudio.wheels",
-        "Workspace": "nbaudio.workspace",
-        "__version__": "nbaudio.version",
+        "stats": "nbaudio.ui.statistics.stats",
+        "status": "nbaudio.corpus.status",
+        "verify": "nbaudio.corpus.verify",
+        "wheel": "nbaudio.runs.wheel",
+        "Workspace": "nbaudio.storage.workspace",
+        "__version__": "nbaudio.core.version",
     },
 )

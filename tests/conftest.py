@@ -18,7 +18,7 @@ import soundfile as sf
 
 from nbaudio.audio import probe
 from nbaudio.reading import open_corpus
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 WriteAudio = Callable[[Path, np.ndarray, int], None]
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from nbaudio import journal, status, verify
+from nbaudio import status, verify
 from nbaudio.corpus.packs import CutResult, cut, read_clips, read_index
-from nbaudio.files import remove
-from nbaudio.plan import CutTask
+from nbaudio.corpus.plan import CutTask
+from nbaudio.storage import run_log
+from nbaudio.storage.atomic import remove
 
 SIZE = "60kB"
 # Many small tasks, so that a kill may fall between any two of them.
@@ -43,7 +44,7 @@ def started(workspace: Path, out: Path, *, jobs: int = 2, engine: str = "loky") 
     command = [sys.executable, "-c", RUN, str(workspace), str(out), str(jobs), engine]
     run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     log = out / ".work/log.jsonl"
-    while run.poll() is None and not _has_begun(journal.read(log), run.pid):
+    while run.poll() is None and not _has_begun(run_log.read(log), run.pid):
         time.sleep(0.005)
     return run
 

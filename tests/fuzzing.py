@@ -16,7 +16,7 @@ from audio_kinds import full_scale
 from memory import most_mb
 
 from nbaudio.audio import clip_of, open_recording, probe
-from nbaudio.errors import AudioError
+from nbaudio.core.errors import AudioError
 
 # A damaged header may turn a second into minutes of a codec that is decoded from its start for every window.
 SECONDS_A_CASE = 60

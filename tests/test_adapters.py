@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nbaudio import open_corpus
-from nbaudio.adapters import huggingface, lhotse, tensorflow, torch
-from nbaudio.adapters.arrays import batches
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import InputError, MissingExtraError
+from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.corpus.materialize import materialize
+from nbaudio.reading.adapters import huggingface, lhotse, tensorflow, torch
+from nbaudio.reading.adapters.arrays import batches
 from nbaudio.reading.order import Share
 
 COLUMNS = ["text", "speaker_id"]

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbaudio.audio import clip_of, decode_clip, encode_clip, open_recording, probe, read_clip
-from nbaudio.errors import AudioError, InputError
-from nbaudio.times import rescale
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.times import rescale
 
 RATE = 48000
 SECONDS = 20

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from nbaudio.audio import probe, read_clip
 from nbaudio.cli import app
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import AudioError
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import AudioError
+from nbaudio.corpus.materialize import materialize
+from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
 SHORTENED = b"""NIST_1A

@@ -27,11 +27,11 @@ from audio_kinds import (
 from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.packets import opus_samples
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import AudioError
-from nbaudio.names import AUDIO_EXTENSIONS
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import AudioError
+from nbaudio.core.names import AUDIO_EXTENSIONS
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
+from nbaudio.storage.workspace import Workspace
 
 SECONDS = 5.0
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audio.md"

@@ -12,10 +12,10 @@ from hostile import MARKUP
 from test_containers import encoding_of
 
 import nbaudio
+from nbaudio.core.errors import InputError
 from nbaudio.corpus.card import CARD, About, card
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import InputError
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.materialize import materialize
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from layout_kinds import Made, lines
 
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
-from nbaudio.errors import AudioError
-from nbaudio.plan import ClipFormat, clip_keys, facts_of
-from nbaudio.tables import check_tables
-from nbaudio.widgets import Player
-from nbaudio.widgets.segments import load
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import AudioError
+from nbaudio.core.tables import check_tables
+from nbaudio.corpus.plan import ClipFormat, clip_keys, facts_of
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.widgets import Player
+from nbaudio.ui.widgets.segments import load
 
 RATE = 16000
 CALL = "call.wav"

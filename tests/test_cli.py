@@ -17,18 +17,18 @@ import typer
 from conftest import sweeps
 
 from nbaudio.audio.encoding import ENCODERS
-from nbaudio.channels import CHANNELS
 from nbaudio.cli import app, main
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.engine import ENGINES
-from nbaudio.exports import WRITERS as EXPORT_WRITERS
+from nbaudio.core.channels import CHANNELS
+from nbaudio.core.version import __version__
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.engine.backends import ENGINES
+from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
 from nbaudio.review.clips import ENCODINGS as CLIP_ENCODINGS
 from nbaudio.review.delimited import SEPARATORS
 from nbaudio.review.sampling import STRATEGIES
 from nbaudio.sources.ingest import READERS
-from nbaudio.statistics.stats import WRITERS as PAGE_WRITERS
 from nbaudio.text.normal import NORMALIZERS
-from nbaudio.version import __version__
+from nbaudio.ui.statistics.stats import WRITERS as PAGE_WRITERS
 
 
 @pytest.fixture

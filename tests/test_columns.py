@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from nbaudio import ingest
 from nbaudio.cli import app
-from nbaudio.errors import InputError
-from nbaudio.sources import kaldi, lhotse
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.formats import kaldi, lhotse
+from nbaudio.storage.workspace import Workspace
 
 PLAIN = {
     "id": ["u1", "u2"],

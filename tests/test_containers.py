@@ -22,14 +22,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbaudio.audio import probe
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.corpus.converting import convert
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.tars import header
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import AudioError, ExistsError, InputError
+from nbaudio.core.errors import AudioError, ExistsError, InputError
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.containers.tar import header
+from nbaudio.corpus.convert import convert
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
 every_container = pytest.mark.parametrize("container", list(CONTAINERS))
@@ -136,7 +136,7 @@ KILL = """
 import os, signal, sys
 from pathlib import Path
 from nbaudio.corpus import shards
-from nbaudio.corpus.converting import convert
+from nbaudio.corpus.convert import convert
 from test_containers import encoding_of
 
 corpora, out, *containers = sys.argv[1:]

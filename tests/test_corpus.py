@@ -21,15 +21,15 @@ import soundfile as sf
 
 from nbaudio import review
 from nbaudio.audio import read_clip
-from nbaudio.corpus.converting import convert
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.corpus.webdataset import escape_key, unescape_key
-from nbaudio.errors import DiskFullError, ExistsError, InputError
+from nbaudio.core.errors import DiskFullError, ExistsError, InputError
+from nbaudio.core.times import rescale
+from nbaudio.corpus.containers.webdataset import escape_key, unescape_key
+from nbaudio.corpus.convert import convert
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
 from nbaudio.review.log import Verdict, append_verdicts
-from nbaudio.times import rescale
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 MakeWorkspace = Callable[..., Workspace]
 RECORDINGS = {"one.wav": (24.0, 48000), "two.mp3": (21.0, 44100), "three.flac": (18.0, 22050), "four.m4a": (12.0, 48000)}

@@ -5,11 +5,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nbaudio import review
-from nbaudio.errors import InputError
-from nbaudio.review.bounds import Correction, append_corrections, correct_bounds, corrections
+from nbaudio.core.errors import InputError
+from nbaudio.review.bound_corrections import Correction, append_corrections, correct_bounds, corrections
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
-from nbaudio.widgets import ReviewPanel
+from nbaudio.ui.widgets import ReviewPanel
 
 WHEN = "2026-11-21T03:00:00Z"
 

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 import yaml
 
-from nbaudio.names import youtube_id
-from nbaudio.resources import bundled
+from nbaudio.core.names import youtube_id
+from nbaudio.core.resources import bundled
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text import score
-from nbaudio.workspace import Workspace
 
 SENTENCES = yaml.safe_load(bundled("data_manifests/demo/sentences.yaml").read_text(encoding="utf8"))
 IDS = {

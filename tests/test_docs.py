@@ -12,7 +12,7 @@ import typer
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.resources import bundled
+from nbaudio.core.resources import bundled
 
 TOP = Path(nbaudio.__file__).parent.parent
 DOCS = sorted((TOP / "docs").glob("*.md"))

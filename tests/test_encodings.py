@@ -9,9 +9,9 @@ import pytest
 from conftest import sweeps
 
 from nbaudio.audio import ENCODERS, decode_clip, encode_clip
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
 
 LOSSY = ("opus", "mp3")

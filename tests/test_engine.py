@@ -11,10 +11,10 @@ import joblib
 import pytest
 
 import nbaudio
-from nbaudio import engine as engines
-from nbaudio.engine import ENGINES, Site, run_tasks, workers
-from nbaudio.errors import EngineError, InputError, MissingExtraError
-from nbaudio.limits import parse_size
+from nbaudio.core.errors import EngineError, InputError, MissingExtraError
+from nbaudio.core.guards import parse_size
+from nbaudio.engine import backends as engines
+from nbaudio.engine.backends import ENGINES, Site, run_tasks, workers
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_p
 def test_what_is_opened_stays_where_it_is_when_the_process_goes_elsewhere(make_workspace, tmp_path, monkeypatch):
     made = make_workspace({"r.wav": (18.0, 8000)}, channels=1)
     monkeypatch.chdir(tmp_path)
-    workspace = nbaudio.workspace.Workspace.open(made.path.name)
+    workspace = nbaudio.storage.workspace.Workspace.open(made.path.name)
     nbaudio.materialize(workspace, out="c", jobs=1, show_progress=False)
     corpus = nbaudio.open_corpus("c")
     (tmp_path / "other").mkdir()

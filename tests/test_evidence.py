@@ -10,20 +10,21 @@ from hypothesis import strategies as st
 from scipy.special import betaincinv
 from typer.testing import CliRunner
 
-from nbaudio import evidence, plots, review
-from nbaudio.claims import THRESHOLDS
+from nbaudio import evidence, review
 from nbaudio.cli import app
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, more_reviews, proven, smallest_sample
+from nbaudio.proof.display import THRESHOLDS
 from nbaudio.proof.evidence import claim, next_reviews, precision_curve, workspace_sample
 from nbaudio.proof.intervals import lower, upper
 from nbaudio.proof.weights import Sample, collect
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.review.rounds import Round, rounds
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.widgets import ReviewPanel
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import plots
+from nbaudio.ui.widgets import ReviewPanel
 
 GRID = np.arange(-100, 101) / 100
 

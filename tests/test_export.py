@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from web import serving
 
 import nbaudio
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.exports import WRITERS
-from nbaudio.exports.kaldi import WRITER as KALDI
-from nbaudio.times import add_seconds, decimal_seconds, to_samples, to_samples_column
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.times import add_seconds, decimal_seconds, to_samples, to_samples_column
+from nbaudio.formats.export import WRITERS
+from nbaudio.formats.kaldi_writer import WRITER as KALDI
+from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(WRITERS)
 RATES = (8000, 11025, 16000, 22050, 44100, 48000, 192000)

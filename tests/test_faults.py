@@ -17,14 +17,15 @@ import pytest
 from faults import contents
 from web import serving
 
-from nbaudio import Workspace, convert, engine, journal, materialize, plan, status, verify
+from nbaudio import Workspace, convert, materialize, status, verify
 from nbaudio.audio import recordings
-from nbaudio.corpus import packs
-from nbaudio.errors import DiskFullError, ExistsError, InputError, WorkerLostError
-from nbaudio.files import whole_file
-from nbaudio.places import patience
-from nbaudio.places.remote import remote
-from nbaudio.progress import note, progress, watching
+from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
+from nbaudio.core.progress import note, progress, watching
+from nbaudio.corpus import packs, plan
+from nbaudio.engine import backends
+from nbaudio.storage import retry, run_log
+from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.remote import remote
 
 SIZE = "100kB"
 NAMES = [f"r{number}.flac" for number in range(5)]
@@ -144,7 +145,7 @@ def test_read_errors_of_a_disk_are_ledgered_and_mended_by_the_next_run(workspace
 
 @pytest.mark.slow
 def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
     made(workspace, tmp_path / "quiet")
     with serving(workspace.audio_root) as web:
@@ -176,7 +177,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
 
 def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
-    run_joblib, lost = engine._run_joblib, []
+    run_joblib, lost = backends._run_joblib, []
 
     def dying(function, tasks, **options):
         for task in tasks:
@@ -185,7 +186,7 @@ def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_c
                 raise WorkerLostError("lost 3 times", [task])
             yield from run_joblib(function, [task], **options)
 
-    monkeypatch.setattr(engine, "_run_joblib", dying)
+    monkeypatch.setattr(backends, "_run_joblib", dying)
     made(workspace, tmp_path / "c")
     [[detail]] = rejected(tmp_path / "c").values()
     assert detail.startswith("r2.flac: whoever decodes it is killed")
@@ -240,7 +241,7 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DiskFullError, match="run the same again"), journal.journal(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+    with pytest.raises(DiskFullError, match="run the same again"), run_log.journal(tmp_path / "w/log.jsonl", "x", {}, of="c"):
         pass
 
 
@@ -351,10 +352,10 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
 
 def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
     log = tmp_path / "c/.work/log.jsonl"
-    monkeypatch.setattr(journal, "_EARLIER", 20_000)
+    monkeypatch.setattr(run_log, "_EARLIER", 20_000)
 
     def run():
-        with journal.journal(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
+        with run_log.journal(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
             with progress("cut", 100_000, "clips", show=False) as advance:
                 for _ in range(100_000):
                     advance(1)
@@ -365,7 +366,7 @@ def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
     for _ in range(3):
         with pytest.raises(KeyError):
             run()
-        lines = journal.read(log)
+        lines = run_log.read(log)
         log.write_bytes(log.read_bytes() + b'{"event": "half a line of a killed run')
     assert len([line for line in lines if line["event"] == "failure"]) <= 1000 + 20_000 // 50
     assert len(lines) < 1500
@@ -376,13 +377,13 @@ def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
     log = tmp_path / "log.jsonl"
-    with journal.journal(log, "materialize", {}, of="c", keep=tmp_path / "kept.jsonl"):
+    with run_log.journal(log, "materialize", {}, of="c", keep=tmp_path / "kept.jsonl"):
         little_room(log.stat().st_size + 20)
         for number in range(10):
             note(f"{number}")
         little_room(resource.RLIM_INFINITY)
         note("room again")
-    assert [line["detail"] for line in journal.read(tmp_path / "kept.jsonl") if line["event"] == "failure"] == ["room again"]
+    assert [line["detail"] for line in run_log.read(tmp_path / "kept.jsonl") if line["event"] == "failure"] == ["room again"]
 
 
 # status
@@ -391,7 +392,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
 def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_path, monkeypatch):
     corpus, seen = tmp_path / "č c", []
     (workspace.audio_root / NAMES[1]).unlink()
-    monkeypatch.setattr(journal, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(run_log, "_PAUSE_S", 0.0)
     with watching(Meanwhile("pack", lambda: seen.append(status(corpus)))):
         report = made(workspace, corpus)
     [running] = seen
@@ -403,7 +404,7 @@ def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_p
     assert (facts["failures"], len(running.problems)) == (8, 1)
     assert "r1.flac" in running.problems[0]
     assert facts["next"] == f"wait, and ask again: nbaudio status '{corpus}'"
-    lines = [line for line in journal.read(Path(report.facts["log"])) if line["event"] == "progress"]
+    lines = [line for line in run_log.read(Path(report.facts["log"])) if line["event"] == "progress"]
     assert lines[0]["failures"] in (0, 8)
     finished = status(corpus)
     assert (finished.facts["state"], finished.facts["kept"], finished.problems) == ("finished", 32, [])

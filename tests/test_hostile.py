@@ -27,20 +27,22 @@ from layout_kinds import lines, tone
 from papermill.translators import PythonTranslator
 
 import nbaudio
-from nbaudio import limits, review, widgets
+from nbaudio import review
 from nbaudio.audio import clip_of, open_recording
+from nbaudio.core import guards
+from nbaudio.core.errors import AudioError, InputError, NbaudioError
+from nbaudio.core.hashing import DEVICES
+from nbaudio.core.report import Report
 from nbaudio.corpus.card import About, card
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.errors import AudioError, InputError, NbaudioError
-from nbaudio.exports import WRITERS, export
-from nbaudio.files import read_json, sha256_file, write_json
-from nbaudio.keys import DEVICES
-from nbaudio.places.folders import LocalFolder
-from nbaudio.report import Report
-from nbaudio.review.returned import read_sheet
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.formats.export import WRITERS, export
+from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
-from nbaudio.workspace import Workspace
+from nbaudio.storage.atomic import read_json, sha256_file, write_json
+from nbaudio.storage.folders import LocalFolder
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import widgets
 
 # What runs something, or reads what may run something.
 _RUNS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.startfile", "pty.spawn", "pickle.find_class")
@@ -671,8 +673,8 @@ def test_no_module_unpickles_runs_or_evaluates():
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
 def test_a_bomb_is_one_error(tmp_path, monkeypatch, bomb):
     for limit in ("MOST_TEXT_BYTES", "FREE_BYTES"):
-        monkeypatch.setattr(limits, limit, 1 << 20)
-    monkeypatch.setattr(limits, "MOST_TIMES", 2)
+        monkeypatch.setattr(guards, limit, 1 << 20)
+    monkeypatch.setattr(guards, "MOST_TIMES", 2)
     (tmp_path / "source").mkdir()
     source = bomb(tmp_path / "source", 8 << 20)
     with pytest.raises(InputError, match=REFUSED) as raised:
@@ -703,9 +705,9 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
         members = {name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode()) for name in old.namelist()}
     if bomb:
         with pytest.raises(InputError, match="a bomb"):
-            limits.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+            guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
     else:
-        limits.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+        guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):

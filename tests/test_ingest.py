@@ -11,14 +11,14 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.files import sha256_file
-from nbaudio.sources import jsonlines, parlaspeech
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.tables import check_tables
+from nbaudio.formats import jsonlines, parlaspeech
+from nbaudio.formats.mapping import read_mapping
 from nbaudio.sources.ingest import READERS, ingest
-from nbaudio.sources.mapping import read_mapping
 from nbaudio.sources.recordings import list_audio, look_at
-from nbaudio.tables import check_tables
-from nbaudio.workspace import Workspace
+from nbaudio.storage.atomic import sha256_file
+from nbaudio.storage.workspace import Workspace
 
 ID = "HlauTe_NK6U"
 LINE = {"file": "a.wav", "start": 0.5, "end": 1.5, "words": ["dobar", "dan"], "asr": ["dobar", "don"]}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.workspace import Workspace
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
+from nbaudio.storage.workspace import Workspace
 
 RUN = "import sys; from nbaudio import materialize; materialize(sys.argv[1], out=sys.argv[2], jobs=2, shard_size='150kB')"
 

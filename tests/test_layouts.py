@@ -25,13 +25,13 @@ from typer.testing import CliRunner
 import nbaudio
 from nbaudio.audio import read_clip
 from nbaudio.cli import app
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import check_tables
+from nbaudio.core.times import to_samples
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, gather
 from nbaudio.sources.ingest import READERS
-from nbaudio.sources.transcripts import PROBLEMS, TRANSCRIPTS, Windows, gather
-from nbaudio.sources.wholes import place
-from nbaudio.tables import check_tables
-from nbaudio.times import to_samples
-from nbaudio.workspace import Workspace
+from nbaudio.sources.windows import place
+from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(READERS)
 
@@ -341,7 +341,7 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
 
     monkeypatch.setattr(tarfile, "open", noted)
     monkeypatch.setattr(tarfile.TarFile, "next", next_one)
-    monkeypatch.setattr("nbaudio.corpus.streaming._TASK_BYTES", 1)  # a task a recording
+    monkeypatch.setattr("nbaudio.corpus.tar_source._TASK_BYTES", 1)  # a task a recording
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
     assert report.facts["clips_cut_now"] == 3
     assert len(opened) == 1

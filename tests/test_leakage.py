@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio import leakage as module
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import InputError
-from nbaudio.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
-from nbaudio.report import fact_key
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import fact_key
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
+from nbaudio.selection import leakage as module
+from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
 KEYS = ["speaker_id", "recording_id"]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nbaudio import Workspace, ingest
 from nbaudio.cli import app
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 
 _OURS = ("LANG", "LC_", "PYTHONIOENCODING", "PYTHONUTF8")
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 from nbaudio import ingest, materialize, open_corpus, score, select, verify
-from nbaudio.errors import ExistsError, InputError
+from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
-from nbaudio.widgets import segments as shown
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.widgets import segments as shown
 
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 

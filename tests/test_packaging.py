@@ -19,9 +19,9 @@ from jupyterlab_server.config import get_federated_extensions
 from packaging.requirements import Requirement
 
 import nbaudio
-from nbaudio.errors import InputError
-from nbaudio.resources import bundled
-from nbaudio.version import __version__
+from nbaudio.core.errors import InputError
+from nbaudio.core.resources import bundled
+from nbaudio.core.version import __version__
 
 TOP = Path(nbaudio.__file__).parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["project"]
@@ -127,7 +127,7 @@ def test_wheel_is_the_package_the_notebooks_and_the_manifests_and_nothing_else(b
     expected = {f"nbaudio/{name}" for name in source_files("nbaudio")}
     for folder in ("notebooks", "data_manifests"):
         expected |= {f"nbaudio/_bundled/{folder}/{name}" for name in source_files(folder)}
-    expected |= {f"{LABEXTENSION}/{name}" for name in source_files("nbaudio/widgets/labextension")}
+    expected |= {f"{LABEXTENSION}/{name}" for name in source_files("nbaudio/ui/widgets/labextension")}
     assert names == expected
     assert "nbaudio/py.typed" in names
 
@@ -171,7 +171,7 @@ def test_shipped_files_are_of_known_kinds(built):
 def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
     wheel, _ = built
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
-    code = "from nbaudio.resources import bundled; print(bundled('notebooks')); print(bundled('data_manifests/demo.yaml'))"
+    code = "from nbaudio.core.resources import bundled; print(bundled('notebooks')); print(bundled('data_manifests/demo.yaml'))"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     notebooks, manifest = map(Path, run.stdout.splitlines())

@@ -8,15 +8,15 @@ import stores
 from stores import Bucket
 
 from nbaudio import Workspace, materialize
-from nbaudio.errors import InputError
-from nbaudio.places import patience
+from nbaudio.core.errors import InputError
+from nbaudio.storage import retry
 
 PACKS = "gs://bucket/packs"
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     stores.register(tmp_path / "store")
     (tmp_path / "store/bucket/packs").mkdir(parents=True)
     yield tmp_path / "store/bucket"

@@ -8,13 +8,15 @@ from polars.testing import assert_frame_equal
 from sheets import make_workspace as make_small
 
 import nbaudio
-from nbaudio import leakage, plots, review, text, views, widgets
-from nbaudio.errors import InputError
-from nbaudio.frames import as_ids, as_polars
-from nbaudio.report import Report
+from nbaudio import review, text
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import as_ids, as_polars
+from nbaudio.core.report import Report
+from nbaudio.core.tables import check_tables
+from nbaudio.selection import leakage
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import choose
-from nbaudio.tables import check_tables
+from nbaudio.ui import plots, views, widgets
 
 KINDS = {
     "as it is": lambda frame: frame,

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 import soundfile as sf
 
-from nbaudio.corpus.making import materialize
-from nbaudio.workspace import Workspace
+from nbaudio.corpus.materialize import materialize
+from nbaudio.storage.workspace import Workspace
 
 
 @pytest.fixture

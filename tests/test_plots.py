@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from nbaudio import plots, views
-from nbaudio.errors import InputError
-from nbaudio.tables import RECORDINGS, SEGMENTS
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import RECORDINGS, SEGMENTS
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import plots, views
 
 HOSTILE = [*MARKUP[8:], *NAMES[-5:], "漢字"]
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio.audio import decode_clip, encode_clip, probe, quantise, read_clip, restore
-from nbaudio.audio.quantising import LAWS
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import AudioError, InputError
-from nbaudio.workspace import Workspace
+from nbaudio.audio.quantization import LAWS
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
+from nbaudio.storage.workspace import Workspace
 
 every_law = pytest.mark.parametrize("law", LAWS)
 

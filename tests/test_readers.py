@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
-from nbaudio.errors import InputError
-from nbaudio.sources import lhotse, nemo, subtitles, table, textgrid
+from nbaudio.core.errors import InputError
+from nbaudio.formats import lhotse, nemo, subtitles, table, textgrid
 from nbaudio.sources.ingest import READERS
 
 TIMES = ["name", "source_start", "source_end"]

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from web import serving
 
 from nbaudio.audio import probe
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.corpus.converting import convert
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import AudioError, InputError
-from nbaudio.places import patience
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.corpus.convert import convert
+from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
 from nbaudio.reading.order import Epoch, Share
-from nbaudio.workspace import Workspace
+from nbaudio.storage import retry
+from nbaudio.storage.workspace import Workspace
 
 RATE = 8000
 QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
@@ -167,7 +167,7 @@ def test_clips_are_handed_to_other_processes_with_their_rows(corpus):
 FORKED = """
 import os, sys
 from nbaudio import open_corpus
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 opened = open_corpus(sys.argv[1])
 child = os.fork()
 if not child:
@@ -410,7 +410,7 @@ def test_leaving_early_fetches_little_more(corpus):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
 
 def test_a_stream_from_afar_fetches_each_byte_once(corpus, source):

@@ -14,17 +14,17 @@ from stores import Bucket
 from web import serving
 
 from nbaudio import materialize, stats, verify
-from nbaudio.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
-from nbaudio.places import folders, patience
+from nbaudio.core.errors import AudioError, ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.reading import open_corpus
-from nbaudio.widgets import corpus_player
+from nbaudio.storage import folders, retry
+from nbaudio.ui.widgets import corpus_player
 
 SIZE = "40kB"
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from nbaudio import review
 from nbaudio.audio import read_clip
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.keys import clip_names
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.hashing import clip_names
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import cells, sheet
 from nbaudio.review.records import ReviewRecord
 from nbaudio.review.sampling import reviewable
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
-from nbaudio.workspace import Workspace
 
 # What polars can hold: no lone surrogates.
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.lists(

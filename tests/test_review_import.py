@@ -14,13 +14,13 @@ from polars.testing import assert_frame_equal
 from sheets import any_text, columns_of, fill_in, make_workspace, set_time, typed_text
 
 from nbaudio import review, score
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.review import delimited
 from nbaudio.review.cells import cell_text
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
-from nbaudio.widgets import ReviewPanel
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.widgets import ReviewPanel
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio import review
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.review import Verdict
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 OK = Verdict("s1", "c1", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -18,11 +18,11 @@ from papermill import cli as papermill_cli
 
 import nbaudio
 from nbaudio.audio.encoding import ENCODERS
-from nbaudio.channels import CHANNELS
-from nbaudio.corpus.containers import CONTAINERS
-from nbaudio.engine import ENGINES
-from nbaudio.errors import InputError, NbaudioError
-from nbaudio.resources import bundled
+from nbaudio.core.channels import CHANNELS
+from nbaudio.core.errors import InputError, NbaudioError
+from nbaudio.core.resources import bundled
+from nbaudio.corpus.containers.registry import CONTAINERS
+from nbaudio.engine.backends import ENGINES
 from nbaudio.runs import papermill_manifests, parse_settings, run
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
 from nbaudio.runs.pages import PLACE, link_pages

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal, assert_series_equal
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.review.anomalies import reasons
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import STRATEGIES, allocate, draw, rates
-from nbaudio.review.suspicion import reasons
 
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
 

@@ -9,8 +9,8 @@ from conftest import sweeps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio.audio.segments import even_loudness, from_audiosegment, to_audiosegment, trim_silence
-from nbaudio.errors import InputError
+from nbaudio.audio.pydub_bridge import even_loudness, from_audiosegment, to_audiosegment, trim_silence
+from nbaudio.core.errors import InputError
 
 RATE = 16000
 
@@ -70,9 +70,7 @@ def test_the_peak_wins_and_silence_stays() -> None:
 
 
 def test_pydub_is_imported_without_a_word_where_there_is_no_ffmpeg() -> None:
-    program = (
-        "import numpy as np; from nbaudio.audio.segments import to_audiosegment as t; print(len(t(np.zeros(80, np.int16), 8000)))"
-    )
+    program = "import numpy as np; from nbaudio.audio.pydub_bridge import to_audiosegment as t; print(len(t(np.zeros(80, np.int16), 8000)))"
     done = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-c", program],
         capture_output=True,

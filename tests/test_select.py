@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nbaudio.cli import app as cli
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import choose, select
 from nbaudio.selection.select import decide as decide_grouping
-from nbaudio.sizes import PCM, ClipSize
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.workspace import Workspace
+from nbaudio.selection.sizes import PCM, ClipSize
+from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
 DAY = 24 * 3600

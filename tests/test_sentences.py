@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio import leakage, materialize, verify
-from nbaudio.leakage import NEAR_SENTENCE, SENTENCE
+from nbaudio import materialize, verify
+from nbaudio.review.anomalies import reasons
 from nbaudio.review.records import word_hashes
-from nbaudio.review.suspicion import reasons
+from nbaudio.selection import leakage
+from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE
 from nbaudio.text.near import sentences
 
 # Each at least 20 characters, so that the search for suspicious duplicates looks at them.

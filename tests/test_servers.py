@@ -22,12 +22,12 @@ from web import answers, refusing, serving, silent
 import nbaudio
 from nbaudio import Workspace
 from nbaudio.cli import app
-from nbaudio.downloads import running
-from nbaudio.errors import AudioError, DiskFullError, InputError
-from nbaudio.places import patience
-from nbaudio.places.network import Network, environment
-from nbaudio.places.remote import remote
+from nbaudio.core.errors import AudioError, DiskFullError, InputError
 from nbaudio.sources import recordings
+from nbaudio.storage import retry
+from nbaudio.storage.download import run
+from nbaudio.storage.network import Network, environment
+from nbaudio.storage.remote import remote
 
 SECRET = "geheim" + "0123456789"
 ENDLESS = 1_000_000  # pieces of 64 kB
@@ -36,8 +36,8 @@ ABSURD = 2**62
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(running, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(run, "_FIRST_PAUSE", 0.01)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "5")
 
 
@@ -247,7 +247,7 @@ def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetc
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
-        for module, name in ((patience, "FIRST_PAUSE_S"), (running, "_FIRST_PAUSE")):
+        for module, name in ((retry, "FIRST_PAUSE_S"), (run, "_FIRST_PAUSE")):
             monkeypatch.setattr(module, name, 0.2)
 
     def run(bad):
@@ -305,8 +305,8 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
 @BOTH
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"])
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 60.0)
-    monkeypatch.setattr(running, "_FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 60.0)
+    monkeypatch.setattr(run, "_FIRST_PAUSE", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
         web.acts[name] = answers(302, Content_Length=0, Location=target)
     reason = only_b_fails(fetch, web, tmp_path)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio.audio import encode_clip, read_clip
-from nbaudio.errors import InputError
-from nbaudio.limits import parse_size
-from nbaudio.sizes import PCM, measure
+from nbaudio.core.errors import InputError
+from nbaudio.core.guards import parse_size
+from nbaudio.selection.sizes import PCM, measure
 
 
 @pytest.mark.parametrize(

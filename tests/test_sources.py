@@ -10,14 +10,14 @@ from stores import Bucket
 from web import serving
 
 from nbaudio import ingest, materialize, select
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.places import patience
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.storage import retry
+from nbaudio.storage.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.errors import InputError
-from nbaudio.splits import LOST, Target, divide, parse_target, usable_keys
+from nbaudio.core.errors import InputError
+from nbaudio.core.rules import LOST
+from nbaudio.selection.splits import Target, divide, parse_target, usable_keys
 
 KEYS = ["speaker_id", "recording_id"]
 MINUTE = 60_000_000

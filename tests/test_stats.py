@@ -10,17 +10,18 @@ import polars as pl
 import pytest
 from hostile import CELLS, MARKUP
 
-from nbaudio import plots, review, views
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import InputError
+from nbaudio import review
+from nbaudio.core.errors import InputError
+from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import claim, evidence
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.selection.select import select
-from nbaudio.statistics.page import page
-from nbaudio.statistics.sections import Section
-from nbaudio.statistics.stats import stats
-from nbaudio.statistics.workbook import workbook
+from nbaudio.ui import plots, views
+from nbaudio.ui.statistics.page import page
+from nbaudio.ui.statistics.sections import Section
+from nbaudio.ui.statistics.stats import stats
+from nbaudio.ui.statistics.workbook import workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]

@@ -6,9 +6,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from nbaudio.errors import InputError
-from nbaudio.tables import RECORDINGS, SEGMENTS, WORD_TIMES, check_tables, conform
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, check_tables, conform
+from nbaudio.storage.workspace import Workspace
 
 RECORDING = {"recording_id": "r", "path": "r.wav", "sampling_rate": 16000, "num_channels": 1, "num_samples": 160_000}
 SEGMENT = {

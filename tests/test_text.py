@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from nbaudio import text
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text import distance
-from nbaudio.workspace import Workspace
 
 # Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
 letters = st.sampled_from("aabčć😀 \t\n\x1c\x85\xa0\u2003\u3000")

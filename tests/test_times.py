@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio.times import rescale, to_samples, to_samples_column
+from nbaudio.core.times import rescale, to_samples, to_samples_column
 
 RATES = st.sampled_from([8000, 11025, 16000, 22050, 44100, 48000, 192000])
 DECIMALS = st.decimals(0, 10**8, places=None, allow_nan=False, allow_infinity=False).map(str)

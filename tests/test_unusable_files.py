@@ -19,9 +19,9 @@ from layout_kinds import lines
 from typer.testing import CliRunner
 
 import nbaudio
-from nbaudio import limits
 from nbaudio.cli import app
-from nbaudio.errors import InputError
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError
 from nbaudio.review.log import Verdict, append_verdicts
 
 Damage = Callable[[Path], object]
@@ -212,7 +212,7 @@ def test_a_shard_or_recording_that_is_no_file_is_ledgered(made: Path, tmp_path: 
 
 def test_a_workbook_is_of_limited_size(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(made / "sheet.xlsx", tmp_path)
-    monkeypatch.setattr(limits, "MOST_WORKBOOK_BYTES", 1 << 10)
+    monkeypatch.setattr(guards, "MOST_WORKBOOK_BYTES", 1 << 10)
     for read in (
         lambda: nbaudio.review.import_(made / "W", tmp_path / "sheet.xlsx"),
         lambda: nbaudio.ingest("table", tmp_path / "sheet.xlsx", out=tmp_path / "V"),

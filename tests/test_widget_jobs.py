@@ -9,12 +9,12 @@ import pytest
 from test_widget_tables import ask
 from test_widgets import Page
 
-from nbaudio.corpus.making import materialize
-from nbaudio.corpus.verifying import verify
-from nbaudio.errors import InputError, NbaudioError
-from nbaudio.progress import note, progress
-from nbaudio.report import Report
-from nbaudio.widgets import JobPanel
+from nbaudio.core.errors import InputError, NbaudioError
+from nbaudio.core.progress import note, progress
+from nbaudio.core.report import Report
+from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.verify import verify
+from nbaudio.ui.widgets import JobPanel
 
 
 def state(panel, until=lambda state: state["status"] not in ("running", "stopping")):

@@ -14,14 +14,14 @@ from test_widget_tables import ask
 from test_widgets import Page
 
 from nbaudio.audio import read_clip
-from nbaudio.errors import AudioError, InputError
-from nbaudio.review.bounds import corrections
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.review.bound_corrections import corrections
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
-from nbaudio.widgets import Player, TranscriptDiff
-from nbaudio.widgets.segments import load
-from nbaudio.widgets.sounds import BANDS, RATE, peaks, read_sound, spectrogram
-from nbaudio.widgets.words import aligned
-from nbaudio.workspace import Workspace
+from nbaudio.ui.widgets import Player, TranscriptDiff
+from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.sounds import BANDS, RATE, peaks, read_sound, spectrogram
+from nbaudio.ui.widgets.words import aligned
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
 

@@ -9,11 +9,11 @@ from test_widget_tables import ask
 from test_widgets import Page, sounds
 
 from nbaudio import review
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.review.log import VERDICTS, verdict_log, verdicts
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
-from nbaudio.widgets import ReviewPanel
+from nbaudio.ui.widgets import ReviewPanel
 
 GIVE = {"comment": "", "corrected_text": None}
 
@@ -179,7 +179,7 @@ def test_a_verdict_on_another_text_is_not_put_back_onto_this_one(workspace):
 def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatch):
     panel = ReviewPanel(workspace, reviewer="ana")
     clock = iter([0.0, 10.0, 20.0])
-    monkeypatch.setattr("nbaudio.widgets.reviewing.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("nbaudio.ui.widgets.reviewing.time.monotonic", lambda: next(clock))
     assert panel.progress["per_hour"] is None
     for number in range(3):
         ask(panel, "review.give", number=number, verdict="ok", **GIVE)

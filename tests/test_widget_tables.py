@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio.errors import InputError
-from nbaudio.widgets import SegmentTable
-from nbaudio.widgets.rows import arrange, cell, page
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.widgets import SegmentTable
+from nbaudio.ui.widgets.rows import arrange, cell, page
 
 FRAME = pl.DataFrame(
     {

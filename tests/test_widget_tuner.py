@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from test_widget_tables import ask
 from test_widgets import Page, sounds
 
-from nbaudio import review, views, widgets
-from nbaudio.errors import InputError
+from nbaudio import review
+from nbaudio.core.errors import InputError
 from nbaudio.proof.curves import curve
 from nbaudio.proof.evidence import workspace_sample
-from nbaudio.widgets import tuning
-from nbaudio.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import views, widgets
+from nbaudio.ui.widgets import tuning
+from nbaudio.ui.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
 
 SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
 ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)

@@ -8,7 +8,7 @@ shape (samples,), int16.
 from nbaudio.audio.clips import clip_of, read_clip
 from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, decode_levels, encode_clip, encode_mp3, encoder, versions
 from nbaudio.audio.probing import Probe, probe
-from nbaudio.audio.quantising import quantise, restore
+from nbaudio.audio.quantization import quantise, restore
 from nbaudio.audio.recordings import Recording, open_recording
 
 __all__ = [

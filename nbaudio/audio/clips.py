@@ -12,10 +12,10 @@ import soxr
 from numpy.typing import NDArray
 
 from nbaudio.audio.recordings import Recording, Window, open_recording
-from nbaudio.channels import channel_numbers
-from nbaudio.errors import AudioError
-from nbaudio.places.remote import Remote
-from nbaudio.times import rescale
+from nbaudio.core.channels import channel_numbers
+from nbaudio.core.errors import AudioError
+from nbaudio.core.times import rescale
+from nbaudio.storage.remote import Remote
 
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
 # recording's conversion to the last bit of rounding.
@@ -58,7 +58,7 @@ def clip_of(
         stop: one past the last sample.
         num_samples: length of the recording where it is known (needed where its header lies): nothing is read behind it.
         rate: Hz of the clip; None keeps the recording's own.
-        channel: ``mix``, ``left``, ``right`` or numbers; see `nbaudio.channels`.
+        channel: ``mix``, ``left``, ``right`` or numbers; see `nbaudio.core.channels`.
 
     Returns:
         int16 of shape (rescale(stop) - rescale(start),): each bound is moved to the new rate on its own, half up.

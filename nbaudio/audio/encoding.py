@@ -19,8 +19,8 @@ import soxr
 from numpy.typing import NDArray
 
 from nbaudio.audio.flac import decode_flac
-from nbaudio.audio.quantising import LAWS, quantise, restore
-from nbaudio.errors import AudioError, InputError, look_up
+from nbaudio.audio.quantization import LAWS, quantise, restore
+from nbaudio.core.errors import AudioError, InputError, look_up
 
 # Speech of one channel is hard to tell from the original then.
 _OPUS_BITS_A_SECOND = 32_000

@@ -19,10 +19,10 @@ from av.codec.context import Flags2
 from numpy.typing import NDArray
 
 from nbaudio.audio import mp3
+from nbaudio.audio.decode_errors import implausible, no_audio, no_samples
 from nbaudio.audio.ogg import index_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, stamp
-from nbaudio.audio.reasons import implausible, no_audio, no_samples
-from nbaudio.errors import AudioError
+from nbaudio.core.errors import AudioError
 
 # Decoded and thrown away before a window after a jump, in seconds: AAC and Vorbis settle in a frame or two. Opus settles in 1 s
 # where it predicts speech (SILK, at low bit rates), and in 80 ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from what

@@ -10,11 +10,11 @@ from typing import cast
 import numpy as np
 import soundfile as sf
 
+from nbaudio.audio.decode_errors import no_samples
 from nbaudio.audio.ogg import look_through
-from nbaudio.audio.reasons import no_samples
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
-from nbaudio.errors import AudioError
-from nbaudio.places.remote import Remote
+from nbaudio.core.errors import AudioError
+from nbaudio.storage.remote import Remote
 
 # Enough to make a decoder touch the last frames.
 _TAIL_SAMPLES = 4096

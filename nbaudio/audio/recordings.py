@@ -14,12 +14,12 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
+from nbaudio.audio.decode_errors import implausible
 from nbaudio.audio.mp3 import is_whole
-from nbaudio.audio.reasons import implausible
-from nbaudio.errors import AudioError
-from nbaudio.locales import REMEDY
-from nbaudio.places.ranges import RangedFile
-from nbaudio.places.remote import Remote
+from nbaudio.core.errors import AudioError
+from nbaudio.core.locales import REMEDY
+from nbaudio.storage.range_file import RangedFile
+from nbaudio.storage.remote import Remote
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from nbaudio.errors import NbaudioError, without_queries
-from nbaudio.locales import is_utf8
-from nbaudio.places import network
-from nbaudio.report import Report, harmless
+from nbaudio.core.errors import NbaudioError, without_queries
+from nbaudio.core.locales import is_utf8
+from nbaudio.core.report import Report, harmless
+from nbaudio.storage import network
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it
     if asked:
-        from nbaudio.version import __version__
+        from nbaudio.core.version import __version__
 
         typer.echo(f"nbaudio {__version__}")
         raise typer.Exit
@@ -69,7 +69,7 @@ _NETWORK = {
 
 
 def fetching(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that fetches the options of `nbaudio.places.network`, which hold while it runs."""
+    """Give a command that fetches the options of `nbaudio.storage.network`, which hold while it runs."""
 
     @wraps(command)
     def run(**options: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nbaudio.cli.common import AsJson, Jobs, Workspace, app, fetching, finish
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 
 
 @app.command(epilog="Example: nbaudio download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1")

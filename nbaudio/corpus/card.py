@@ -14,13 +14,13 @@ from typing import Any
 
 import yaml
 
-from nbaudio.claims import labelled
-from nbaudio.corpus.containers import Container, container_named
-from nbaudio.errors import InputError
-from nbaudio.leakage import MEANING
-from nbaudio.places.folders import Folder, read_object
-from nbaudio.report import show
-from nbaudio.tables import SPLITS
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import show
+from nbaudio.core.tables import SPLITS
+from nbaudio.corpus.containers.registry import Container, container_named
+from nbaudio.proof.display import labelled
+from nbaudio.selection.leakage import MEANING
+from nbaudio.storage.folders import Folder, read_object
 from nbaudio.text.characters import DELIMITER, SPECIALS
 
 CARD = "README.md"

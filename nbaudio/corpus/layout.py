@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbaudio.errors import ExistsError
-from nbaudio.files import remove, remove_partials
-from nbaudio.journal import journal
-from nbaudio.places.folders import Folder, LocalFolder, folder_at, read_object, write_object
+from nbaudio.core.errors import ExistsError
+from nbaudio.storage.atomic import remove, remove_partials
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object, write_object
+from nbaudio.storage.run_log import journal
 
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from nbaudio.core.errors import InputError
 from nbaudio.corpus.layout import MANIFEST, TABLES
-from nbaudio.errors import InputError
-from nbaudio.places.folders import Folder, read_object
+from nbaudio.storage.folders import Folder, read_object
 
 _PLACED: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("segment_id", "shard", "audio_sha256"), pl.String()),

@@ -20,15 +20,15 @@ from typing import BinaryIO, cast
 import polars as pl
 
 from nbaudio.audio import clip_of, encode_clip, open_recording
-from nbaudio.corpus.entries import checked
-from nbaudio.engine import RunTasks
-from nbaudio.errors import AudioError, NbaudioError, WorkerLostError
-from nbaudio.files import sha256_file, whole_file
-from nbaudio.places import writing
-from nbaudio.places.addresses import is_address
-from nbaudio.places.patience import AbsentError
-from nbaudio.places.remote import CHANGED, Remote, remote
-from nbaudio.plan import CutTask, Source, cut_task
+from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
+from nbaudio.corpus.containers.base import checked
+from nbaudio.corpus.plan import CutTask, Source, cut_task
+from nbaudio.engine.backends import RunTasks
+from nbaudio.storage import upload
+from nbaudio.storage.atomic import sha256_file, whole_file
+from nbaudio.storage.remote import CHANGED, Remote, remote
+from nbaudio.storage.retry import AbsentError
+from nbaudio.storage.urls import is_address
 
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
@@ -133,7 +133,7 @@ def _new_pack(pack: Path | Remote) -> Iterator[Path]:
         with TemporaryDirectory(prefix="nbaudio-") as folder:
             with whole_file(Path(folder) / pack.name, sync=False) as partial:
                 yield partial
-            writing.send(pack, Path(folder) / pack.name)
+            upload.send(pack, Path(folder) / pack.name)
     else:
         # No fsync: what a power cut could leave is found by the hashes.
         with whole_file(pack, sync=False) as partial:
@@ -232,7 +232,7 @@ def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
 
 def index_of(packs: Path | Remote) -> pl.DataFrame:
     """All clips in a folder of packs, each once; packs that are not whole are left out."""
-    names = writing.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
+    names = upload.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
     places = [packs / name for name in names]
     # A path for each clip would be a third of the table.
     short = pl.Enum([str(place) for place in places])
@@ -249,7 +249,7 @@ class PackDamagedError(NbaudioError):
 def remove_pack(pack: str) -> None:
     """Remove a pack by its path or address, if it is there."""
     if is_address(pack):
-        writing.remove(remote(pack))
+        upload.remove(remote(pack))
     else:
         Path(pack).unlink(missing_ok=True)
 

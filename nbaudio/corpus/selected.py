@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.corpus.publishing import write_table
-from nbaudio.errors import InputError
-from nbaudio.files import whole_file
-from nbaudio.plan import digest
-from nbaudio.tables import SEGMENTS, conform, parquet_schema, parquet_slices
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import SEGMENTS, conform, parquet_schema, parquet_slices
+from nbaudio.corpus.plan import digest
+from nbaudio.corpus.publish import write_table
+from nbaudio.storage.atomic import whole_file
 from nbaudio.text.near import sentences
 
 _SOURCE = "text_source"

@@ -10,16 +10,16 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.audio import encoder
-from nbaudio.corpus.containers import container_named
-from nbaudio.corpus.entries import clips_in
+from nbaudio.core.progress import progress
+from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
+from nbaudio.corpus.containers.base import clips_in
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
-from nbaudio.engine import RunTasks
-from nbaudio.files import sha256_path, size_of, telling_full_disks, whole_file, write_json
-from nbaudio.plan import ClipFormat, PackTask, digest
-from nbaudio.progress import progress
-from nbaudio.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
+from nbaudio.corpus.plan import ClipFormat, PackTask, digest
+from nbaudio.engine.backends import RunTasks
+from nbaudio.storage.atomic import sha256_path, size_of, telling_full_disks, whole_file, write_json
 
 # What a clip is, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")

@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.proof.intervals import lower, upper
 from nbaudio.proof.weights import Sample
 

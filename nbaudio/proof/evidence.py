@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from nbaudio.claims import THRESHOLDS, threshold_of
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report, show
+from nbaudio.core.tables import seconds_column
 from nbaudio.proof.curves import curve, smallest_sample
+from nbaudio.proof.display import THRESHOLDS, threshold_of
 from nbaudio.proof.weights import Sample, collect
-from nbaudio.report import Report, show
 from nbaudio.review.log import verdicts
 from nbaudio.review.records import fingerprint
 from nbaudio.review.rounds import Round, outside, rounds
 from nbaudio.review.sampling import draw, within_reach
-from nbaudio.review.texts import uncorrected
-from nbaudio.tables import seconds_column
-from nbaudio.workspace import Workspace
+from nbaudio.review.text_corrections import uncorrected
+from nbaudio.storage.workspace import Workspace
 
 METHOD = (
     "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "

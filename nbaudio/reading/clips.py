@@ -12,10 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import encoder
-from nbaudio.corpus.entries import checked
-from nbaudio.errors import AudioError, InputError, look_up
-from nbaudio.files import whole_file
+from nbaudio.core.errors import AudioError, InputError, look_up
+from nbaudio.corpus.containers.base import checked
 from nbaudio.reading.order import Ints
+from nbaudio.storage.atomic import whole_file
 
 if TYPE_CHECKING:
     from nbaudio.audio.playable import PlayableSegment
@@ -70,7 +70,7 @@ class Clip:
         Raises:
             InputError: it was read as levels or encoded bytes.
         """
-        from nbaudio.audio.segments import to_audiosegment
+        from nbaudio.audio.pydub_bridge import to_audiosegment
 
         return to_audiosegment(self._pcm(), self.sampling_rate)
 

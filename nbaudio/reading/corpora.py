@@ -14,19 +14,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio import forks
 from nbaudio.audio import decode_clip, decode_levels
-from nbaudio.audio.quantising import LAWS
+from nbaudio.audio.quantization import LAWS
+from nbaudio.core.errors import InputError, look_up
+from nbaudio.core.frames import Ids, as_ids
+from nbaudio.core.guards import parse_size
+from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.errors import InputError, look_up
-from nbaudio.frames import Ids, as_ids
-from nbaudio.limits import parse_size
-from nbaudio.places.cache import LIMIT, Cache
-from nbaudio.places.folders import Folder, LocalFolder, folder_at
 from nbaudio.reading.clips import Clip, Clips, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
 from nbaudio.reading.streams import Stream
-from nbaudio.tables import read_parquet
+from nbaudio.storage import fork_guard
+from nbaudio.storage.cache import LIMIT, Cache
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,13 +64,13 @@ class Corpus:
 
     def to_pandas(self) -> "pd.DataFrame":
         """`segments` as a pandas frame."""
-        forks.check("Corpus.to_pandas")
+        fork_guard.check("Corpus.to_pandas")
         return self.segments.to_pandas()
 
     @property
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
-        forks.check("Corpus.shards")
+        fork_guard.check("Corpus.shards")
         return pl.DataFrame(self.manifest["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
@@ -253,19 +253,19 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
 
     Args:
-        where: the corpus folder, or its address (see `nbaudio.places.addresses`).
+        where: the corpus folder, or its address (see `nbaudio.storage.urls`).
         cache: a folder of this machine that keeps what is fetched from an address, for further epochs and other processes.
         cache_limit: bytes that it may hold, or a size such as ``"20GB"``; what was not used for longest goes.
 
     Raises:
-        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see `nbaudio.forks`).
+        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see `nbaudio.storage.fork_guard`).
 
     Examples:
         >>> open_corpus("no such folder")
         Traceback (most recent call last):
-        nbaudio.errors.InputError: .../no such folder/segments.parquet: ...
+        nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
-    forks.check(f"open_corpus({str(where)!r})")
+    fork_guard.check(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
         asked = pool.submit(read_manifest, folder)

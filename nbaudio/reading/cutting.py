@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.audio import read_clip
-from nbaudio.errors import AudioError, InputError
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.tables import SEGMENTS, conform, reading_parquet
 from nbaudio.reading.clips import Clip
-from nbaudio.tables import SEGMENTS, conform, reading_parquet
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 
 def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:

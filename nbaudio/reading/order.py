@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.reading.clips import Clip, Clips
 from nbaudio.reading.order import Epoch, Share, Steps
 

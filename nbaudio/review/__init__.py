@@ -9,26 +9,26 @@ single segments, which `select` follows.
 
 from typing import TYPE_CHECKING
 
-from nbaudio import _lazy
+from nbaudio.core import lazy
 
 if TYPE_CHECKING:
     from nbaudio.review.agreements import agreement as agreement
     from nbaudio.review.agreements import disagreements as disagreements
-    from nbaudio.review.bounds import correct_bounds as correct_bounds
+    from nbaudio.review.bound_corrections import correct_bounds as correct_bounds
     from nbaudio.review.deciding import decisions as decisions
     from nbaudio.review.deciding import import_decisions as import_decisions
-    from nbaudio.review.exporting import export as export
-    from nbaudio.review.importing import import_ as import_
     from nbaudio.review.log import VERDICTS as VERDICTS
     from nbaudio.review.log import Verdict as Verdict
     from nbaudio.review.log import append_verdicts as append_verdicts
     from nbaudio.review.log import verdict_log as verdict_log
     from nbaudio.review.log import verdicts as verdicts
+    from nbaudio.review.review_export import export as export
+    from nbaudio.review.review_import import import_ as import_
     from nbaudio.review.sampling import STRATEGIES as STRATEGIES
-    from nbaudio.review.texts import correct_texts as correct_texts
-    from nbaudio.review.texts import uncorrected as uncorrected
+    from nbaudio.review.text_corrections import correct_texts as correct_texts
+    from nbaudio.review.text_corrections import uncorrected as uncorrected
 
-__getattr__, __dir__, __all__ = _lazy.attach(
+__getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "STRATEGIES": "nbaudio.review.sampling",
@@ -36,14 +36,14 @@ __getattr__, __dir__, __all__ = _lazy.attach(
         "Verdict": "nbaudio.review.log",
         "agreement": "nbaudio.review.agreements",
         "append_verdicts": "nbaudio.review.log",
-        "correct_bounds": "nbaudio.review.bounds",
-        "correct_texts": "nbaudio.review.texts",
+        "correct_bounds": "nbaudio.review.bound_corrections",
+        "correct_texts": "nbaudio.review.text_corrections",
         "decisions": "nbaudio.review.deciding",
         "disagreements": "nbaudio.review.agreements",
-        "export": "nbaudio.review.exporting",
-        "import_": "nbaudio.review.importing",
+        "export": "nbaudio.review.review_export",
+        "import_": "nbaudio.review.review_import",
         "import_decisions": "nbaudio.review.deciding",
-        "uncorrected": "nbaudio.review.texts",
+        "uncorrected": "nbaudio.review.text_corrections",
         "verdict_log": "nbaudio.review.log",
         "verdicts": "nbaudio.review.log",
     },

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.review.log import verdicts
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
 # Two reviewers judge the same only where they were shown the same.

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from nbaudio.errors import AudioError, ExistsError
-from nbaudio.files import whole_file
-from nbaudio.places.remote import Remote
-from nbaudio.progress import progress
+from nbaudio.core.errors import AudioError, ExistsError
+from nbaudio.core.progress import progress
+from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.remote import Remote
 
 if TYPE_CHECKING:
     from nbaudio.audio import Recording

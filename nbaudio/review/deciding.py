@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.frames import Frame, as_polars
-from nbaudio.report import Report
-from nbaudio.selection.parameters import RULES
-from nbaudio.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.report import Report
+from nbaudio.core.rules import RULES
+from nbaudio.core.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
+from nbaudio.storage.workspace import Workspace
 
 #: The reason of a segment that is rejected without one.
 BY_HAND = "by_hand"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio import limits
-from nbaudio.errors import InputError, brief
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, brief
 from nbaudio.review.cells import cell_text
 
 #: What is between the fields, by the ending of the file.
@@ -66,7 +66,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         >>> read_delimited(path)
         [['segment_id', 'verdict'], ["'-a", 'ok']]
     """
-    data = limits.whole(path)
+    data = guards.whole(path)
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

@@ -13,9 +13,9 @@ from types import MappingProxyType
 import msgspec
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.files import append_lines, read_lines
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.storage.atomic import append_lines, read_lines
+from nbaudio.storage.workspace import Workspace
 
 #: What a reviewer can say of a clip, and what is meant by it.
 VERDICTS: Mapping[str, str] = MappingProxyType(

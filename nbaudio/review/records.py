@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from nbaudio import limits
-from nbaudio.errors import ExistsError, InputError, brief
-from nbaudio.files import write_json
-from nbaudio.keys import hash_column
+from nbaudio.core import guards
+from nbaudio.core.errors import ExistsError, InputError, brief
+from nbaudio.core.hashing import hash_column
 from nbaudio.review.log import VERDICTS
+from nbaudio.storage.atomic import write_json
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
-from nbaudio.workspace import Workspace
 
 #: The two verdicts that name no fault; every other word of a review's list does.
 RIGHT, UNSURE = "ok", "unsure"
@@ -75,7 +75,7 @@ class ReviewRecord:
         """
         path = _path(workspace, name)
         try:
-            return msgspec.json.decode(limits.whole(path, most=limits.MOST_JSON_BYTES), type=cls)
+            return msgspec.json.decode(guards.whole(path, most=guards.MOST_JSON_BYTES), type=cls)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

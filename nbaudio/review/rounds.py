@@ -13,11 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core.tables import text_column
 from nbaudio.review.log import verdicts
 from nbaudio.review.records import RIGHT, UNSURE, ReviewRecord, content_hashes, records, word_hashes
-from nbaudio.review.texts import uncorrected
-from nbaudio.tables import text_column
-from nbaudio.workspace import Workspace
+from nbaudio.review.text_corrections import uncorrected
+from nbaudio.storage.workspace import Workspace
 
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),

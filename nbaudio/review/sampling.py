@@ -19,13 +19,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.channels import own_channel
-from nbaudio.errors import look_up
-from nbaudio.keys import hash_column
+from nbaudio.core.channels import own_channel
+from nbaudio.core.errors import look_up
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import segment_failures
+from nbaudio.review.anomalies import reasons
 from nbaudio.review.rounds import Round
-from nbaudio.review.suspicion import reasons
-from nbaudio.tables import segment_failures
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 # Pool and threshold to one row a segment: `stratum` and `size`. The pool has a column `wrong`: true, false, or null (not known).
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]

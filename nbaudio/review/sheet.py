@@ -13,7 +13,7 @@ from unicodedata import east_asian_width
 
 import polars as pl
 
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 from nbaudio.review.cells import Fragment, cell_text, marked, new_workbook, put
 from nbaudio.review.log import VERDICTS
 from nbaudio.review.records import ReviewRecord

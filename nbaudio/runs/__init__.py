@@ -10,6 +10,6 @@ OUT/workspace  OUT/corpus     what the notebooks made, unless the manifest names
 """
 
 from nbaudio.runs.manifests import parse_settings
-from nbaudio.runs.running import demo, run
+from nbaudio.runs.run import demo, run
 
 __all__ = ["demo", "parse_settings", "run"]

@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from nbaudio.errors import InputError
-from nbaudio.limits import whole
-from nbaudio.places.addresses import without_secrets
-from nbaudio.resources import PACKAGE, bundled
+from nbaudio.core.errors import InputError
+from nbaudio.core.guards import whole
+from nbaudio.core.resources import PACKAGE, bundled
+from nbaudio.storage.urls import without_secrets
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
 
@@ -102,7 +102,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
         InputError: the manifest cannot be used; see `parameters`.
 
     Examples:
-        >>> from nbaudio.resources import PACKAGE, bundled
+        >>> from nbaudio.core.resources import PACKAGE, bundled
         >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
         >>> sorted(values), values["workspace"][-22:]
         (['normalize', 'workspace'], '/demo-output/workspace')

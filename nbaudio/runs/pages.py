@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from nbaudio.files import whole_file
+from nbaudio.storage.atomic import whole_file
 
 PLACE = '<nav class="nbaudio-pages"></nav>'
 CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;

@@ -45,7 +45,7 @@ class ManifestHandler:
         """
         import click
 
-        from nbaudio.errors import InputError
+        from nbaudio.core.errors import InputError
         from nbaudio.runs.manifests import notebook_parameters
 
         context = click.get_current_context(silent=True)

@@ -1,6 +1,6 @@
 """Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
 
-Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.splits.LOST`. A choice of columns is costly
+Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.selection.splits.LOST`. A choice of columns is costly
 when it loses more than `COSTLY` of what could be kept.
 """
 
@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.leakage import GROUPS
-from nbaudio.splits import LOST, usable_keys
+from nbaudio.core.errors import InputError
+from nbaudio.core.rules import LOST
+from nbaudio.selection.leakage import GROUPS
+from nbaudio.selection.splits import usable_keys
 
 AUTO = "auto"
 """The value of ``group_by`` that takes the first of `DEFAULTS` that is not costly."""
@@ -39,7 +40,7 @@ class Grouping:
 
     Attributes:
         columns: none of their values is in two splits.
-        divided: as of `nbaudio.splits.divide`.
+        divided: as of `nbaudio.selection.splits.divide`.
         losses: of these columns, and of the others that were tried; None where dev, test or train cannot be filled.
         by_default: whether no columns were asked for.
     """

@@ -6,21 +6,15 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from nbaudio.budget import Budget, make_budget
-from nbaudio.errors import InputError
-from nbaudio.sizes import PCM, ClipSize
-from nbaudio.splits import LOST, Target, parse_target
-from nbaudio.workspace import Workspace
+from nbaudio.core.errors import InputError
+from nbaudio.core.rules import LOST
+from nbaudio.selection.budget import Budget, make_budget
+from nbaudio.selection.sizes import PCM, ClipSize
+from nbaudio.selection.splits import Target, parse_target
+from nbaudio.storage.workspace import Workspace
 
 HELD_OUT = ("test", "dev")
 """The splits that are filled before train, in that order."""
-
-LATER_RULES = ("reviewed", *LOST, "over_budget")
-"""Reasons of segments that pass every filter and still are out."""
-
-
-RULES = ("no_audio", "below_similarity", "too_long", "too_short", *LATER_RULES)
-"""Reasons that `select` gives, besides those of `tables.segment_failures`."""
 
 MIN_SIMILARITY = 0.8
 """The least similarity that is kept where none was asked for nor chosen in the tuner."""

@@ -7,15 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.budget import MICRO
-from nbaudio.leakage import GROUPS, leakage
-from nbaudio.report import Report, fact_key, tally
+from nbaudio.core.report import Report, fact_key, tally
+from nbaudio.core.rules import LATER_RULES, LOST
+from nbaudio.core.source_splits import role
+from nbaudio.core.tables import SPLITS, text_column, with_durations, without_audio
+from nbaudio.selection.budget import MICRO
 from nbaudio.selection.grouping import Grouping
-from nbaudio.selection.parameters import HELD_OUT, LATER_RULES, Parameters
-from nbaudio.sizes import PCM
-from nbaudio.source_splits import role
-from nbaudio.splits import LOST
-from nbaudio.tables import SPLITS, text_column, with_durations, without_audio
+from nbaudio.selection.leakage import GROUPS, leakage
+from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.sizes import PCM
 
 _MUCH = 0.1
 """The share of train from which on it is said that reviews took it."""

@@ -14,25 +14,25 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.budget import MICRO, Budget, over_budget
-from nbaudio.channels import own_channel
-from nbaudio.errors import InputError
-from nbaudio.frames import Frame, as_polars
-from nbaudio.keys import hash_column
-from nbaudio.leakage import GROUPS
-from nbaudio.places.remote import Remote
-from nbaudio.report import Report
+from nbaudio.core.channels import own_channel
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.report import Report
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
+from nbaudio.core.times import to_samples_column
 from nbaudio.review.deciding import decisions
 from nbaudio.review.log import seen_in
 from nbaudio.review.rounds import JUDGED, gold_ids
+from nbaudio.selection.budget import MICRO, Budget, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
+from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
-from nbaudio.sizes import PCM, ClipSize, measure
-from nbaudio.splits import divide, usable_keys
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
-from nbaudio.times import to_samples_column
-from nbaudio.workspace import Workspace
+from nbaudio.selection.sizes import PCM, ClipSize, measure
+from nbaudio.selection.splits import divide, usable_keys
+from nbaudio.storage.remote import Remote
+from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
 # Most of a table's bytes; no rule looks at them.

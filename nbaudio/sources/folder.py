@@ -5,11 +5,11 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from nbaudio.errors import InputError
-from nbaudio.places.remote import Remote
-from nbaudio.source_splits import split_of_folder
+from nbaudio.core.errors import InputError
+from nbaudio.core.source_splits import split_of_folder
+from nbaudio.formats.base import Problem, Transcripts, Windows, gather
 from nbaudio.sources.recordings import list_audio, list_elsewhere
-from nbaudio.sources.transcripts import Problem, Transcripts, Windows, gather
+from nbaudio.storage.remote import Remote
 
 # Six places and seven digits: what segments' times are computed with.
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")

@@ -17,38 +17,25 @@ from urllib.request import url2pathname
 
 import polars as pl
 
-from nbaudio.channels import own_channel
-from nbaudio.errors import ExistsError, InputError
-from nbaudio.files import whole_file
-from nbaudio.limits import parse_size
-from nbaudio.names import resolve, segment_ids
-from nbaudio.places.addresses import is_address
-from nbaudio.places.cache import LIMIT, Cache
-from nbaudio.places.remote import Remote, remote
-from nbaudio.report import Report
-from nbaudio.sources import (
-    commonvoice,
-    folder,
-    hf,
-    kaldi,
-    lhotse,
-    librispeech,
-    nemo,
-    parlaspeech,
-    reporting,
-    sources,
-    subtitles,
-    table,
-    textgrid,
-)
-from nbaudio.sources.mapping import TABLES, read_mapping, source_ids
+from nbaudio.core.channels import own_channel
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.guards import parse_size
+from nbaudio.core.names import resolve, segment_ids
+from nbaudio.core.report import Report
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
+from nbaudio.core.times import to_samples_column
+from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
+from nbaudio.formats.base import Reader, Transcripts, printable, tidied
+from nbaudio.formats.mapping import TABLES, read_mapping, source_ids
+from nbaudio.formats.redaction import redacted
+from nbaudio.sources import folder, remote_sources, reporting
 from nbaudio.sources.recordings import FACTS, list_audio, list_elsewhere, look_at
-from nbaudio.sources.redaction import redacted
-from nbaudio.sources.transcripts import Reader, Transcripts, printable, tidied
-from nbaudio.sources.wholes import place
-from nbaudio.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
-from nbaudio.times import to_samples_column
-from nbaudio.workspace import Workspace
+from nbaudio.sources.windows import place
+from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.cache import LIMIT, Cache
+from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.urls import is_address
+from nbaudio.storage.workspace import Workspace
 
 __all__ = ["PROBLEMS", "READERS", "Reader", "Transcripts", "ingest"]
 
@@ -99,7 +86,7 @@ def ingest(
         format: one of `READERS`.
         source: the transcripts: a file or folder, or its address. What of it is needed is fetched into the workspace; recordings
             stay where they are.
-        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.places.addresses`); it
+        audio: the folder of the recordings, or its address, such as ``s3://bucket/folder`` (see `nbaudio.storage.urls`); it
             may come later, then samples are null until it does. A format that brings its recordings needs none.
         names: which file a name means: a Kaldi wav.scp, whose keys are kept as `source_recording` of the recordings, or a .csv
             or .tsv with the columns name and path.
@@ -136,7 +123,7 @@ def ingest(
             raise InputError(f"{printable(str(given))}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     kept = Cache(out / "fetched", parse_size(cache))
-    origin = sources.origin(source, kept)
+    origin = remote_sources.origin(source, kept)
     root = _audio_folder(audio, kept)
     _check_free(out, origin)
     mapping = read_mapping(Path(names)) if names is not None else {}
@@ -147,7 +134,7 @@ def ingest(
         "options": chosen,
     }
     if isinstance(origin, Remote):
-        transcripts = sources.read_elsewhere(
+        transcripts = remote_sources.read_elsewhere(
             format,
             READERS[format],
             origin,

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.files import append_lines, telling_full_disks
-from nbaudio.version import __version__
+from nbaudio.core.version import __version__
+from nbaudio.storage.atomic import append_lines, telling_full_disks
 
 PROBES = "probes.jsonl"
 _BATCH = 4096

@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from nbaudio.audio import probe
-from nbaudio.errors import AudioError, InputError
-from nbaudio.files import home_of, leads_out, sha256_file
-from nbaudio.names import is_audio
-from nbaudio.places import archives
-from nbaudio.places.addresses import check_address, inside, without_secrets
-from nbaudio.places.remote import Remote
-from nbaudio.progress import progress
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.names import is_audio
+from nbaudio.core.progress import progress
+from nbaudio.core.threads import in_turn
+from nbaudio.formats.base import printable
 from nbaudio.sources.probes import Probes
-from nbaudio.sources.transcripts import printable
-from nbaudio.threads import in_turn
+from nbaudio.storage import archives
+from nbaudio.storage.atomic import home_of, leads_out, sha256_file
+from nbaudio.storage.remote import Remote
+from nbaudio.storage.urls import check_address, inside, without_secrets
 
 FACTS = pl.Schema(
     {

@@ -4,13 +4,13 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.names import DECISIONS
-from nbaudio.report import duration, first_lines, size
-from nbaudio.sizes import RATE
-from nbaudio.sources.transcripts import Transcripts
-from nbaudio.tables import with_durations
-from nbaudio.workspace import Workspace
+from nbaudio.core.names import DECISIONS
+from nbaudio.core.report import duration, first_lines, size
+from nbaudio.core.tables import with_durations
+from nbaudio.formats.base import Transcripts
+from nbaudio.storage.workspace import Workspace
 
+_RATE = 16_000
 _BYTES_PER_SAMPLE = 2
 # Sources round what they say a recording lasts, and codecs pad.
 _SAME_SECONDS = 0.1
@@ -93,8 +93,8 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
     seconds, as_is = usable.select(
         seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE
     ).row(0)
-    wav = seconds * RATE * _BYTES_PER_SAMPLE
+    wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
-        f"{said}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {RATE:,} Hz mono WAV, "
+        f"{said}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
         f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )

@@ -20,7 +20,7 @@ from nbaudio.text.distance import (
     words,
 )
 from nbaudio.text.normal import DEFAULT_STEPS, NORMALIZERS, normalize, normalize_column
-from nbaudio.text.scoring import score
+from nbaudio.text.score import score
 
 __all__ = [
     "DEFAULT_STEPS",

@@ -22,8 +22,8 @@ import pyarrow as pa
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
-from nbaudio.errors import InputError
-from nbaudio.frames import Column, as_series
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import Column, as_series
 from nbaudio.text.normal import normalize
 
 # What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.

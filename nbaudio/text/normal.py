@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import polars as pl
 
-from nbaudio.errors import InputError
-from nbaudio.frames import Column, as_series
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import Column, as_series
 
 
 def nfc(text: str) -> str:
@@ -123,7 +123,7 @@ def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
         'uvaženi kolega evo 5. točka'
         >>> normalize("Evo", steps=["upper"])
         Traceback (most recent call last):
-        nbaudio.errors.InputError: unknown normalisation step 'upper'; known steps are nfc, lower, punctuation, blanks
+        nbaudio.core.errors.InputError: unknown normalisation step 'upper'; known steps are nfc, lower, punctuation, blanks
     """
     return _apply(text, _checked(steps))
 

@@ -43,7 +43,7 @@ def jupyter_lab(root: Path, home: Path) -> Iterator[str]:
     settings.parent.mkdir(parents=True)
     settings.write_text(_NOTIFICATIONS)
     # Of this tree, whatever is installed.
-    shutil.copytree(TOP / "nbaudio/widgets/labextension", home / "data_dir/labextensions/nbaudio")
+    shutil.copytree(TOP / "nbaudio/ui/widgets/labextension", home / "data_dir/labextensions/nbaudio")
     folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")},

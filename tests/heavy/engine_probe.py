@@ -7,9 +7,9 @@ import json
 import sys
 import time
 
-from nbaudio.engine import Site, workers
-from nbaudio.errors import NbaudioError
-from nbaudio.limits import parse_size
+from nbaudio.core.errors import NbaudioError
+from nbaudio.core.guards import parse_size
+from nbaudio.engine.backends import Site, workers
 
 
 def main(engine: str, address: str | None = None) -> None:

@@ -12,8 +12,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from nbaudio import materialize, plan, status
-from nbaudio.errors import DiskFullError, NbaudioError
+from nbaudio import materialize, status
+from nbaudio.core.errors import DiskFullError, NbaudioError
+from nbaudio.corpus import plan
 
 # Bytes more each time: while clips are cut and packed, and where little is missing.
 STEP, SMALL_STEP = 400_000, 50_000

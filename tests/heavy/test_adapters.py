@@ -27,13 +27,13 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from web import serving
 
 from nbaudio import open_corpus
-from nbaudio.adapters import huggingface, tensorflow
-from nbaudio.adapters.lhotse import cuts
-from nbaudio.adapters.torch import ClipDataset, collate, states_of, stream_dataset
-from nbaudio.corpus.making import materialize
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
+from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import Corpus
-from nbaudio.workspace import Workspace
+from nbaudio.reading.adapters import huggingface, tensorflow
+from nbaudio.reading.adapters.lhotse import cuts
+from nbaudio.reading.adapters.torch import ClipDataset, collate, states_of, stream_dataset
+from nbaudio.storage.workspace import Workspace
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -230,7 +230,7 @@ import json, os, sys, time, warnings
 warnings.simplefilter("ignore")
 from torchdata.stateful_dataloader import StatefulDataLoader
 from nbaudio import open_corpus
-from nbaudio.adapters.torch import collate, stream_dataset
+from nbaudio.reading.adapters.torch import collate, stream_dataset
 
 log = sys.argv[2]
 lines = open(log, "rb").read().split(b"\\n")[:-1] if os.path.exists(log) else []

@@ -4,8 +4,8 @@ import pytest
 from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all
 
 import nbaudio
-from nbaudio.corpus.verifying import verify
-from nbaudio.resources import bundled
+from nbaudio.core.resources import bundled
+from nbaudio.corpus.verify import verify
 from nbaudio.runs.manifests import list_notebooks
 
 # Live widgets of each notebook, and what shows that they have what they asked for.

@@ -15,10 +15,10 @@ from playwright.sync_api import expect
 from test_browser_notebooks import errors
 
 import nbaudio
-from nbaudio.corpus.verifying import verify
-from nbaudio.review.bounds import corrections
+from nbaudio.corpus.verify import verify
+from nbaudio.review.bound_corrections import corrections
 from nbaudio.review.log import verdict_log, verdicts
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
 KEYS = [*"abcdefghijklmnopqrstuvwxyz", *"ABCDMXYZ", *"0123456789", *" -+=/,.<>[]", "Enter", "Escape", "Delete", "Backspace"]
@@ -415,7 +415,7 @@ def test_a_tuner_without_audio_shows_texts_and_fits_a_narrow_window(lab, workspa
 def test_progress_is_a_bar_that_ends_as_a_line(lab, workspace):
     page = lab[2]
     slow = (
-        "import time\nfrom nbaudio.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
+        "import time\nfrom nbaudio.core.progress import progress\nwith progress('verify', 20, 'shards') as advance:\n"
         "    for _ in range(20):\n        advance(1)\n        time.sleep(0.15)"
     )
     ended = ".jp-OutputArea-output:has-text('verify: 20 shards in 00:03')"
@@ -490,7 +490,7 @@ def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
 def test_a_corpus_is_cancelled_while_a_cell_waits_for_it_and_then_made(lab, workspace):
     page = lab[2]
     slow = (
-        "import time\nfrom nbaudio.progress import progress\n"
+        "import time\nfrom nbaudio.core.progress import progress\n"
         "def slow():\n    with progress('wait', 600, 'steps', show=False) as advance:\n"
         "        for _ in range(600):\n            time.sleep(0.1)\n            advance(1)\n"
         "making = widgets.JobPanel(slow)\nmaking"

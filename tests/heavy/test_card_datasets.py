@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_card import make, run_code
 
-from nbaudio.corpus.containers import CONTAINERS
+from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.reading import open_corpus
 
 # `datasets` leaves metadata to the garbage collector.

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 import nbaudio
-from nbaudio.corpus.verifying import verify
-from nbaudio.resources import bundled
+from nbaudio.core.resources import bundled
+from nbaudio.corpus.verify import verify
 from nbaudio.runs import demo, run
-from nbaudio.runs.troubles import NAMES, SEGMENTS, check_demo
-from nbaudio.workspace import Workspace
+from nbaudio.runs.demo_check import NAMES, SEGMENTS, check_demo
+from nbaudio.storage.workspace import Workspace
 
 MANIFEST = bundled("data_manifests/demo.yaml")
 

@@ -16,9 +16,9 @@ import pytest
 from faults import SIZE, contents, cut_or_die, die_once, die_unless, soak, started, workers_of
 
 from nbaudio import materialize, status, verify
+from nbaudio.core.errors import WorkerLostError
 from nbaudio.corpus import packs
-from nbaudio.engine import Site, run_tasks
-from nbaudio.errors import WorkerLostError
+from nbaudio.engine.backends import Site, run_tasks
 
 KILLS = int(os.environ.get("NBAUDIO_KILLS", "20"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))

@@ -18,7 +18,7 @@ INGEST = """
 import json, sys
 import nbaudio
 from memory import most_mb
-from nbaudio.errors import InputError
+from nbaudio.core.errors import InputError
 
 format, source, out, options = sys.argv[1:]
 try:
@@ -64,8 +64,8 @@ def test_a_sheet_that_comes_back_is_no_bomb(tmp_path):
 import json, sys
 from memory import most_mb
 from pathlib import Path
-from nbaudio.errors import InputError
-from nbaudio.review.returned import read_sheet
+from nbaudio.core.errors import InputError
+from nbaudio.review.sheet_reader import read_sheet
 try:
     read_sheet(Path({str(table_span(tmp_path, 0))!r}))
 except InputError as raised:

@@ -14,7 +14,7 @@ RUN = """
 import json, sys
 from pathlib import Path
 import polars as pl
-from nbaudio.leakage import proof
+from nbaudio.selection.leakage import proof
 found = proof(pl.scan_parquet(sys.argv[1]))
 # Not ru_maxrss, which begins with what the parent held.
 most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))

@@ -4,7 +4,7 @@ import pytest
 from layout_kinds import LAYOUTS
 
 import nbaudio
-from nbaudio.resources import bundled
+from nbaudio.core.resources import bundled
 from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1

@@ -18,10 +18,10 @@ from moto.server import ThreadedMotoServer
 
 from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
-from nbaudio.errors import InputError, NbaudioError
-from nbaudio.places.cache import Cache
-from nbaudio.places.remote import remote
+from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.reading import open_corpus
+from nbaudio.storage.cache import Cache
+from nbaudio.storage.remote import remote
 
 
 @pytest.fixture(scope="module")

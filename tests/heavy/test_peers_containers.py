@@ -18,9 +18,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from conftest import encoded
 
-from nbaudio.corpus.making import materialize
+from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 # `datasets` leaves metadata to the garbage collector.
 pytestmark = [

@@ -16,7 +16,7 @@ from sheets import columns_of, fill_in, make_workspace
 
 from nbaudio import review
 from nbaudio.review.delimited import guard
-from nbaudio.workspace import Workspace
+from nbaudio.storage.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]
 # Nobody can type controls into a cell, and LibreOffice drops a tab that is pasted.

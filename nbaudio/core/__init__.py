@@ -1,0 +1,1 @@
+"""What everything rests on: errors, times, table schemas, workspace, report, progress, names, hashing and the run log."""

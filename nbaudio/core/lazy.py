@@ -1,0 +1,66 @@
+"""Names of a package that are imported when they are first used (SPEC 1, PEP 562)."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, spec_from_loader
+from types import ModuleType
+from typing import Any
+
+
+def attach(package: str, exports: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package, which also gives its submodules as attributes.
+
+    Args:
+        package: its name.
+        exports: the module of each exported name; a name that equals its module is the module itself.
+    """
+
+    def getattr_(name: str) -> Any:
+        if name in exports:
+            module = import_module(exports[name])
+            value = module if exports[name] == f"{package}.{name}" else getattr(module, name)
+        elif not name.startswith("_") and find_spec(f"{package}.{name}"):
+            value = import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return getattr_, lambda: sorted(exports), sorted(exports)
+
+
+def alias(package: str, modules: Mapping[str, str]) -> None:
+    """Let ``import package.name`` give a module that lies elsewhere, with what is below it: the same objects.
+
+    Args:
+        package: its name.
+        modules: the full name of the module of each alias.
+    """
+    sys.meta_path.insert(0, _AliasFinder({f"{package}.{name}": module for name, module in modules.items()}))
+
+
+class _AliasFinder(MetaPathFinder):
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        for name, module in self._aliases.items():
+            if fullname == name or fullname.startswith(f"{name}."):
+                return spec_from_loader(fullname, _AliasLoader(module + fullname[len(name) :]))
+        return None
+
+
+class _AliasLoader(Loader):
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self._module)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has set that of the alias

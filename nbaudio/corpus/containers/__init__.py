@@ -1,0 +1,1 @@
+"""One module per container: how clips lie in shards, written and read."""

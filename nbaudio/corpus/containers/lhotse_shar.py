@@ -1,0 +1,67 @@
+"""Lhotse Shar: `recording.NNNNNN.tar` with the audio, and beside it `cuts.NNNNNN.jsonl.gz` with a cut for each clip.
+
+A cut and the member of its audio have the same name, the segment's id with odd characters percent-encoded: Lhotse takes it for a
+path. The supervision has the plain id; all metadata are its `custom`.
+"""
+
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+
+from nbaudio.corpus.containers.base import Place, Shard, as_json
+from nbaudio.corpus.containers.tar import write_tar
+from nbaudio.corpus.containers.webdataset import escape_device
+
+
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+    """Write one tar; see `containers.WriteShard`."""
+    del rate  # every clip's own header and metadata say it
+
+    def members() -> Iterator[tuple[str, bytes]]:
+        for row, clip in zip(metadata.iter_rows(named=True), audio, strict=True):
+            yield f"{_cut_id(row)}.{extension}", clip
+            yield f"{_cut_id(row)}.json", as_json(_recording(row))
+
+    return write_tar(path, members())[::2]
+
+
+def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """The cuts of each shard; see `containers.WriteBeside`."""
+    for shard in shards:
+        lines = (as_json(_cut(row)) + b"\n" for row in shard.metadata().drop("shard").iter_rows(named=True))
+        name = shard.name.replace("/recording.", "/cuts.").replace(".tar", ".jsonl.gz")
+        yield name, [gzip.compress(b"".join(lines), compresslevel=6, mtime=0)]
+
+
+def _cut_id(row: dict[str, Any]) -> str:
+    return escape_device(quote(row["segment_id"], safe=""))
+
+
+def _cut(row: dict[str, Any]) -> dict[str, Any]:
+    supervision = {
+        "id": row["segment_id"],
+        "recording_id": _cut_id(row),
+        "start": 0,
+        "duration": row["duration_s"],
+        "channel": 0,
+        "text": row["text"],
+        "speaker": row["speaker_id"],
+        "custom": row,
+    }
+    whole = {"id": _cut_id(row), "start": 0, "duration": row["duration_s"], "channel": 0, "type": "MonoCut"}
+    return whole | {"supervisions": [supervision], "recording": _recording(row)}
+
+
+def _recording(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": _cut_id(row),
+        "sources": [{"type": "shar", "channels": [0], "source": ""}],
+        "sampling_rate": row["sampling_rate"],
+        "num_samples": row["num_samples"],
+        "duration": row["duration_s"],
+        "channel_ids": [0],
+    }

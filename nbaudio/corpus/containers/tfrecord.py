@@ -1,0 +1,183 @@
+"""TFRecord shards: a `tf.train.Example` for each clip, or a `tf.train.SequenceExample` for each window of consecutive segments.
+
+`audio` is the encoded clip, `json` all metadata as they are. Columns that TensorFlow has a type for are features of their own:
+texts, int64 and float32, and `word_times` as `word_times/start` and `word_times/end`; null is an empty text, -1 or NaN there.
+Beside the shards lies what `tfds.builder_from_directory` asks for; it knows no SequenceExample, which `tf.io` parses.
+
+Features are written in the order of their columns, the audio last: TensorFlow's own writer puts them in any order. A record is
+its length, a checksum of the length, its bytes and their checksum, as in TensorFlow's `record_writer.h`.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core.errors import MissingExtraError
+from nbaudio.core.tables import WORD_TIMES
+from nbaudio.corpus.containers.base import Place, Shard, as_json
+from nbaudio.corpus.containers.protobuf import around, entry, field, floats, integers, texts
+
+# Names that are taken, and what is only known when the shard is written.
+_NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
+_CRC_MASK = 0xA282EAD8
+_CRC_BYTES = 4
+# Clips whose features are made at once.
+_ROWS = 1000
+_MODULES = "tensorflow_datasets.core.features"
+
+
+class _Kind(NamedTuple):
+    """How a column becomes features: each by the suffix of its name, from a value; and how tfds describes it."""
+
+    features: Mapping[str, Callable[[Any], bytes]]
+    tfds: Mapping[str, Any]
+
+
+def _tensor(dtype: str) -> dict[str, Any]:
+    return {"pythonClassName": f"{_MODULES}.tensor_feature.Tensor", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
+
+
+def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
+    return lambda words: floats([word[side] for word in words or []])
+
+
+@lru_cache(maxsize=4096)  # speakers, recordings and rates come again and again
+def _text(text: str | None) -> bytes:
+    return texts([(text or "").encode()])
+
+
+@lru_cache(maxsize=4096)
+def _integer(number: int | None) -> bytes:
+    return integers([-1 if number is None else number])
+
+
+def _float(number: float | None) -> bytes:
+    return floats([float("nan") if number is None else number])
+
+
+_TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
+_INTEGER = _Kind({"": _integer}, _tensor("int64"))
+_FLOAT = _Kind({"": _float}, _tensor("float32"))
+_TIMES = _Kind(
+    {f"/{side}": _times(side) for side in ("start", "end")},
+    {
+        "pythonClassName": f"{_MODULES}.sequence_feature.Sequence",
+        "sequence": {
+            "feature": {
+                "pythonClassName": f"{_MODULES}.features_dict.FeaturesDict",
+                "featuresDict": {"features": {"start": _tensor("float32"), "end": _tensor("float32")}},
+            },
+            "length": "-1",
+        },
+    },
+)
+
+
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+    """Write one TFRecord file; see `containers.WriteShard`. Where rows have a `window`, each is a SequenceExample."""
+    del extension, rate  # every clip's own header and metadata say it
+    kinds = _kinds(metadata.schema)
+    clips = iter(audio)
+    places: list[Place] = []
+    with path.open("wb") as file:
+        for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
+            inside = [features for _, features in clips_inside]
+            own = list(islice(clips, len(inside)))
+            sounds = [around(1, around(1, [clip])) for clip in own]
+            record = _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], sounds[0])
+            _write_record(file, record)
+            # A clip ends its feature, and the last of them ends the record.
+            sizes = [sum(map(len, around(1, sound))) for sound in sounds]
+            ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
+            places += [Place(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
+    return places
+
+
+def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """What TensorFlow Datasets asks for; see `containers.WriteBeside`."""
+    schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
+    if "window" in schema:
+        return
+    features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {name: kind.tfds for name, kind in _kinds(schema).items()}
+    splits = {
+        split: [shard for shard in shards if shard.split == split] for split in dict.fromkeys(shard.split for shard in shards)
+    }
+    info = {
+        "name": "corpus",
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "splits": [
+            {
+                "name": split,
+                "filepathTemplate": "{SPLIT}/{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}",
+                "numBytes": str(sum(shard.num_bytes for shard in own)),
+                "shardLengths": [str(shard.segments) for shard in own],
+            }
+            for split, own in splits.items()
+        ],
+    }
+    yield "dataset_info.json", [as_json(info)]
+    described = {"pythonClassName": f"{_MODULES}.features_dict.FeaturesDict", "featuresDict": {"features": features}}
+    yield "features.json", [as_json(described)]
+
+
+def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
+    """The columns that become features of their own."""
+    return {name: kind for name, dtype in schema.items() if name not in _NOT_FEATURES and (kind := _kind(dtype)) is not None}
+
+
+def _kind(dtype: pl.DataType) -> _Kind | None:
+    if dtype == WORD_TIMES:
+        return _TIMES
+    if dtype in (pl.String, pl.Enum, pl.Categorical):
+        return _TEXT
+    return _INTEGER if dtype.is_integer() else _FLOAT if dtype.is_float() else None
+
+
+def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """The window of each clip, which is its own where there are none, and all its features but its audio."""
+    for part in metadata.iter_slices(_ROWS):
+        columns = {"json": [texts([as_json(row)]) for row in part.iter_rows(named=True)]}
+        for name, kind in kinds.items():
+            values = part[name].to_list()
+            columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
+        windows = part["window" if "window" in part.columns else "segment_id"]
+        for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
+            yield window, dict(zip(columns, features, strict=True))
+
+
+def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
+    return around(1, [b"".join([entry(name, data) for name, data in features.items()]), *_audio(sound)])
+
+
+def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
+    context = field(1, entry("window", texts([window.encode()])))
+    lists = [entry(name, b"".join(field(1, features[name]) for features in inside)) for name in inside[0]]
+    audio = _audio([part for sound in sounds for part in around(1, sound)])
+    return [context, *around(2, [*lists, *audio])]
+
+
+def _audio(value: list[bytes]) -> list[bytes]:
+    return around(1, [field(1, b"audio"), *around(2, value)])
+
+
+def _write_record(file: BinaryIO, record: list[bytes]) -> None:
+    try:
+        from google_crc32c import extend
+    except ImportError as error:
+        raise MissingExtraError.naming("google-crc32c", "tfrecord") from error
+
+    def checksum(parts: list[bytes]) -> bytes:
+        """Turned and shifted, as a checksum of checksums would tell little."""
+        crc = reduce(extend, parts, 0)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
+
+    length = struct.pack("<Q", sum(map(len, record)))
+    file.writelines((length, checksum([length]), *record, checksum(record)))

@@ -1,0 +1,292 @@
+"""The proof that a corpus is whole and its splits apart: every file, every clip, every number, read back from the disk."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.audio import decode_clip
+from nbaudio.core.errors import AudioError, InputError, brief
+from nbaudio.core.progress import progress
+from nbaudio.core.report import Report, fact_key, first_lines
+from nbaudio.core.tables import SPLITS, read_parquet
+from nbaudio.corpus.card import CARD
+from nbaudio.corpus.containers.base import checked, clips_in
+from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
+from nbaudio.corpus.manifest import check_places, read_manifest
+from nbaudio.engine.backends import Site, check_engine, run_tasks
+from nbaudio.selection.leakage import grouping, proof
+from nbaudio.storage.atomic import sha256_file, sha256_listed
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at
+from nbaudio.storage.retry import AbsentError
+from nbaudio.storage.workspace import Workspace
+
+_PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
+_COLUMNS = [*_PLACES, "split", "duration_s", "speaker_id", "recording_id"]
+_HEARD = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
+
+
+@dataclass(frozen=True)
+class _ShardTask:
+    folder: Folder
+    name: str
+    sha256: str
+    num_bytes: int
+    encoding: str
+    clips: pl.DataFrame
+
+
+def verify(
+    corpus: str | Path,
+    *,
+    jobs: int | None = None,
+    engine: str | None = "loky",
+    address: str | None = None,
+    beam_options: str = "",
+    workspace: str | Path | Workspace | None = None,
+    show_progress: bool = True,
+) -> Report:
+    """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
+
+    Args:
+        corpus: the folder, or its address: then each shard is fetched, checked and removed.
+        jobs: how many shards at once; None means one a core.
+        engine: as for `materialize`, and `address` and `beam_options` too.
+        address: of a cluster.
+        beam_options: of Beam.
+        workspace: where the report is kept beside those of the other steps.
+        show_progress: progress on standard error.
+
+    Returns:
+        What was checked; each problem names file and clip. No problems: the corpus is whole.
+
+    Raises:
+        InputError: there is no corpus.json, or no such workspace.
+    """
+    site = Site(jobs, address, beam_options)
+    check_engine(engine, site)
+    kept = None if workspace is None else Workspace.open(workspace)
+    report = _report(folder_at(corpus), engine=engine, site=site, show_progress=show_progress)
+    if kept is not None:
+        kept.save_report("verify", report.to_dict())
+    return report
+
+
+def _report(folder: Folder, *, engine: str | None, site: Site, show_progress: bool) -> Report:
+    if not folder.exists(MANIFEST):
+        hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
+        raise InputError(f"{folder}: no {MANIFEST} ({hint})")
+    if missing := [name for name in TABLES if not folder.exists(name)]:
+        return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
+    manifest = read_manifest(folder)
+    sizes = manifest.get("table_bytes", {})
+    if wrong := [line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))]:
+        return Report("verify", {"corpus": str(folder), "whole": False}, problems=wrong)
+    with ExitStack() as stack:
+        tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
+        return _verify(folder, manifest, tables, engine=engine, site=site, show_progress=show_progress)
+
+
+def _verify(
+    folder: Folder,
+    manifest: dict[str, Any],
+    tables: dict[str, Path],
+    *,
+    engine: str | None,
+    site: Site,
+    show_progress: bool,
+) -> Report:
+    try:
+        shards = manifest["shards"]
+        encoding = manifest["parameters"]["encoding"]
+        written = "its bytes are not those that were written"
+        problems = [f"{name}: {written}" for name, path in tables.items() if sha256_file(path) != manifest["tables"].get(name)]
+        if problems:
+            # What a damaged table says of the shards would be no proof.
+            return Report("verify", {"corpus": str(folder), "whole": False}, problems=problems)
+        segments = read_parquet(tables["segments.parquet"], _COLUMNS)
+        rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
+    except (KeyError, TypeError, OSError) as error:
+        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {brief(error)})") from error
+    problems += _check_numbers(manifest, segments, rejected)
+    check_places(folder, segments)
+    listed = {shard["name"] for shard in shards}
+    held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
+    problems += [
+        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {MANIFEST} says {shard['segments']}"
+        for shard in shards
+        if held[shard["name"]] != shard["segments"]
+    ]
+    if len(listed) < len(shards):
+        problems.append(f"{MANIFEST}: a shard is listed twice")
+    if sum(held.values()) < segments.height:
+        lost = segments.height - sum(held.values())
+        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
+    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
+    beside = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in tables}
+    sizes = manifest.get("table_bytes", {})
+    problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256, sizes.get(name))]
+    card, notes = _check_card(folder, manifest.get("card", ""))
+    problems += [f"{CARD}: missing"] if card == "missing" else []
+    notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
+
+    def tasks() -> Iterator[_ShardTask]:
+        for shard in shards:
+            clips = segments.filter(clips_in(shard["name"]))
+            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES))
+
+    with progress("verify", len(shards), "shards", show=show_progress) as advance:
+        found: list[str] = []
+        heard = []
+        for bad, samples in run_tasks(_check_shard, tasks(), engine=engine, site=site):
+            found += bad
+            heard.append(samples)
+            advance(1)
+    problems += sorted(found)
+    decoded = sum(map(len, heard))
+    leaks, unproved = _check_splits(tables["segments.parquet"], manifest, pl.concat([pl.DataFrame(schema=_HEARD), *heard]))
+    problems += unproved
+    facts = {
+        "corpus": str(folder),
+        "whole": not problems,
+        "clips_decoded": decoded,
+        "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
+        "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
+        "kept_and_rejected": segments.height + rejected.height,
+        "shards": len(shards),
+        "data_card": card,
+        "leakage": {fact_key(check): shared for check, shared in leaks.items()},
+    }
+    return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
+
+
+def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
+    """What to say of a file with another number of bytes than was written: then nobody needs to hash it."""
+    return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
+
+
+def _check_card(folder: Folder, sha256: str) -> tuple[str, list[str]]:
+    """Whether the data card is the one that was written, and notes; people may edit it, which makes no corpus less whole."""
+    if not folder.exists(CARD):
+        return "missing", []
+    if sha256 and folder.holds(CARD, sha256):
+        return "as written", []
+    return "edited", [f"{CARD} is not the card that was written: what it says is not verified"]
+
+
+def _not_covered(folder: Folder, known: set[str]) -> list[str]:
+    """A note on files that are not of the corpus, but for those that the run itself left."""
+    others = sorted(name for name in folder.names() if name not in known and not name.startswith(".work/"))
+    others = [name for name in others if name not in shard_names(folder)] if others else []
+    return (
+        [f"not verified, as {MANIFEST} does not list them: {', '.join(first_lines(others, 'the folder', most=5))}"]
+        if others
+        else []
+    )
+
+
+def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
+    problems = []
+    for split in SPLITS:
+        inside = segments.filter(pl.col("split") == split)
+        said = manifest["splits"][split]
+        hours = round(float(inside["duration_s"].sum()) / 3600, 6)
+        if (said["segments"], said["hours"]) != (inside.height, hours):
+            told = f"corpus.json says {said['segments']}, {said['hours']} h"
+            problems.append(f"segments.parquet: {split} has {inside.height} clips, {hours} h; {told}")
+        for name, column in (("speakers", "speaker_id"), ("recordings", "recording_id")):
+            if said[name] != (there := inside[column].drop_nulls().n_unique()):
+                problems.append(f"segments.parquet: {split} has {there} {name}; corpus.json says {said[name]}")
+    reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
+    if manifest["rejected"] != reasons:
+        told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
+        problems.append(f"rejected.parquet: {rejected.height} rows ({told}); corpus.json says otherwise")
+    ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
+    problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
+    unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
+    problems += [f"segment {key}: rejected without a reason" for key in unexplained]
+    return problems
+
+
+def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
+    """What the splits share, found anew from transcripts and decoded samples (`heard`), and where corpus.json says otherwise."""
+    selection = manifest.get("selection", {})
+    table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
+    found = proof(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
+    leaks = {check: told["shared"] for check, told in found.items()}
+    grouped = selection.get("parameters", {}).get("group_by", [])
+    problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
+    for check, told in manifest.get("leakage", {}).items():
+        here = found.get(check, {})
+        differing = [what for what in ("shared", "segments") if told.get(what) != here.get(what)]
+        problems += [
+            f"corpus.json: leakage: {check}: {what} {told.get(what)} is said, {here.get(what)} is so" for what in differing
+        ]
+    return leaks, problems
+
+
+def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
+    """What is wrong with one shard, and a hash of what is heard in each of its clips; runs in a worker."""
+    problems: list[str] = []
+    heard = [pl.DataFrame(schema=_HEARD)]
+    hashes: dict[str, str] = {}
+    sizes = _sizes(task)
+    wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
+    if wrong and not isinstance(task.folder, LocalFolder):
+        return [f"{wrong}; its clips are not checked"], heard[0]
+    for (name,), clips in task.clips.group_by("shard", maintain_order=True):
+        try:
+            with task.folder.local(str(name)) as path:
+                hashes[str(name)] = "" if wrong else sha256_file(path)
+                bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
+        except InputError as error:
+            absent = isinstance(error.__cause__, FileNotFoundError | AbsentError)
+            problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
+        except AudioError as error:
+            problems.append(str(error))
+        else:
+            problems += [f"{name}: clip {what}" for what in bad]
+            heard.append(samples)
+    if wrong:
+        problems.insert(0, wrong)
+    elif len(hashes) == task.clips["shard"].n_unique():
+        inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
+        if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
+            problems.insert(0, f"{task.name}: its bytes are not those that were written")
+    return problems, pl.concat(heard)
+
+
+def _sizes(task: _ShardTask) -> dict[str, int]:
+    """Bytes of each file of a shard that is there."""
+    sizes = {}
+    for name in task.clips["shard"].unique():
+        with suppress(InputError, AudioError):  # reading it says what is wrong
+            sizes[name] = task.folder.size(name)
+    return sizes
+
+
+def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:
+    """What is wrong with the clips in a file, and a hash of what is heard in each of the others."""
+    problems = []
+    heard = []
+    with path.open("rb") as file:
+        for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
+            file.seek(offset)
+            data = checked(file.read(length), sha256)
+            if data is None:
+                problems.append(f"{segment_id} is damaged")
+                continue
+            try:
+                samples, own_rate = decode_clip(data, encoding)
+            except AudioError as error:
+                problems.append(f"{segment_id}: {error}")
+                continue
+            heard.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
+            told = rate if own_rate is None else own_rate
+            if (len(samples), told) != (num_samples, rate):
+                problems.append(f"{segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}")
+    return problems, pl.DataFrame(heard, schema=_HEARD, orient="row")

@@ -1,0 +1,1 @@
+"""Where tasks run: joblib's backends, Spark and Beam."""

@@ -1,0 +1,106 @@
+"""Common Voice: the folder of one language with ``validated.tsv``, ``train.tsv``, ``dev.tsv``, ``test.tsv`` and ``clips/``.
+
+Conventions: columns are parted by tabs and nothing is quoted, so a quotation mark is a character of the sentence. The three
+splits are parts of ``validated.tsv``; every clip is taken once and keeps the split it is in as `source_split`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from nbaudio.core.errors import InputError
+from nbaudio.formats.base import Problem, Transcripts, gather, numbered_lines
+from nbaudio.storage.atomic import home_of, leads_out
+
+_SPLITS = ("train", "dev", "test")
+_DURATIONS = "clip_durations.tsv"
+_MILLISECONDS = re.compile(r"[0-9]{1,12}")
+# As columns are called here, and in the releases.
+_ABOUT = {
+    "speaker_age": ("age",),
+    "speaker_gender": ("gender",),
+    "speaker_accent": ("accents", "accent"),
+    "up_votes": ("up_votes",),
+    "down_votes": ("down_votes",),
+    "locale": ("locale",),
+}
+
+
+def read(source: Path) -> Transcripts:
+    r"""Read one language of Common Voice.
+
+    Args:
+        source: its folder, such as ``cv-corpus-17.0-2024-03-15/hr``.
+
+    Returns:
+        The clips with their own ids, `speaker_id` (``client_id``), `source_split`, `source_duration` from ``clip_durations.tsv``,
+        `speaker_age`, `speaker_gender`, `speaker_accent`, `up_votes`, `down_votes`, `locale`; the audio is ``clips/``. Problems:
+        lines with more or fewer fields than the header, clips in two splits.
+
+    Raises:
+        InputError: there is no such table, or one lacks a needed column.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp())
+        >>> _ = (source / "train.tsv").write_text('client_id\tpath\tsentence\n1f\tcommon_voice_hr_1.mp3\t"Da", kaže.\n')
+        >>> read(source).frame.select("segment_id", "text", "source_split").rows()
+        [('common_voice_hr_1', '"Da", kaže.', 'train')]
+    """
+    tables = [name for name in (*_SPLITS, "validated") if (source / f"{name}.tsv").is_file()]
+    if not tables:
+        raise InputError(f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; wanted is a language's folder")
+    further = ("segment_id", "source_split", "source_duration", *_ABOUT)
+    found = gather(source, _items(source, tables), further=further, wanted="a language of Common Voice")
+    clips = source / "clips"
+    return replace(found, audio_root=clips if clips.is_dir() and not leads_out(clips, home_of(source)) else None)
+
+
+def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
+    if leads_out(source / "clips", home_of(source)):
+        yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name where to")
+    durations = {}
+    if (source / _DURATIONS).is_file():
+        for item in _rows(source / _DURATIONS):
+            # The header calls it duration[ms].
+            if not isinstance(item, Problem) and _MILLISECONDS.fullmatch(milliseconds := [*item[1].values()][-1]):
+                durations[item[1].get("clip", "")] = str(Decimal(milliseconds) / 1000)
+    splits: dict[str, str] = {}
+    for table in tables:
+        for item in _rows(source / f"{table}.tsv", "path", "sentence"):
+            if isinstance(item, Problem):
+                yield item
+                continue
+            line, row = item
+            clip = row["path"]
+            if splits.setdefault(clip, table) != table or not clip:
+                if table in _SPLITS or not clip:
+                    yield Problem(f"{table}.tsv", line, f"{clip!r} is in {splits[clip]}.tsv too" if clip else "path is empty")
+                continue
+            yield {
+                "name": clip,
+                "text": row["sentence"],
+                "speaker_id": row.get("client_id") or None,
+                "segment_id": clip.removesuffix(".mp3"),
+                "source_split": table if table in _SPLITS else None,
+                "source_duration": durations.get(clip),
+                **{name: next((row[key] for key in keys if row.get(key)), None) for name, keys in _ABOUT.items()},
+            }
+
+
+def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Problem]:
+    """Number and fields of each line by the names of the header."""
+    header: list[str] = []
+    for number, line in numbered_lines(path):
+        fields = line.split("\t")
+        if not header:
+            header = fields
+            if missing := [name for name in needed if name not in header]:
+                raise InputError(f"{path}: the column {missing[0]} is missing; it has {', '.join(header)}")
+        elif len(fields) != len(header):
+            yield Problem(path.name, number, f"{len(fields)} fields, the header has {len(header)}")
+        else:
+            yield number, dict(zip(header, fields, strict=True))

@@ -1,0 +1,151 @@
+"""Segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
+
+Conventions: a format is one function, `Writer`, and one line in `WRITERS`. Seconds are decimals from which the samples come back
+exactly; see `times.decimal_seconds`. The same workspace gives the same bytes. Each split has files or a folder of its own.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tables import SPLITS, with_durations
+from nbaudio.formats import kaldi_writer, lhotse_writer, nemo_writer
+from nbaudio.formats.rows import Writer
+from nbaudio.storage.atomic import remove_partials, write_json
+from nbaudio.storage.remote import Remote
+from nbaudio.storage.urls import is_address
+from nbaudio.storage.workspace import Workspace
+
+__all__ = ["WRITERS", "Writer", "export"]
+
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {"nemo": nemo_writer.WRITER, "lhotse": lhotse_writer.WRITER, "kaldi": kaldi_writer.WRITER}
+)
+
+# Says that a folder is ours to write again.
+_MARK = ".nbaudio-export.json"
+
+
+def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute") -> Report:
+    """Write the accepted segments as manifests; all that are not rejected while nothing is selected yet.
+
+    Args:
+        workspace: the folder that `ingest` made; its recordings must be there.
+        format: one of `WRITERS`.
+        out: the folder to write: new, empty, or an earlier export, which is replaced.
+        paths: of the recordings: ``absolute``, or ``relative`` to `out`; those that lie elsewhere keep their addresses.
+
+    Returns:
+        Counts, hours and the files; problems are recordings whose segments had to be left out.
+
+    Raises:
+        InputError: format or paths are unknown, there is no audio, or no segment is left.
+        ExistsError: `out` holds something else.
+
+    Examples:
+        >>> import tempfile
+        >>> from nbaudio.core.resources import bundled
+        >>> from nbaudio import ingest
+        >>> demo, folder = bundled("data_manifests/demo"), Path(tempfile.mkdtemp())
+        >>> _ = ingest("parlaspeech", demo / "transcripts.jsonl", audio=demo / "audio", names=demo / "wav.scp", out=folder / "W")
+        >>> export(folder / "W", "nemo", out=folder / "manifests").facts["files"]
+        ['manifest.jsonl']
+    """
+    if format not in WRITERS:
+        raise InputError(f"format {format!r} is unknown; known are {', '.join(WRITERS)}")
+    if paths not in ("absolute", "relative"):
+        raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
+    workspace, out, writer = Workspace.open(workspace), Path(out).absolute(), WRITERS[format]
+    segments, warnings = _chosen(workspace.segments)
+    recordings, problems = _usable(workspace, segments, writer, out=out, relative=paths == "relative")
+    usable = segments.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
+    if usable.is_empty():
+        raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
+
+    held = _clear(out, format)
+    written: list[Path] = []
+    for split in (*SPLITS, None):
+        part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
+        if len(part):
+            its = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
+            files, notes = writer.write(part, its, out, split)
+            written += files
+            warnings += [f"{split}: {note}" if split else note for note in notes]
+    for path in held - set(written):
+        path.unlink()
+    timed = with_durations(usable, recordings)
+    report = Report(
+        "export",
+        {
+            "format": format,
+            "segments": len(usable),
+            "recordings": len(recordings),
+            "hours": round(float(timed["duration_s"].sum()) / 3600, 6),
+            "splits": {split or "none": count for split, count in usable["split"].value_counts().sort("split").iter_rows()},
+            "files": [path.relative_to(out).as_posix() for path in written],
+        },
+        warnings,
+        first_lines(problems, f"{workspace.path}/recordings.parquet"),
+    )
+    workspace.save_report("export", report.to_dict())
+    return report
+
+
+def _chosen(segments: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    accepted = segments.filter(pl.col("decision") == "accept")
+    if len(accepted):
+        return accepted, []
+    pending = segments.filter(pl.col("decision") == "pending")
+    return pending, [f"nothing is selected yet: these are all {len(pending):,} segments that are not rejected"]
+
+
+def _usable(
+    workspace: Workspace, segments: pl.DataFrame, writer: Writer, *, out: Path, relative: bool
+) -> tuple[pl.DataFrame, list[str]]:
+    """The recordings of these segments, with `file` as the manifests name it; and why others cannot be named."""
+    counts = segments.group_by("recording_id", maintain_order=True).len("segments")
+    wanted = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
+    root = workspace.audio_root
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for row in wanted.iter_rows(named=True):
+        name = row["recording_id"]
+        if root is None or row["num_samples"] is None:
+            problems.append(f"{name}: there is no audio; {row['segments']:,} segments left out")
+            continue
+        if isinstance(root, Remote):
+            file = str(root / row["path"])
+        else:
+            path = root / row["path"]
+            file = os.path.relpath(path, out) if relative else str(path)
+        if "::" in file and is_address(file):
+            problems.append(f"{name}: is in an archive, which no such toolkit reads; {row['segments']:,} segments left out")
+        elif wrong := writer.refuses(file):
+            problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
+        else:
+            rows.append(row | {"file": file})
+    return pl.DataFrame(rows, schema={**wanted.schema, "file": pl.String}), problems
+
+
+def _clear(out: Path, format: str) -> set[Path]:
+    """Make the folder ours; the files of an earlier export that are there."""
+    mark = out / _MARK
+    if not mark.is_file() and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ExistsError(f"{out}: exists and is no export; choose another --out")
+    held: set[Path] = set()
+    if mark.is_file():
+        remove_partials(out)
+        try:
+            earlier = json.loads(mark.read_text(encoding="utf8"))["format"]
+            held = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ExistsError(f"{mark}: not as an export leaves it; choose another --out, or remove it") from error
+    write_json(mark, {"format": format})
+    return held

@@ -1,0 +1,206 @@
+"""A Hugging Face dataset on disk, Parquet or saved by ``save_to_disk``, with an Audio column: a struct of ``bytes`` and ``path``.
+
+Bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and a column has no place to seek to.
+Without bytes the paths name files below the source.
+
+Conventions: of a saved dataset only the files that its ``state.json`` names are taken; others beside them are left-overs of its
+cache. A recording's file is called after its Parquet file and row (``train-00000-of-00002/00000017.flac``) and never after what
+the dataset calls it; of that only a known audio extension is kept.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from nbaudio.core.errors import InputError, brief
+from nbaudio.core.names import is_audio
+from nbaudio.core.source_splits import role, split_in
+from nbaudio.formats.base import Problem, Transcripts, check_link, gather, printable
+from nbaudio.formats.columnar import ARROW, batches, holds_any, schema_of
+from nbaudio.formats.columns import Choice, choose
+from nbaudio.storage.atomic import read_json
+
+_ROWS = 4096
+_CLIPS = 32
+_SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
+_FURTHER = ("segment_id", "source_split")
+_WANTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
+# Names that datasets give these columns, the usual first.
+_TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
+_ASR = ("asr_text", "pred_text", "hypothesis")
+_SPEAKER = ("speaker_id", "client_id", "speaker")
+_ID = ("segment_id", "id", "utterance_id")
+_OURS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One file: where it is, its name without the extension, its split, its Audio column and whether it holds any bytes."""
+
+    path: Path
+    stem: str
+    split: str | None
+    audio: str
+    embeds: bool
+
+
+def read(
+    source: Path,
+    *,
+    audio: str | None = None,
+    text: str | None = None,
+    asr: str | None = None,
+    speaker: str | None = None,
+    id: str | None = None,
+) -> Transcripts:
+    """Read the files of a dataset.
+
+    Args:
+        source: the folder with the Parquet files, at any depth, or of a `Dataset` or `DatasetDict` saved to disk; or one file.
+        audio: the Audio column; the only one unless given. For the options below ``none`` leaves a column out.
+        text: the column of the transcripts; ``text``, ``sentence``, ``transcription`` and the like unless given.
+        asr: the column of hypotheses; ``asr_text``, ``pred_text`` or ``hypothesis`` unless given.
+        speaker: the column of speakers; ``speaker_id``, ``client_id`` or ``speaker`` unless given.
+        id: the column of ids; ``segment_id``, ``id`` or ``utterance_id`` unless given.
+
+    Returns:
+        A whole recording per row; `source_split` is what a saved dataset says, or names of files begin with
+        (``train-00000-of-00002.parquet``), or a part of the path that is the name of a split (``hr/test/0000.parquet``).
+        Problems: files that cannot be read.
+
+    Raises:
+        InputError: there is nothing of the kind, or a column that was asked for is in no file.
+
+    Examples:
+        >>> import tempfile
+        >>> from pyarrow import parquet
+        >>> source = Path(tempfile.mkdtemp()) / "train-00000-of-00001.parquet"
+        >>> parquet.write_table(pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "sentence": ["dobar dan"]}), source)
+        >>> read(source).frame.select("name", "text", "source_split").rows()
+        [('train-00000-of-00001/00000000.wav', 'dobar dan', 'train')]
+    """
+    parts: list[_Part] = []
+    problems: list[Problem] = []
+    root = source if source.is_dir() else source.parent
+    for path, split in _files(source):
+        try:
+            if path != source:
+                check_link(path, root)
+            parts.append(_part(path, path.relative_to(root), split, audio))
+        except (pa.ArrowException, OSError, InputError) as error:
+            problems.append(Problem(printable(path.name), None, brief(error)))
+    columns = {name for part in parts for name in schema_of(part.path).names}
+    found_by = {"text": _TEXT, "asr": _ASR, "speaker": _SPEAKER, "id": _ID}
+    options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
+    chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
+    # Files of a dataset may differ in their columns.
+    choices = {
+        _OURS[name]: [*(() if option else found_by[name]), *(chosen[key] for key in (name,) if key in chosen)]
+        for name, option in options.items()
+    }
+    embeds = any(part.embeds for part in parts)
+
+    def items() -> Iterator[dict[str, Any] | Problem]:
+        yield from problems
+        for part in parts:
+            try:
+                yield from _rows(part, choices, embeds=embeds)
+            except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
+                yield Problem(part.path.name, None, f"cannot be read on: {brief(error)}")
+
+    found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
+    found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
+    return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
+
+
+def _files(source: Path) -> list[tuple[Path, str | None]]:
+    """The files of a dataset and their splits; Arrow files where there is no Parquet."""
+    if found := [source] if source.is_file() else _visible(source, "*.parquet"):
+        return [(path, _split_of(path, source)) for path in found]
+    if states := _visible(source, "state.json"):
+        return [file for state in states for file in _saved(state)]
+    return [(path, _split_of(path, source)) for path in _visible(source, f"*{ARROW}") if not path.name.startswith("cache-")]
+
+
+def _split_of(path: Path, source: Path) -> str | None:
+    """The split of a file, as Hugging Face finds it in names of files and folders."""
+    shard = _SHARD.fullmatch(path.name)
+    relative = path.name if path == source else path.relative_to(source).as_posix()
+    if shard and role(shard[1]):
+        return shard[1]
+    return split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
+
+
+def _visible(source: Path, pattern: str) -> list[Path]:
+    found = sorted(source.rglob(pattern))
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts)]
+
+
+def _saved(state: Path) -> list[tuple[Path, str | None]]:
+    """The files of one dataset that was saved to disk; in a `DatasetDict` its folder is its split."""
+    told = read_json(state)
+    if told.get("_indices_data_files"):
+        raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
+    names = [str(file.get("filename")) for file in told.get("_data_files") or [] if isinstance(file, dict)]
+    if not names or not all(name == Path(name).name for name in names):
+        raise InputError(f"{state}: names no data files; is it of a dataset that save_to_disk wrote?")
+    is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
+    split = state.parent.name if is_one_of_several else told.get("_split")
+    return [(state.parent / name, split if isinstance(split, str) else None) for name in names]
+
+
+def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
+    stem = relative.with_suffix("").as_posix()
+    if printable(stem) != stem:
+        raise InputError("its name is not Unicode; rename it")
+    schema = schema_of(path)
+    kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
+    found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
+    if audio is not None:
+        found = [name for name in found if name == audio]
+    if len(found) != 1:
+        raise InputError(
+            f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
+            f"it has {', '.join(kinds)}, the option audio says which one is meant"
+        )
+    return _Part(path, stem, split, found[0], holds_any(path, f"{found[0]}.bytes"))
+
+
+def _rows(part: _Part, choices: Mapping[str, Sequence[str]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
+    names = schema_of(part.path).names
+    columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
+    wanted = [f"{part.audio}.path", *filter(None, columns.values())]
+    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, wanted, rows=_ROWS))):
+        path = (values[part.audio] or {}).get("path")
+        if embeds or path:
+            found = {ours: _text(values[name]) for ours, name in columns.items() if name}
+            yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
+        else:
+            yield Problem(part.path.name, row + 1, "neither bytes nor a path")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _name(part: _Part, row: int, path: str | None) -> str:
+    extension = PurePosixPath(path or "").suffix
+    return f"{part.stem}/{row:08d}{extension.strip().lower() if is_audio(path or '') else '.wav'}"
+
+
+def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of all recordings; one without bytes, and what is behind a damage, is missing."""
+    for part in parts:
+        values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
+        # What is behind a damage cannot be read here either, and was told.
+        with suppress(pa.ArrowException, OSError):
+            for row, value in enumerate(values):
+                audio = value.as_py() or {}
+                if audio.get("bytes") is not None:
+                    yield _name(part, row, audio.get("path")), audio["bytes"]

@@ -1,0 +1,252 @@
+"""Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
+
+Conventions: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
+decimals. `source_channel` is said where a supervision is on some of its recording's channels, and counts them as they lie in the
+file. What is kept besides: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
+recordings that are one file are taken: a command is refused and never run.
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, brief
+from nbaudio.core.source_splits import role
+from nbaudio.core.times import add_seconds
+from nbaudio.formats.base import Problem, Transcripts, gather
+from nbaudio.formats.manifests import manifests, own_root
+from nbaudio.storage.urls import is_address
+
+_ENDINGS = (".jsonl", ".jsonl.gz")
+_KIND = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+))?")
+_NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
+_ZERO = msgspec.Raw(b"0")
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+
+
+class _Source(msgspec.Struct):
+    type: str
+    source: str = ""
+    channels: list[int] = []
+
+
+class _Recording(msgspec.Struct):
+    id: str
+    sources: list[_Source]
+    transforms: list[msgspec.Raw] | None = None
+
+
+class _Supervision(msgspec.Struct):
+    id: str
+    recording_id: str
+    start: msgspec.Raw
+    duration: msgspec.Raw
+    channel: int | list[int] = 0
+    text: str | None = None
+    language: str | None = None
+    speaker: str | None = None
+    gender: str | None = None
+    custom: dict[str, msgspec.Raw] | None = None
+    alignment: dict[str, list[list[str | float | None]]] | None = None
+
+
+class _Cut(msgspec.Struct):
+    id: str
+    type: str = "MonoCut"
+    start: msgspec.Raw = _ZERO
+    supervisions: list[_Supervision] = []
+    recording: _Recording | None = None
+
+
+class _Set(NamedTuple):
+    """The files of one split."""
+
+    split: str | None
+    recordings: Path | None
+    supervisions: Path | None
+    cuts: Path | None
+
+
+def read(source: Path) -> Transcripts:
+    """Read Lhotse manifests.
+
+    Args:
+        source: a file of cuts, or a folder with ``recordings.jsonl.gz`` and ``supervisions.jsonl.gz`` or with
+            ``cuts.jsonl.gz``, names as ``corpus_recordings_train.jsonl.gz`` among them: then what follows is the split. Cuts are
+            read where recordings or supervisions are missing.
+
+    Returns:
+        The transcripts. `word_times` come from the alignment called ``word``, `asr_text` from the custom field of that name.
+
+    Raises:
+        InputError: there are no such manifests, or nothing in them can be used.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> recording = '{"id": "a", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}'
+        >>> _ = (folder / "recordings.jsonl").write_text(recording)
+        >>> supervision = '{"id": "a-1", "recording_id": "a", "start": 0.5, "duration": 1.25, "text": "dobar dan"}'
+        >>> _ = (folder / "supervisions.jsonl").write_text(supervision)
+        >>> read(folder).frame.select("segment_id", "name", "source_start", "source_end").rows()
+        [('a-1', 'a.wav', '0.5', '1.75')]
+    """
+    sets = _sets(source)
+    found = gather(
+        source,
+        (item for each in sets for item in _items(each)),
+        further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
+        wanted="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
+    )
+    return own_root(found, source if source.is_dir() else source.parent)
+
+
+def _sets(source: Path) -> list[_Set]:
+    if source.is_file():
+        named = _kind(source)
+        return [_Set(named[2] if named and role(named[2] or "") else None, None, None, source)]
+    kinds: dict[str | None, dict[str, Path]] = {}
+    for path in manifests(source, _ENDINGS):
+        if found := _kind(path):
+            if found[1] in kinds.setdefault(found[2], {}):
+                raise InputError(f"{source}: {path.name} and {kinds[found[2]][found[1]].name} are the same; keep one of them")
+            kinds[found[2]][found[1]] = path
+    sets = [_Set(split, *(files.get(kind) for kind in ("recordings", "supervisions", "cuts"))) for split, files in kinds.items()]
+    if not any(each.cuts or (each.recordings and each.supervisions) for each in sets):
+        raise InputError(f"{source}: wanted are recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
+    return sets
+
+
+def _kind(path: Path) -> re.Match[str] | None:
+    """Parse the kind and split of a manifest from its file name."""
+    return _KIND.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
+
+
+def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:
+    if not (files.recordings and files.supervisions):
+        if files.cuts:
+            yield from _read(files.cuts, _Cut, partial(_of_cut, split=files.split))
+        for alone in (files.recordings, files.supervisions):
+            if alone and not files.cuts:
+                yield Problem(alone.name, None, "recordings and supervisions of one split are wanted, only one of them is there")
+        return
+    recordings: dict[str, _Recording] = {}
+
+    def note(recording: _Recording) -> Iterator[dict[str, Any]]:
+        recordings[recording.id] = recording
+        _name(recording)
+        yield from ()
+
+    def row(supervision: _Supervision) -> Iterator[dict[str, Any]]:
+        if supervision.recording_id not in recordings:
+            raise ValueError(f"recording {supervision.recording_id!r} is not among the recordings")
+        yield _row(supervision, recordings[supervision.recording_id], "0", files.split)
+
+    yield from _read(files.recordings, _Recording, note)
+    yield from _read(files.supervisions, _Supervision, row)
+
+
+def _of_cut(cut: _Cut, *, split: str | None) -> Iterator[dict[str, Any]]:
+    if cut.type not in ("MonoCut", "MultiCut") or cut.recording is None:
+        raise ValueError(f"cut {cut.id!r} is a {cut.type}, not a stretch of one recording")
+    if not cut.supervisions:
+        raise ValueError(f"cut {cut.id!r} has no supervision")
+    begin = _number(cut.start, "start")
+    return (_row(supervision, cut.recording, begin, split) for supervision in cut.supervisions)
+
+
+def _row(found: _Supervision, recording: _Recording, begin: str, split: str | None) -> dict[str, Any]:
+    """One segment; `begin` is where the times count from, in seconds."""
+    relative, duration = _number(found.start, "start"), _number(found.duration, "duration")
+    start = relative if begin == "0" else add_seconds(begin, relative)
+    custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
+    hypothesis = custom.get("asr_text")
+    return {
+        "name": _name(recording),
+        "source_start": start,
+        "source_end": add_seconds(start, duration),
+        "text": found.text,
+        "asr_text": hypothesis if isinstance(hypothesis, str) else None,
+        "speaker_id": found.speaker,
+        "word_times": _word_times(found, float(relative)),
+        "segment_id": found.id,
+        "source_recording": recording.id,
+        "source_split": split,
+        "source_channel": _channel(found.channel, recording),
+        "language": found.language,
+        "speaker_gender": found.gender,
+        "custom": msgspec.json.encode(found.custom).decode() if found.custom else None,
+    }
+
+
+def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | None:
+    times = []
+    for word in (found.alignment or {}).get("word", []):
+        match word:
+            case [_, int() | float() as at, int() | float() as lasting, *_]:
+                times.append({"start": at - start, "end": at - start + lasting})
+            case _:
+                raise ValueError(f"alignment: a word, its start and its duration are wanted, not {word}")
+    return times or None
+
+
+def _name(recording: _Recording) -> str:
+    """The path of a recording that is one untouched file."""
+    for source in recording.sources:
+        if source.type == "command":
+            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are taken")
+        is_file = source.type == "file" and source.source
+        if not is_file and not (source.type == "url" and is_address(source.source) and not source.source.startswith("file:")):
+            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are taken")
+    if len(recording.sources) != 1:
+        raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; one is wanted")
+    if recording.transforms:
+        raise ValueError(f"recording {recording.id!r} is transformed when it is read; save it as a file first")
+    return recording.sources[0].source
+
+
+def _channel(wanted: int | list[int], recording: _Recording) -> str | None:
+    """Where a supervision's channels lie in the file; None where they are all that it has."""
+    numbers, held = [wanted] if isinstance(wanted, int) else wanted, recording.sources[0].channels
+    if unknown := set(numbers) - set(held):
+        raise ValueError(f"channel {min(unknown)} is none of the recording's; it has {', '.join(map(str, held)) or 'none'}")
+    return None if set(numbers) == set(held) else ",".join(str(held.index(number)) for number in numbers)
+
+
+def _number(raw: msgspec.Raw, key: str) -> str:
+    if not _NUMBER.fullmatch(bytes(raw)):
+        raise ValueError(f"{key}: a number is wanted, not {bytes(raw)[:40].decode(errors='replace')}")
+    return bytes(raw).decode()
+
+
+def _read(
+    file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterator[dict[str, Any]]]
+) -> Iterator[dict[str, Any] | Problem]:
+    """What `take` makes of each line, or what is wrong with it; blank lines are passed over."""
+    decode = msgspec.json.Decoder(shape).decode
+    number = 0
+    try:
+        guards.check_regular(file)
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+            total, packed = 0, file.stat().st_size
+            for number, line in enumerate(guards.lines(lines, file), 1):
+                guards.check_growth(file, packed, total := total + len(line))
+                if not line.strip():
+                    continue
+                try:
+                    # msgspec does not look into the values that it leaves raw.
+                    rows = list(take(decode(line.decode("utf8"))))
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                    yield Problem(file.name, number, str(error))
+                    continue
+                yield from rows
+    except (OSError, EOFError, zlib.error, InputError) as error:
+        yield Problem(file.name, number + 1, f"cannot be read on: {brief(error)}")

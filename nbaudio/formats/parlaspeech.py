@@ -1,0 +1,192 @@
+"""ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix.
+
+``file, start, end, words, asr`` with optional ``word_start_times, word_end_times, speaker``; and that of
+``ParlaSpeech-HR.v1.0.jsonl``: ``path, orig_file, start, end, words, norm_words, speaker_info, split, utterance_id_*``.
+
+Conventions: times are seconds and stay the source's own characters; word times are seconds from the start of the segment.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import WORD_TIMES
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
+from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, parts, read_blocks
+
+_KINDS = {
+    "file": TEXT,
+    "orig_file": TEXT,
+    "path": TEXT,
+    "start": NUMBER,
+    "end": NUMBER,
+    "words": WORDS,
+    "norm_words": WORDS,
+    "asr": WORDS,
+    "word_start_times": FLOATS,
+    "word_end_times": FLOATS,
+    "norm_words_start_times": FLOATS,
+    "norm_words_end_times": FLOATS,
+    "speaker": TEXT,
+    "speaker_info": parts({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
+    "split": TEXT,
+    "utterance_id_start": TEXT,
+    "utterance_id_end": TEXT,
+}
+
+_NEEDED = {
+    "file or orig_file": pl.coalesce("orig_file", "file"),
+    "start": pl.col("start"),
+    "end": pl.col("end"),
+    "words": pl.col("words"),
+}
+
+# A file of which so many first lines are unreadable is no file of transcripts.
+_HOPELESS_LINES = 1000
+
+
+def read(source: Path, *, word_times: str = "yes") -> Transcripts:
+    """Read ParlaSpeech JSON lines.
+
+    `text` are the normalised words where the source has them, else the words; `text_raw` is given where it differs. Word times
+    are null where starts and ends differ in number; the v1.0 shape knows only starts. Kept of that shape: `source_path`,
+    `source_split`, `utterance_id_start`, `utterance_id_end`, `speaker_gender`, `speaker_birth`.
+
+    Args:
+        source: the file; memory is bounded by its transcripts, not by the JSON around them.
+        word_times: ``no`` passes over the times of words, half of such a file: that takes less time and less memory.
+
+    Returns:
+        The transcripts; a line that cannot be read is a row of their `problems` and stops nothing.
+
+    Raises:
+        InputError: it is no file, the option is none, or no line can be read, or none of the first thousand; says why.
+
+    Examples:
+        >>> import tempfile
+        >>> source = Path(tempfile.mkdtemp()) / "asr.json"
+        >>> _ = source.write_text('{"file": "a.wav", "start": 3207.70, "end": 3227.54, "words": ["dobar", "dan"]}')
+        >>> read(source).frame.select("name", "source_start", "text", "asr_text").rows()
+        [('a.wav', '3207.70', 'dobar dan', None)]
+    """
+    frames: list[pl.DataFrame] = []
+    problems: list[tuple[int, str]] = []
+    for frame, unread in blocks(source, word_times=word_times):
+        problems += unread
+        if len(frame):
+            frames.append(frame)
+        elif len(problems) > _HOPELESS_LINES and not frames:
+            break
+    if not frames:
+        reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
+        raise InputError(f"{source}: no ParlaSpeech transcripts (wanted is one JSON object a line); {reason}")
+    found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
+    return Transcripts(_joined(frames), found)
+
+
+def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+    """The transcripts of `read` as they are read, some thousand lines at a time: to look at or score them meanwhile.
+
+    Args:
+        source: the file.
+        word_times: as for `read`.
+
+    Yields:
+        Transcripts, and number and reason of each line that could not be read.
+
+    Raises:
+        InputError: it is no file, or the option is none.
+    """
+    if not source.is_file():
+        raise InputError(
+            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
+        )
+    if word_times not in ("yes", "no"):
+        raise InputError(f"option word_times={word_times!r}: must be yes or no")
+    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
+    for block in read_blocks(source, kinds):
+        incomplete = [
+            (line, f"{name} is missing")
+            for name, value in _NEEDED.items()
+            for line in block.values.filter(value.is_null())["line"]
+        ]
+        complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
+        yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
+
+
+def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """All blocks as one frame with the columns of `TRANSCRIPTS` and the others that any block has.
+
+    Column by column, so that not everything is there twice.
+    """
+    others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in TRANSCRIPTS)
+    lengths = [len(frame) for frame in frames]
+    columns = []
+    for name in (*TRANSCRIPTS, *others):
+        dtype = TRANSCRIPTS.get(name, pl.String())
+        parts = [
+            frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
+            for frame, length in zip(frames, lengths, strict=True)
+        ]
+        # The largest column stays in pieces: to join them takes its memory twice.
+        columns.append(pl.concat(parts, rechunk=name != "word_times").alias(name))
+        frames[:] = [frame.drop(name, strict=False) for frame in frames]
+    return pl.DataFrame(columns)
+
+
+def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
+    """One block's values as transcripts; `composed` says that all its text is in NFC already."""
+    has_normal = values["norm_words"].null_count() < len(values)
+    texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
+    if not composed:
+        texts = texts.select(pl.all().str.normalize("NFC"))
+    frame = values.select(
+        pl.coalesce("orig_file", "file").alias("name"),
+        pl.col("start").alias("source_start"),
+        pl.col("end").alias("source_end"),
+        texts["text"],
+        (
+            pl.when(pl.col("words") != texts["text"]).then("words") if has_normal or not composed else pl.lit(None, pl.String)
+        ).alias("text_raw"),
+        texts["asr_text"],
+        pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
+        _word_times(values, has_normal=has_normal),
+        pl.col("path").alias("source_path"),
+        pl.when(pl.col("split") != "null").then("split").alias("source_split"),
+        "utterance_id_start",
+        "utterance_id_end",
+        *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
+    )
+    given = (column for column in frame if column.null_count() < len(frame))
+    return pl.DataFrame([_compact(column) if column.dtype == pl.String else column for column in given])
+
+
+def _compact(column: pl.Series) -> pl.Series:
+    """The same strings in a buffer of just their size: without room to grow, and apart from the JSON that they were views of."""
+    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def _word_times(values: pl.DataFrame, *, has_normal: bool) -> pl.Series:
+    """Lists of starts and lists of ends, zipped; null where there are no starts or where the two differ in length."""
+    if "word_start_times" not in values.columns:
+        return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
+    normal = pl.col("norm_words").is_not_null()
+    start, end = (
+        values.select(pl.when(normal).then(f"norm_words_{edge}_times").otherwise(f"word_{edge}_times")).to_series()
+        if has_normal
+        else values[f"word_{edge}_times"]
+        for edge in ("start", "end")
+    )
+    if (end.is_null() & start.is_not_null()).any():
+        unknown = start.list.eval(pl.when(pl.element().is_null()).then(pl.element()))
+        end = pl.select(pl.coalesce(end, unknown)).to_series()
+    fits = (start.list.len() == end.list.len()).fill_null(value=False)
+    flat = [column.filter(fits).explode(empty_as_null=False).to_arrow() for column in (start, end)]
+    offsets = np.concatenate(([0], np.cumsum(start.list.len().fill_null(0).to_numpy() * fits.to_numpy(), dtype=np.int64)))
+    pairs = pa.StructArray.from_arrays(flat, names=["start", "end"])
+    lists = pa.LargeListArray.from_arrays(offsets, pairs, mask=pa.array(~fits.to_numpy()))
+    return pl.Series("word_times", lists, dtype=WORD_TIMES)

@@ -1,0 +1,80 @@
+"""What every format of manifests needs: times of segments as decimals, JSON lines, and what a format is."""
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from nbaudio.core.channels import channel_numbers, own_channel
+from nbaudio.core.times import decimal_seconds
+from nbaudio.storage.atomic import whole_file
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Writer(NamedTuple):
+    """A format of manifests.
+
+    Attributes:
+        files: the files of a split in a folder; the split None is of segments without one.
+        write: writes segments, their recordings (with `file`), folder, split; gives the files and notes to the user.
+        refuses: why the format cannot name such a file, or None.
+    """
+
+    files: Callable[[Path, str | None], list[Path]]
+    write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
+    refuses: Callable[[str], str | None] = lambda _: None
+
+
+class Timed(NamedTuple):
+    """A segment with its times in seconds, such that start and start + duration are its samples again."""
+
+    row: dict[str, Any]
+    start: Decimal
+    end: Decimal
+
+    @property
+    def channels(self) -> list[int]:
+        """The channels of its recording that it is on, from 0."""
+        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
+
+    @property
+    def is_on_all(self) -> bool:
+        """Whether it is on all channels of its recording, equally."""
+        return bool(len(self.channels) == self.row["num_channels"])
+
+    @property
+    def duration(self) -> Decimal:
+        """End less start, exactly."""
+        return self.end - self.start
+
+
+def timed(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[Timed]:
+    """Segments in order, each with what its recording is: `file`, `sampling_rate`, `num_channels`, `num_samples`."""
+    facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
+    joined = segments.select(*columns, own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    for row in joined.iter_rows(named=True):
+        rate = row["sampling_rate"]
+        yield Timed(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
+
+
+def present(**values: Any) -> dict[str, Any]:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
+    """JSON lines, whole or not at all, gzipped where the name says so; decimals are numbers with all their digits."""
+    with whole_file(target) as partial, partial.open("wb") as file:
+        if target.suffix == ".gz":
+            # Neither name nor time, so that equal lines are equal bytes.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+                zipped.writelines(_encode(value) + b"\n" for value in values)
+        else:
+            file.writelines(_encode(value) + b"\n" for value in values)
+    return target

@@ -1,0 +1,118 @@
+"""Clips and padded batches as dictionaries of NumPy arrays; for JAX, and underneath the other adapters."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core.errors import InputError, look_up
+from nbaudio.reading import Clip, Stream
+
+Dtype = Literal["float32", "int16"]
+
+_FULL = np.float32(32768)
+# The level of silence.
+_SILENCE = 128
+
+
+@dataclass(frozen=True)
+class Form:
+    """How clips are handed over.
+
+    Attributes:
+        dtype: of samples: ``float32`` from -1 to 1, or ``int16``, half as many bytes; levels are ``uint8`` in any case.
+        columns: of `Corpus.segments` that go along.
+    """
+
+    dtype: Dtype = "float32"
+    columns: Sequence[str] = ("text",)
+
+    def check(self, segments: pl.DataFrame) -> "Form":
+        """Itself.
+
+        Raises:
+            InputError: an unknown type, or a column that is not there.
+        """
+        look_up({"float32": 1, "int16": 1}, self.dtype, "type of samples")
+        if unknown := [name for name in self.columns if name not in segments.columns]:
+            raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(segments.columns)}")
+        return self
+
+    def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
+        """A clip, or a padded batch where the step is a list."""
+        return self.clip(step) if isinstance(step, Clip) else self.batch(step)
+
+    def told(self, clip: Clip) -> dict[str, Any]:
+        """Its id and columns."""
+        row = clip.metadata
+        return {"segment_id": clip.segment_id, **{name: row[name] for name in self.columns}}
+
+    def clip(self, clip: Clip) -> dict[str, Any]:
+        """One clip."""
+        samples: Any = clip.samples
+        if self.dtype == "float32" and samples.dtype == np.int16:
+            samples = samples / _FULL
+        return self.told(clip) | {"samples": samples, "sampling_rate": clip.sampling_rate}
+
+    def batch(self, clips: Sequence[Clip], *, multiple: int = 1) -> dict[str, Any]:
+        """A padded batch; see `padded`."""
+        return padded([self.clip(clip) for clip in clips], multiple=multiple)
+
+
+def form_of(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Form:
+    """How a stream's clips are handed over.
+
+    Raises:
+        InputError: an unknown type or column, or a stream of encoded clips.
+    """
+    if stream.clips.decode is None:
+        raise InputError("the stream gives encoded clips: make it with give='samples' or give='levels'")
+    return Form(dtype, columns).check(stream.clips.frame)
+
+
+def batches(
+    stream: Stream, *, size: int = 16, multiple: int = 1, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)
+) -> Iterator[dict[str, Any]]:
+    """Padded batches, from where the stream is; between two of them `stream.state_dict` says exactly which comes next.
+
+    Args:
+        stream: of clips, of batches (`batch_s`), or of consecutive clips, each such step being a batch.
+        size: clips of a batch where steps are single clips; the last has what is left.
+        multiple: batches are padded to a multiple of so many samples, so that what is compiled for a shape is used again.
+        dtype: see `Form`.
+        columns: see `Form`.
+
+    Yields:
+        `segment_id` and columns as lists; `samples` (clips, samples), `lengths` and `sampling_rate` (clips,) as arrays.
+
+    Raises:
+        InputError: a number below 1, an unknown type or column, or a stream of encoded clips.
+    """
+    for name, value in (("size", size), ("multiple", multiple)):
+        if value < 1:
+            raise InputError(f"{name} must be 1 or more, not {value}")
+    form = form_of(stream, dtype=dtype, columns=columns)
+    steps = iter(stream)
+    for step in steps:
+        clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step
+        yield form.batch(clips, multiple=multiple)
+
+
+def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, Any]:
+    """Clips as a batch, padded to the longest, or to the next multiple of so many samples.
+
+    Examples:
+        >>> clips = [{"samples": np.ones(length, np.int16), "sampling_rate": 8000} for length in (1, 3)]
+        >>> padded(clips)["samples"].tolist(), padded(clips, multiple=4)["samples"].shape
+        ([[1, 0, 0], [1, 1, 1]], (2, 4))
+    """
+    batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
+    lengths = np.array([len(one) for one in batch["samples"]])
+    dtype = batch["samples"][0].dtype
+    samples = np.full((len(clips), -(-lengths.max() // multiple) * multiple), _SILENCE if dtype == np.uint8 else 0, dtype)
+    for row, one in zip(samples, batch["samples"], strict=True):
+        row[: len(one)] = one
+    return batch | {"samples": samples, "lengths": lengths, "sampling_rate": np.array(batch["sampling_rate"])}

@@ -1,0 +1,70 @@
+"""Lhotse: a stream as a lazy CutSet whose recordings are in memory."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbaudio.audio import decode_levels, encode_clip
+from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.reading import Clip, Stream
+
+
+def cuts(stream: Stream) -> Any:
+    """A stream as a lazy CutSet; ``cut.load_audio()`` gives exactly the clip's samples, decoded ahead by the stream's threads.
+
+    Iterated again, it gives the same again. In workers of a DataLoader (a sampler in an ``IterableDatasetWrapper``) each takes
+    its part. The rank is the stream's: give it either to the stream or to the sampler, not to both.
+
+    Args:
+        stream: steps that are lists give their cuts one after the other. Of ``give="encoded"`` cuts hold a clip's bytes as
+            they are in the corpus, and Lhotse decodes them.
+
+    Returns:
+        A ``lhotse.CutSet``: each cut has one recording and one supervision, both called as the segment, with its text,
+        speaker, and all other metadata in ``custom``.
+
+    Raises:
+        MissingExtraError: lhotse is not installed.
+        InputError: the stream gives levels, or has begun.
+    """
+    try:
+        from lhotse import CutSet
+    except ImportError as error:
+        raise MissingExtraError.naming("lhotse", "lhotse") from error
+    if stream.clips.decode is decode_levels:
+        raise InputError("the stream gives levels: make it with give='samples'")
+    return CutSet(_Cuts(stream.check_fresh()))
+
+
+class _Cuts:
+    """Cuts of a stream; lhotse and torch are imported by whoever made it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Any]:
+        from torch.utils.data import get_worker_info
+
+        stream = self._stream
+        share, threads = stream.share, stream.threads
+        if worker := get_worker_info():
+            share, threads = share.part(worker.id, worker.num_workers), max(1, threads // worker.num_workers)
+        for step in stream.of(share, threads=threads):
+            yield from map(_cut, step if isinstance(step, list) else [step])
+
+
+def _cut(clip: Clip) -> Any:
+    from lhotse import MonoCut, Recording, SupervisionSegment
+    from lhotse.audio import AudioSource
+
+    told, rate, samples = clip.metadata, clip.sampling_rate, cast("NDArray[np.int16]", clip.samples)
+    duration = told["num_samples"] / rate
+    data = clip.encoded or encode_clip(samples, rate, "wav")
+    source = AudioSource("memory", [0], data)
+    recording = Recording(clip.segment_id, [source], rate, told["num_samples"], duration)
+    supervision = SupervisionSegment(
+        clip.segment_id, clip.segment_id, 0, duration, text=told["text"], speaker=told["speaker_id"], custom=told
+    )
+    return MonoCut(clip.segment_id, 0, duration, 0, supervisions=[supervision], recording=recording)

@@ -1,0 +1,75 @@
+"""TensorFlow: a stream as a tf.data.Dataset.
+
+There is one source, and that is enough: threads of this process read and decode ahead of TensorFlow, which has no decoder of
+FLAC, nor of addresses in its current wheels. Interleaving files is what the stream does.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.audio import decode_levels
+from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.reading import Stream
+from nbaudio.reading.adapters.arrays import Dtype, form_of
+
+
+def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
+    """A stream as a tf.data.Dataset, prefetched, in the stream's order; iterated again, it gives the next epoch.
+
+    TensorFlow cannot save where a Python generator is. The first epoch begins where the stream is, so ``stream.load_state_dict``
+    with ``taken`` set to the steps that were seen goes on after them.
+
+    Args:
+        stream: its order, batches, rank and threads.
+        dtype: see `Form`.
+        columns: text and numbers; text that is null is empty, a number NaN.
+
+    Returns:
+        A ``tf.data.Dataset`` of dictionaries; see `nbaudio.reading.adapters`.
+
+    Raises:
+        MissingExtraError: tensorflow is not installed.
+        InputError: an unknown type or column, or one of lists; a stream of encoded clips.
+    """
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise MissingExtraError.naming("tensorflow", "tensorflow") from error
+    form = form_of(stream, dtype=dtype, columns=columns)
+    kinds = {name: _kind(stream.clips.frame[name]) for name in columns}
+    samples = "uint8" if stream.clips.decode is decode_levels else dtype
+    outer = (None,) if stream.listed else ()
+    types = {"segment_id": "string", **kinds, "sampling_rate": "int64", **({"lengths": "int64"} if outer else {})}
+    signature = {name: tf.TensorSpec(outer, kind) for name, kind in types.items()}
+    signature["samples"] = tf.TensorSpec((*outer, None), samples)
+    epochs = chain([stream], (stream.of(stream.share, epoch=number) for number in count(stream.epoch.epoch + 1)))
+
+    def steps() -> Iterator[dict[str, Any]]:
+        for step in next(epochs):
+            given = form.step(step)
+            yield given | {name: _filled(given[name], kind) for name, kind in kinds.items()}
+
+    options = tf.data.Options()
+    options.deterministic = True
+    # The stream is of one rank already.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return tf.data.Dataset.from_generator(steps, output_signature=signature).with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _kind(column: pl.Series) -> str:
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "string"
+    if not column.dtype.is_numeric():
+        raise InputError(f"column {column.name!r} is {column.dtype}; TensorFlow takes text and numbers")
+    return "int64" if column.dtype.is_integer() and not column.null_count() else "float64"
+
+
+def _filled(value: Any, kind: str) -> Any:
+    nothing = "" if kind == "string" else np.nan
+    if isinstance(value, list):
+        return [nothing if one is None else one for one in value]
+    return nothing if value is None else value

@@ -1,0 +1,172 @@
+"""PyTorch: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset.
+
+Both work with any number of DataLoader workers, however they are started; workers part the rank's share among them. Most is
+gained by handing over batches: `stream(batch_s=...)` with ``DataLoader(dataset, batch_size=None)``, or `collate` with a
+batch_size.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.reading import Clip, Corpus, Stream
+from nbaudio.reading.adapters.arrays import Dtype, Form, form_of, padded
+from nbaudio.reading.order import Share
+
+States = dict[str, Any] | Sequence[dict[str, Any]]
+
+
+def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
+    """A stream as an IterableDataset; iterated again, it begins again, in another order after ``set_epoch``.
+
+    ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader takes them from each worker and
+    goes on exactly where it was. A plain DataLoader has none; with ``num_workers=0`` ask the dataset itself. ``load_state_dict``
+    takes the states of all consumers too, which may have been of another number.
+
+    Args:
+        stream: of all workers; its order, batches and threads. Its rank too where it has one, else that of torch.distributed,
+            if that is initialised when an epoch begins.
+        dtype: see `Form`.
+        columns: see `Form`.
+
+    Returns:
+        A ``torch.utils.data.IterableDataset`` of dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+        InputError: an unknown type or column, a stream of encoded clips, or one that has begun.
+    """
+    return _kind()(stream.check_fresh(), form_of(stream, dtype=dtype, columns=columns))
+
+
+class ClipDataset:
+    """A split as a map-style dataset, by the number of the clip in the order of the corpus; batches are read at once.
+
+    Args:
+        corpus: to read.
+        split: such as ``train``.
+        dtype: see `Form`.
+        columns: see `Form`.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+        InputError: an unknown split, type or column.
+    """
+
+    def __init__(self, corpus: Corpus, split: str, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> None:
+        _torch()
+        self.segments = corpus.rows(split)
+        self._corpus, self._form = corpus, Form(dtype, columns).check(corpus.segments)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Clips by their numbers, many requests at once: what DataLoader asks for."""
+        ids = self.segments["segment_id"]
+        return [_tensors(self._form.clip(clip)) for clip in self._corpus.read_many([ids[number] for number in numbers])]
+
+
+def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Clips of either dataset as a padded batch, for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``."""
+    return _tensors(padded([clip | {"samples": clip["samples"].numpy()} for clip in clips]))
+
+
+def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of a StatefulDataLoader's workers, out of its own.
+
+    Those of all ranks together, given to ``load_state_dict`` of a new dataset, go on with any number of ranks and workers.
+
+    Raises:
+        InputError: steps were taken since the workers were last asked, or it is no such state.
+    """
+    if loader.get("_steps_since_snapshot"):
+        raise InputError("the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1")
+    try:
+        workers = loader["_snapshot"]["_worker_snapshots"].values() if "_snapshot" in loader else [loader]
+        return [worker["dataset_state"] for worker in workers]
+    except KeyError as error:
+        raise InputError(f"not the state of a StatefulDataLoader: {error!r}") from error
+
+
+class _StreamDataset:
+    """What `stream_dataset` gives, but for torch's base class, which is not there before torch is imported."""
+
+    def __init__(self, stream: Stream, form: Form, epoch: Any = None, states: States | None = None) -> None:
+        self._stream, self._form, self._states = stream, form, states
+        # Shared, so that workers that persist hear of the next epoch.
+        self._epoch = _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
+        self._running: Stream | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spawned workers know nothing of torch.distributed: they are told the rank.
+        return _unpickled, (self._stream.of(_ranked(self._stream.share)), self._form, self._epoch, self._states)
+
+    def __iter__(self) -> Any:
+        self._running, self._states = self._started(), None
+        return map(self._handed, self._running)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Another number gives another order, from the next iteration on."""
+        self._epoch.fill_(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process is in its part."""
+        running = self._started() if self._running is None else self._running
+        return running.state_dict()
+
+    def load_state_dict(self, states: States) -> None:
+        """Go on from there in the next iteration."""
+        try:
+            self.set_epoch((states if isinstance(states, dict) else states[0])["epoch"]["epoch"])
+        except (KeyError, IndexError, TypeError) as error:
+            raise InputError(f"not the state of a stream: {error!r}") from error
+        self._running, self._states = None, states
+
+    def _started(self) -> Stream:
+        share, threads = _ranked(self._stream.share), self._stream.threads
+        if worker := _torch().utils.data.get_worker_info():
+            share = share.part(worker.id, worker.num_workers)
+            threads = max(1, threads // worker.num_workers)
+        stream = self._stream.of(share, epoch=int(self._epoch), threads=threads)
+        if self._states is not None:
+            stream.load_state_dict(self._states)
+        return stream
+
+    def _handed(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
+        return _tensors(self._form.step(step))
+
+
+@cache
+def _kind() -> Any:
+    return type("StreamDataset", (_StreamDataset, _torch().utils.data.IterableDataset), {})
+
+
+def _unpickled(*arguments: Any) -> Any:
+    return _kind()(*arguments)
+
+
+def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
+    tensor = _torch().from_numpy
+    return {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
+
+
+def _ranked(share: Share) -> Share:
+    distributed = _torch().distributed
+    if share.world_size == 1 and distributed.is_available() and distributed.is_initialized():
+        return Share(distributed.get_rank(), distributed.get_world_size())
+    return share
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError.naming("torch", "torch") from error
+    return torch

@@ -1,0 +1,356 @@
+"""The export step: draw a sample, cut its clips, write the sheets, remember what was given away."""
+
+import io
+import re
+import zipfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.errors import ExistsError, InputError, look_up
+from nbaudio.core.hashing import clip_names
+from nbaudio.core.report import Report, duration, tally
+from nbaudio.core.tables import seconds_column
+from nbaudio.review.clips import ENCODINGS, write_clips
+from nbaudio.review.delimited import SEPARATORS, write_delimited
+from nbaudio.review.log import VERDICTS, check_words, seen_ids
+from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
+from nbaudio.review.rounds import rounds
+from nbaudio.review.sampling import STRATEGIES, draw, within_reach
+from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
+from nbaudio.review.sheet_reader import read_sheet
+from nbaudio.review.text_corrections import uncorrected
+from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.score import steps_of
+
+_CLIPS = "clips"
+_NO_AUDIO = "no audio yet"
+_SHOWN_RECORDINGS = 3
+_MOST_BY_DEFAULT = 1000
+_A_TENTH = 10
+_REVIEWER = re.compile(r"\w[\w.-]{0,39}")
+
+
+@dataclass(frozen=True)
+class _Handout:
+    """A file to hand out: whose it is and which segments are in it."""
+
+    reviewer: str
+    path: Path
+    segment_ids: list[str]
+
+
+def export(
+    workspace: Workspace | str | Path,
+    *,
+    out: str | Path,
+    n: int | None = None,
+    strategy: str = "random",
+    threshold: float = 0.8,
+    seed: int = 42,
+    reviewers: Sequence[str] = (),
+    overlap: int = 0,
+    verdicts: Sequence[str] = tuple(VERDICTS),
+    clips: str = "wav",
+    tables: Sequence[str] = (),
+    zip: bool = False,
+) -> Report:
+    """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
+
+    Drawn is from the segments that keep the rules of the tables; whether they have a hypothesis, or were left out for their
+    similarity, does not matter. What was drawn is remembered in the workspace under the sheet's name and stays out of training.
+    The same call again gives the same bytes; a sheet that has been filled in is left as it is.
+
+    Args:
+        workspace: the workspace or its folder.
+        out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
+        n: how many segments in all; all where there are fewer. None: a tenth of those that can still be drawn, at most 1000.
+        strategy: a key of `STRATEGIES`.
+        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that ask.
+        seed: another seed gives another sample.
+        reviewers: who gets a sheet each, as names without blanks; one sheet for whoever it may be where none is given.
+        overlap: how many segments every reviewer is given, so that their agreement can be told; the rest is dealt out.
+        verdicts: the words to choose from; ``ok`` must be one of them.
+        clips: ``wav`` or ``mp3``, which is a fifth of the size.
+        tables: ``csv`` or ``tsv`` writes each sheet as such a file too.
+        zip: write each sheet with its clips into one .zip to send as well.
+
+    Returns:
+        A report with what was drawn and where it is; clips that could not be cut are its problems.
+
+    Raises:
+        InputError: a parameter is not usable, or there is nothing to review.
+        ExistsError: the review's name, its sheet or a clip is there with other content.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> workspace = Workspace.create(folder / "w")
+        >>> times = {"recording_id": "r", "source_start": ["0", "4"], "source_end": ["4", "9"]}
+        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], **times, "text": ["evo", "da"]})
+        >>> workspace.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> export(workspace, out=folder / "sheet.xlsx", n=1).facts["drawn"]
+        1
+        >>> len(workspace.reviewed_ids())
+        1
+    """
+    workspace, out = Workspace.open(workspace), Path(out).absolute()
+    _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
+    check_words(verdicts)
+
+    segments = uncorrected(workspace, workspace.segments)
+    pool, silent = within_reach(workspace, segments)
+    audible = workspace.audio_root is not None
+    if pool.is_empty():
+        missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
+        raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
+    record = ReviewRecord.find(workspace, out.stem)
+    if n is None:
+        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(_left(pool, workspace.reviewed_ids())) // _A_TENTH))
+    _check_number(n, overlap, reviewers)
+    asked: dict[str, Any] = {
+        "strategy": strategy,
+        "n": n,
+        "seed": seed,
+        "threshold": threshold,
+        "reviewers": list(reviewers),
+        "overlap": overlap,
+        "verdicts": list(verdicts),
+    }
+    record = record or _new_record(out.stem, asked, workspace, segments=segments, pool=pool, silent=silent)
+    record.check_asked(asked)
+    sheets = _handouts(record, out)
+    most = max(len(sheet.segment_ids) for sheet in sheets)
+    check_size(most, most if audible else 0)
+    rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
+
+    files: dict[Path, bytes] = {}
+    kept: list[Path] = []
+    for sheet in sheets:
+        part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
+        made = _sheet_files(part, record, sheet, tables=tables, steps=steps_of(workspace))
+        if zip:
+            made |= _zipped(made, part, sheet.path)
+        kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
+        files |= made
+    # Remembered first: a sheet must never be out while its segments can still go into training.
+    record.save(workspace)
+    for path in files.keys() - set(kept):
+        with whole_file(path) as partial:
+            partial.write_bytes(files[path])
+    left = _left(pool, seen_ids(workspace)).select(seconds_column())["duration_s"]
+    report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
+    workspace.save_report("review", report.to_dict())
+    return report
+
+
+def _check(
+    out: Path,
+    *,
+    strategy: str,
+    threshold: float,
+    reviewers: Sequence[str],
+    clips: str,
+    tables: Sequence[str],
+) -> None:
+    if out.suffix.lower() != ".xlsx" or out.is_dir():
+        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
+    look_up(STRATEGIES, strategy, "strategy")
+    if not -1 <= threshold <= 1:
+        raise InputError(f"threshold must be from -1 to 1, not {threshold}")
+    if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
+        raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
+    if len({name.casefold() for name in reviewers}) < len(reviewers):
+        raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
+    for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
+        look_up(dict.fromkeys(known), name, what)
+
+
+def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
+    if n < 1:
+        raise InputError(f"n must be 1 or more, not {n}")
+    if overlap and len(reviewers) < 2:
+        raise InputError(f"overlap={overlap}: wants two reviewers or more")
+    if not 0 <= overlap <= n:
+        raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
+
+
+def _left(pool: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
+    """The segments of the pool that reviewers were not given."""
+    return pool.filter(~pl.col("segment_id").is_in(list(given)))
+
+
+def _new_record(
+    name: str, asked: Mapping[str, Any], workspace: Workspace, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+) -> ReviewRecord:
+    """A draw from the pool that leaves out what earlier ones have given away.
+
+    Raises:
+        InputError: nothing is left.
+    """
+    before = rounds(workspace)
+    options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
+    drawn = draw(pool, **options, rounds=before)
+    if drawn.is_empty():
+        given = ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
+        raise InputError(
+            f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
+        )
+    shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
+    return ReviewRecord(
+        name=name,
+        **asked,
+        corpus=fingerprint(segments),
+        segment_ids=drawn["segment_id"].to_list(),
+        probabilities=drawn["probability"].to_list(),
+        contents=content_hashes(shown),
+        words=word_hashes(shown),
+        strata=drawn["stratum"].to_list(),
+        after=[one.name for one in before],
+        missing=silent["recording_id"].unique().sort().to_list(),
+    )
+
+
+def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
+    """The segments of a review, with `probability` and `content`.
+
+    Those of an earlier call are not drawn again: a strategy may look at verdicts that have come since.
+
+    Raises:
+        ExistsError: they are not what they were.
+    """
+    drawn = pl.DataFrame(
+        {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
+        schema_overrides={"segment_id": pl.String},
+    ).join(pool, on="segment_id", how="left", maintain_order="left")
+    if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
+        raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
+    return drawn
+
+
+def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The rows of the sheet with their clips cut, and why there is none, by segment id."""
+    rows = drawn.with_columns(
+        duration_s=seconds_column(), clip=pl.Series(clip_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
+    )
+    root = workspace.audio_root
+    failed = {} if root is None else write_clips(rows, root, folder / _CLIPS, encoding=encoding)
+    cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
+    rows = rows.with_columns(
+        clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
+        note=pl.lit(_NO_AUDIO if root is None else "not readable"),
+    )
+    return rows, failed
+
+
+def _handouts(record: ReviewRecord, out: Path) -> list[_Handout]:
+    """Who gets what: `out` itself, or a file beside it for each reviewer."""
+    return [
+        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
+        for reviewer, ids in record.shares().items()
+        if ids
+    ]
+
+
+def _sheet_files(
+    rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str], steps: Sequence[str]
+) -> dict[Path, bytes]:
+    """The workbook of a sheet, and the same as CSV or TSV."""
+    files = {sheet.path: write_sheet(rows, record, sheet.reviewer, steps=steps)}
+    plain = rows.select(
+        "clip",
+        "segment_id",
+        pl.col("text").alias("transcript"),
+        pl.col("asr_text").alias("hypothesis"),
+        pl.col("speaker_id").alias("speaker"),
+        pl.col("duration_s").round(2).alias("duration s"),
+        pl.col("similarity").round(3),
+        *(pl.lit("").alias(name) for name in FILLED_IN),
+        pl.Series("key", [row_key(content, sheet.reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+    ).select(*COLUMNS)
+    for kind in tables:
+        files[sheet.path.with_suffix(f".{kind}")] = write_delimited(plain, kind)
+    return files
+
+
+def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
+    """One archive of the files and the clips of their rows, in a folder of the sheet's name; equal files give equal bytes."""
+    held = {path.name: data for path, data in files.items()}
+    held |= {name: (sheet.parent / name).read_bytes() for name in rows["clip"].drop_nulls().sort()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in held.items():
+            entry = zipfile.ZipInfo(f"{sheet.stem}/{name}")  # of 1980, and of no system
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+    return {sheet.with_suffix(".zip"): out.getvalue()}
+
+
+def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
+    """Whether a file of this review is there already and says something else than what is given out.
+
+    Raises:
+        ExistsError: what is there has nothing to do with this review.
+    """
+    if not path.exists() or path.read_bytes() == data:
+        return False
+    if path.suffix == ".zip":
+        ours = zipfile.is_zipfile(path) and f"{path.stem}/{path.stem}.xlsx" in zipfile.ZipFile(path).namelist()
+    else:
+        try:
+            ours = record.name in read_sheet(path).reviews
+        except InputError:
+            ours = False
+    if ours:
+        return True
+    raise ExistsError(f"{path}: is there and is no sheet of review {record.name}; move it away or give another --out")
+
+
+def _report(
+    rows: pl.DataFrame,
+    pool: pl.DataFrame,
+    silent: pl.DataFrame,
+    left: pl.Series,
+    *,
+    record: ReviewRecord,
+    sheets: Sequence[_Handout],
+    files: Mapping[Path, bytes],
+    kept: Sequence[Path],
+    failed: Mapping[str, str],
+) -> Report:
+    given = {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}
+    facts = {
+        "drawn": len(rows),
+        "from": len(pool),
+        "left_for_train": {"segments": len(left), "hours": round(float(left.sum()) / 3600, 4)},
+        "strategy": record.strategy,
+        "seed": record.seed,
+        "clips": rows["clip"].count(),
+        "minutes": rows["duration_s"].sum() / 60,
+        **({"reviewers": tally(given, "reviewer", "segments")} if record.reviewers else {}),
+        **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
+        "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
+    }
+    warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
+    if record.n > len(rows):
+        others = " and have not been given to reviewers yet" if record.after else ""
+        warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
+    if len(silent):
+        names = silent["recording_id"].unique().sort()
+        shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")
+        warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
+    if in_train := (rows["split"] == "train").sum():
+        warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
+    if rows["clip"].count() == 0 and not failed:
+        warnings.append("no audio yet: the sheet has no clips")
+    if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
+        warnings.append(
+            f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
+            f"for training are {len(left):,} segments ({duration(float(left.sum()))})"
+        )
+    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
+    return Report("review export", facts, warnings=warnings, problems=problems)

@@ -1,0 +1,374 @@
+"""The import step: verdicts out of sheets that came back.
+
+Conventions: a row is known by its key, else by its id; whatever is in doubt is a problem, and its verdict is not taken. A verdict
+holds as of the time at which its sheet was saved, so that sheets may come in any order and more than once.
+"""
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.frames import Frame
+from nbaudio.core.report import Report, first_lines, tally
+from nbaudio.review.agreements import agreement, disagreements
+from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
+from nbaudio.review.delimited import guard, unguard
+from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
+from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes, records
+from nbaudio.review.sheet import NO_HYPOTHESIS
+from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
+from nbaudio.review.text_corrections import correct_texts, uncorrected
+from nbaudio.storage.workspace import Workspace
+
+_STEP = "review_import"
+_UNNAMED = "unnamed"
+_LONGEST_SHOWN = 60
+
+
+@dataclass
+class _Findings:
+    """What is said of sheets while they are read: counts, what was taken and is worth a look, and what was not taken."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What was given to reviewers.
+
+    Attributes:
+        records: the reviews by name.
+        by_content: of each review, the place of each row by what it showed.
+        by_id: of each review, the place of each row by its segment.
+        texts: by content, the transcripts of segments that are still the same.
+        shown: by content, what the columns that are not to be changed showed of those.
+        transcripts: all of them as shown, whatever program saved them.
+    """
+
+    records: Mapping[str, ReviewRecord]
+    by_content: Mapping[str, Mapping[str, int]]
+    by_id: Mapping[str, Mapping[str, int]]
+    texts: Mapping[str, str]
+    shown: Mapping[str, Mapping[str, str]]
+    transcripts: frozenset[str]
+
+    @classmethod
+    def by(cls, workspace: Workspace) -> "_Given":
+        """What a workspace has given out."""
+        known = records(workspace)
+        drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
+        segments = uncorrected(workspace, workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = segments.unique("segment_id", keep="first", maintain_order=True)
+        contents = content_hashes(segments)
+        shown = [
+            {
+                "segment_id": cell_text(segment_id),
+                "transcript": cell_text(text or ""),
+                "hypothesis": NO_HYPOTHESIS if heard is None else cell_text(heard),
+                "speaker": cell_text(speaker or ""),
+            }
+            for segment_id, text, heard, speaker in segments.select("segment_id", "text", "asr_text", "speaker_id").iter_rows()
+        ]
+        return cls(
+            known,
+            {name: {content: place for place, content in enumerate(one.contents)} for name, one in known.items()},
+            {name: {segment_id: place for place, segment_id in enumerate(one.segment_ids)} for name, one in known.items()},
+            dict(zip(contents, segments["text"].fill_null(""), strict=True)),
+            dict(zip(contents, shown, strict=True)),
+            frozenset(as_read(row["transcript"]) for row in shown),
+        )
+
+
+@dataclass(frozen=True)
+class _Match:
+    """The segment of a row as it was given out, and to whom."""
+
+    record: ReviewRecord
+    place: int
+    reviewer: str
+
+    @property
+    def segment_id(self) -> str:
+        return self.record.segment_ids[self.place]
+
+    @property
+    def content(self) -> str:
+        return self.record.contents[self.place]
+
+
+def import_(
+    workspace: Workspace | str | Path,
+    sheets: str | Path | Frame | Sequence[str | Path | Frame] | None,
+    *,
+    reviewer: str | None = None,
+) -> Report:
+    """Take verdicts, comments and corrected texts from review sheets that came back.
+
+    The sheets may have been sorted, filtered, renamed, moved about and saved by other programs, as .xlsx, .csv or .tsv. Verdicts
+    go into the log of the workspace, each with reviewer, time and sheet; corrected texts into its segments, see
+    `texts.correct_texts`. Importing a sheet again changes nothing; a later state of it adds what is new.
+
+    Args:
+        workspace: the workspace or its folder.
+        sheets: files, folders of them, or sheets that were read into pandas or polars; None while there is none.
+        reviewer: who filled them in; by default whom each row or sheet names.
+
+    Returns:
+        Counts of rows and verdicts, and the agreement of reviewers. Its problems are rows that were not taken: unknown ids and
+        words, contradictions, changed columns, sheets of another corpus; its warnings, what was taken and is worth a look. All of
+        them are in ``W/reports/review_import.json``.
+
+    Raises:
+        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is taken from any.
+    """
+    workspace = Workspace.open(workspace)
+    if reviewer is not None and not reviewer.strip():
+        raise InputError("reviewer: a name is needed, verdicts are kept under it")
+    named: Any = [] if sheets is None else sheets
+    named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
+    tables = [one for one in named if not isinstance(one, str | Path)]
+    folders = [Path(one) for one in named if isinstance(one, str | Path)]
+    paths = [path for one in folders for path in (sheets_in(one) if one.is_dir() else [one])]
+    given = _Given.by(workspace)
+    words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
+    came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
+    came += [read_table(table, words=words) for table in tables]
+    found = _Findings()
+    held = {_about(said): said for said in (Verdict(**row) for row in verdicts(workspace).iter_rows(named=True))}
+    new: list[Verdict] = []
+    for sheet in came:
+        for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
+            if _is_news(said, held.get(_about(said)), sheet, found):
+                new.append(said)
+                held[_about(said)] = said
+    if new:
+        append_verdicts(workspace, new)
+    texts = correct_texts(workspace)
+    found.problems += texts.problems
+    if changed := texts.facts["corrected_now"]:
+        found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
+    report = _report(workspace, came, new, found, corrected=texts.facts["corrected_texts"])
+    workspace.save_report(_STEP, report.to_dict())
+    rest = f"reports/{_STEP}.json"
+    return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
+
+
+def _about(said: Verdict) -> tuple[str, str, str]:
+    return said.reviewer, said.segment_id, said.content
+
+
+def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
+    """Whether a verdict is to go into the log: it is new, or later than what the reviewer said before."""
+    if held is None:
+        found.counts["new"] += 1
+        return True
+    if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
+        # Said elsewhere, it does not tell how far the reviewer has come in this review.
+        found.counts["new" if said.review != held.review else "known_already"] += 1
+        return said.review != held.review
+    what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
+    if dt.datetime.fromisoformat(said.time) > dt.datetime.fromisoformat(held.time):
+        found.counts["changed"] += 1
+        found.warnings.append(f"{what}, now says '{said.verdict}'")
+        return True
+    found.counts["outdated"] += 1
+    found.problems.append(f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not taken")
+    return False
+
+
+def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
+    """What a sheet says that can be taken, once for each segment, in the order of its rows."""
+    matched = _matched(sheet, given, found)
+    # The summary says who filled in the sheet, unless rows of several reviewers were put together.
+    several = len({row.key[1] for row in sheet.rows if row.key}) > 1
+    default = "" if several else sheet.reviewer
+    said: dict[tuple[str, str], Verdict | None] = {}
+    for row, match in matched:
+        where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
+        try:
+            cells = _read(row, match, given, found, where=where)
+        except InputError as error:
+            found.problems.append(f"{where}: {error}: not taken")
+            continue
+        if cells is None:
+            continue
+        word, comment, corrected = cells
+        verdict = Verdict(
+            segment_id=match.segment_id,
+            content=match.content,
+            verdict=word,
+            comment=comment,
+            corrected_text=corrected,
+            reviewer=(reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED,
+            time=sheet.saved.isoformat().replace("+00:00", "Z"),
+            review=match.record.name,
+        )
+        key = (verdict.reviewer, verdict.segment_id)
+        if said.setdefault(key, verdict) != verdict:
+            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
+            said[key] = None
+    return [verdict for verdict in said.values() if verdict]
+
+
+def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
+    """The rows of which it can be told what they are about; none where the sheet is not of this corpus."""
+    place = sheet.path.name
+    matched, unknown = [], []
+    for row in sheet.rows:
+        try:
+            matched.append((row, _match(row, sheet, given)))
+        except InputError as error:
+            unknown.append(f"{place} row {row.number}: {error}: not taken")
+    found.counts["rows"] += len(sheet.rows)
+    corpora = {record.corpus for record in given.records.values()}
+    if sheet.rows and (not matched or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
+        found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
+        return []
+    found.problems += unknown
+    found.problems += [
+        f"{place}: there are verdicts in the tab '{name}' too, which are not taken: one tab a file" for name in sheet.further
+    ]
+    found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
+    found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
+    _count_removed(sheet, [match for _, match in matched], found)
+    return matched
+
+
+def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
+    """The segment that a row is about.
+
+    Raises:
+        InputError: it cannot be told.
+    """
+    named = row["segment_id"].strip()
+    if not any(named in places for places in given.by_id.values()):
+        named = unguard(named)
+    if row.key:
+        content, reviewer, review = row.key
+        if review not in given.records:
+            raise InputError(f"review '{_short(review)}' was not exported from this workspace")
+        place = given.by_content[review].get(content)
+        if place is None:
+            raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
+        match = _Match(given.records[review], place, reviewer)
+        if named != match.segment_id and named in given.by_id[review]:
+            raise InputError(f"its key says {match.segment_id}, its id {named}: columns were sorted without each other")
+        return match
+    asked = sheet.origin.get("review")
+    reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
+    if not reviews:
+        raise InputError(f"the id '{_short(named)}' is unknown")
+    if len(reviews) > 1:
+        raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has lost its key")
+    return _Match(given.records[reviews[0]], given.by_id[reviews[0]][named], sheet.origin.get("reviewer", ""))
+
+
+def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
+    """Verdict, comment and corrected text of a row; None where it says nothing.
+
+    Raises:
+        InputError: it says what cannot be taken.
+    """
+    shown = given.shown.get(match.content)
+    row = _unguarded(row, shown or {})
+    word = " ".join(row["verdict"].casefold().split())
+    comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
+    if not (word or comment or corrected):
+        found.counts["left_empty"] += 1
+        return None
+    if not word:
+        raise InputError("a comment or a corrected text, but no verdict")
+    verdict = next((known for known in match.record.verdicts if known.casefold() == word), None)
+    if verdict is None:
+        raise InputError(f"verdict '{_short(row['verdict'].strip())}' is none of {', '.join(match.record.verdicts)}")
+    if shown is None:
+        found.counts["changed_since"] += 1
+    else:
+        found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
+    if corrected and shown and as_read(corrected).strip() == as_read(shown["transcript"]).strip():
+        corrected = None
+    if corrected and CUT.search(corrected):
+        found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is taken")
+        corrected = None
+    if corrected and verdict == RIGHT:
+        raise InputError(f"'{RIGHT}' says that the transcript is right, but there is a corrected text")
+    if corrected:
+        corrected = with_controls(corrected, given.texts.get(match.content, ""))
+    return verdict, comment or "", corrected
+
+
+def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
+    """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
+    kept = {name: text for name, text in shown.items() if row[name] == guard(text) != text}
+    if "transcript" in kept:  # and whoever copied it copied the apostrophe too
+        kept["corrected text"] = row["corrected text"].removeprefix("'")
+    return replace(row, cells={**row.cells, **kept})
+
+
+def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
+    """What was changed in the columns that are to stay as they are.
+
+    Raises:
+        InputError: the row has become a mixture of two.
+    """
+    changes = []
+    for name, text in shown.items():
+        there = as_read(row[name])
+        if name not in row.cells or there == as_read(text):
+            continue
+        if name == "transcript" and there in transcripts:
+            raise InputError("it has the transcript of another row: columns were sorted without each other")
+        hint = "; corrections belong into 'corrected text'" if name == "transcript" else ""
+        changes.append(f"its {name} was changed to '{_short(there)}', which is not taken{hint}")
+    return changes
+
+
+def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) -> None:
+    """Rows that were given out and did not come back."""
+    back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for match in matches:
+        back[match.record.name, match.reviewer].add(match.segment_id)
+    of = {match.record.name: match.record for match in matches}
+    for (name, reviewer), ids in back.items():
+        record = of[name]
+        lost = set(record.shares().get(reviewer, record.segment_ids)) - ids
+        if lost:
+            found.counts["rows_removed"] += len(lost)
+            found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
+    held = verdicts(workspace)
+    counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
+    apart = disagreements(workspace)
+    by_word = held["verdict"].value_counts().sort("count", "verdict", descending=[True, False])
+    facts: dict[str, Any] = {
+        "sheets": len(came),
+        **counts,
+        "verdicts_in_all": len(held),
+        "by_reviewer": tally(dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()), "reviewer", "verdicts"),
+        "by_word": tally(dict(by_word.iter_rows()), "verdict", "count"),
+        "corrected_texts": corrected,
+        "disagreements": len(apart),
+        "agreement": agreement(workspace).to_dicts(),
+    }
+    warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
+    if not came:
+        warnings.append("no sheet has come back yet")
+    if _UNNAMED in {said.reviewer for said in new}:
+        warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
+    if found.counts["changed_since"]:
+        warnings.append("segments have changed since they were given out: their verdicts are about what they were then")
+    return Report("review import", facts, warnings, found.problems)

@@ -1,0 +1,254 @@
+"""A review sheet as it comes back: sorted, filtered, renamed, with rows and columns moved, through other programs.
+
+Conventions: cells are texts, absent ones empty. Columns are found by their names, however these are spelled, and those that
+matter also by what is in them; rows are known by their key, never by their place.
+"""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, brief
+from nbaudio.core.frames import Frame, as_polars
+from nbaudio.review.cells import MADE
+from nbaudio.review.delimited import SEPARATORS, read_delimited
+from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+
+# What people and programs call our columns, beside their own names; compared without case, and with blanks for _ and -.
+_ALSO_CALLED = {
+    "verdicts": "verdict",
+    "comments": "comment",
+    "remark": "comment",
+    "remarks": "comment",
+    "note": "comment",
+    "notes": "comment",
+    "correction": "corrected text",
+    "corrected": "corrected text",
+    "corrected transcript": "corrected text",
+    "id": "segment_id",
+    "segment": "segment_id",
+    "duration": "duration s",
+    "asr text": "hypothesis",
+    "text": "transcript",
+}
+# Beside the columns of the sheet, whose verdict it is: for tables into which those of several people were put together.
+_COLUMNS = (*COLUMNS, "reviewer")
+_NAMES = {name.replace("_", " "): name for name in _COLUMNS}
+# Rows in which the header is looked for: people write a line or two above it.
+_HEADER_ROWS = 50
+
+_KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its number in the file, cells by the names of `sheet.COLUMNS` and ``reviewer``, what its key says."""
+
+    number: int
+    cells: Mapping[str, str]
+    key: Key | None
+
+    def __getitem__(self, column: str) -> str:
+        return self.cells.get(column, "")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A file that came back.
+
+    Attributes:
+        path: the file.
+        rows: those that are not blank.
+        reviewer: the name in the summary; empty where there is none.
+        origin: the facts in the hidden sheet, such as `review` and `corpus`; empty where it is gone.
+        saved: when it was saved last, in UTC.
+        missing: columns to fill in that are not there.
+        unknown: names of further columns that hold something.
+        further: names of further tables in it with rows that have a verdict.
+    """
+
+    path: Path
+    rows: list[Row]
+    reviewer: str
+    origin: Mapping[str, str]
+    saved: dt.datetime
+    missing: list[str]
+    unknown: list[str]
+    further: list[str]
+
+    @property
+    def reviews(self) -> set[str]:
+        """Names of the reviews that the keys of its rows tell."""
+        return {row.key[2] for row in self.rows if row.key}
+
+
+def sheets_in(folder: Path) -> list[Path]:
+    """The sheets in a folder and in those right below, as unpacking makes them, without files that programs have opened there."""
+    paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
+    return sorted(path for path in paths if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
+
+
+def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
+    """Read a review sheet.
+
+    Args:
+        path: an .xlsx, .csv or .tsv file.
+        words: verdicts; a column that holds nothing else is the verdicts' whatever its name.
+
+    Raises:
+        InputError: it cannot be read, or no table in it has rows that can be known again.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    try:
+        saved = dt.datetime.fromtimestamp(guards.check_regular(path).st_mtime, tz=dt.UTC)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file") from error
+    tables: Mapping[str, list[list[str]]]
+    if kind in SEPARATORS:
+        tables = {"review": read_delimited(path)}
+    elif kind == "xlsx":
+        tables, noted = _workbook(path)
+        # The note goes with a file that is copied, the file system's own time is finer.
+        if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
+            saved = noted
+    else:
+        raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
+    return _sheet(path, tables, saved, words)
+
+
+def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
+    """A review sheet that was read into pandas or polars; see `read_sheet`. It counts as saved now.
+
+    Raises:
+        InputError: its rows cannot be known again.
+    """
+    frame = as_polars(table, "review")
+    rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
+    return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC), words)
+
+
+def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime, words: Collection[str]) -> Sheet:
+    order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
+    known = {word.casefold() for word in words}
+    for place, name in enumerate(order):
+        columns = _header(tables[name], known, path)
+        if columns:
+            at, found = columns
+            return Sheet(
+                path=path,
+                rows=_rows(tables[name], at, found),
+                reviewer=_beside(tables.get("summary", []), REVIEWER),
+                origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
+                saved=saved,
+                missing=[column for column in FILLED_IN if column not in found],
+                unknown=_unknown(tables[name], at, found),
+                further=[other for other in order[place + 1 :] if _judged(tables[other], known, path)],
+            )
+    raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+
+
+def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
+    """All sheets as texts, and when the workbook says that it was saved."""
+    import openpyxl
+
+    guards.check_workbook(path)
+    try:
+        book = openpyxl.load_workbook(path, read_only=True)
+        try:
+            tables = {}
+            for sheet in book.worksheets:
+                # Some programs note a range that is too small.
+                sheet.reset_dimensions()
+                tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
+            noted = book.properties.modified
+            return tables, noted and noted.replace(tzinfo=dt.UTC)
+        finally:
+            book.close()
+    except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
+        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {brief(error)})") from error
+
+
+def _text(value: Any) -> str:
+    """A cell as it was typed; a formula as its own text."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return str(value).upper()
+        case float() if value.is_integer():
+            return str(int(value))
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case _:
+            return str(getattr(value, "text", value))
+
+
+def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> tuple[int, dict[str, int]] | None:
+    """Where the header is, and which column is where; None where the table is no review sheet."""
+    for at, row in enumerate(table[:_HEADER_ROWS]):
+        names = _named(row)
+        found = {name: names.index(name) for name in _COLUMNS if name in names}
+        if len(found) < 2:
+            continue
+        by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: text.strip().casefold() in words}
+        for name, fits in by_content.items():
+            if name not in found and (column := _holding(table[at + 1 :], fits, set(found.values()))) is not None:
+                found[name] = column
+        if "verdict" in found and ("key" in found or "segment_id" in found):
+            twice = [name for name, count in Counter(names).items() if name and count > 1]
+            if twice:
+                raise InputError(f"{path}: two columns are called {twice[0]!r}: which one counts? remove the other")
+            return at, found
+    return None
+
+
+def _named(header: Sequence[str]) -> list[str | None]:
+    """Which of our columns each cell of a header names: another name for one counts where its own is not there."""
+    spelled = [" ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header]
+    own = [_NAMES.get(cell) for cell in spelled]
+    also = (_ALSO_CALLED.get(cell) for cell in spelled)
+    return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
+
+
+def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
+    """The one column, not taken yet, all of whose texts fit."""
+    width = max((len(row) for row in rows), default=0)
+    found = []
+    for column in range(width):
+        texts = [row[column] for row in rows if column < len(row) and row[column].strip()]
+        if column not in taken and texts and all(fits(text) for text in texts):
+            found.append(column)
+    return found[0] if len(found) == 1 else None
+
+
+def _judged(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> bool:
+    """Whether a table is a review sheet too, with a verdict in it."""
+    columns = _header(table, words, path)
+    return columns is not None and any(row["verdict"].strip() for row in _rows(table, *columns))
+
+
+def _rows(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[Row]:
+    rows = []
+    for number, row in enumerate(table[at + 1 :], start=at + 2):
+        cells = {name: row[column] for name, column in columns.items() if column < len(row)}
+        if any(text.strip() for text in cells.values()):
+            rows.append(Row(number, cells, read_key(cells.get("key", ""))))
+    return rows
+
+
+def _unknown(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[str]:
+    filled = {number for row in table[at + 1 :] for number, cell in enumerate(row) if cell.strip()} - set(columns.values())
+    return [table[at][number] if number < len(table[at]) else "" for number in sorted(filled)]
+
+
+def _beside(table: Sequence[Sequence[str]], label: str) -> str:
+    """The text right of a label."""
+    return next((row[1].strip() for row in table if len(row) > 1 and row[0].strip() == label), "")

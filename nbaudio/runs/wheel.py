@@ -1,0 +1,104 @@
+"""The wheel of the nbaudio that runs, and what workers on other machines need beside it, made without build tools or an index."""
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from nbaudio.core.report import Report
+from nbaudio.core.resources import FOLDERS, PACKAGE
+from nbaudio.core.version import __version__
+from nbaudio.storage.atomic import whole_file
+
+REQUIREMENTS = "requirements-worker.txt"
+# What notebooks, sheets and plots need; a worker decodes, cuts, packs and checks.
+_NOT_FOR_WORKERS = {
+    "anywidget", "audioop-lts", "click", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert",
+    "openpyxl", "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
+}  # fmt: skip
+# Engines bring one of their own: Beam wants an older one.
+_NOT_PINNED = {"pyarrow"}
+_LABEXTENSION = ("widgets/labextension", "share/jupyter/labextensions/nbaudio")
+_FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+
+
+def wheel(*, out: str | Path = "dist") -> Report:
+    """Write a wheel of this very nbaudio and the list of packages that workers need with it; the same files give the same bytes.
+
+    Workers must run the code that the driver runs, with the same versions of the packages that encode: an image, environment or
+    cluster gets them by ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left
+    out; no system package is needed.
+
+    Args:
+        out: the folder for both.
+
+    Returns:
+        Where they are.
+    """
+    path = Path(out) / f"nbaudio-{__version__}-py3-none-any.whl"
+    record = f"nbaudio-{__version__}.dist-info/RECORD"
+    listed = io.StringIO()
+    lines = csv.writer(listed, lineterminator="\n")
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _files():
+            archive.writestr(_entry(name), data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            lines.writerow((name, f"sha256={digest}", len(data)))
+        lines.writerow((record, "", ""))
+        archive.writestr(_entry(record), listed.getvalue())
+    with whole_file(path.with_name(REQUIREMENTS)) as partial:
+        partial.write_text("".join(f"{line}\n" for line in _requirements()))
+    return Report(
+        "wheel",
+        {
+            "wheel": str(path),
+            "bytes": path.stat().st_size,
+            "requirements": str(path.with_name(REQUIREMENTS)),
+            "for_workers": f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}",
+        },
+    )
+
+
+def _requirements() -> Iterator[str]:
+    """What a worker installs before the wheel, in the versions that run here."""
+    for requirement in sorted(metadata.requires("nbaudio") or ()):
+        name, marker = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
+        if "extra ==" in marker or name in _NOT_FOR_WORKERS:
+            continue
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:  # for another Python
+            continue
+        yield requirement if name in _NOT_PINNED else f"{name}=={version}" + (f" ;{marker}" if marker else "")
+
+
+def _files() -> Iterator[tuple[str, bytes]]:
+    """Everything that belongs into the wheel, by name: the package, what comes with it, what pip wants to know."""
+    yield from _below(PACKAGE, "nbaudio")
+    yield from _below(PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}")
+    if not (PACKAGE / "_bundled").is_dir():  # a checkout
+        for folder in FOLDERS:
+            yield from _below(PACKAGE.parent / folder, f"nbaudio/_bundled/{folder}")
+    installed = metadata.distribution("nbaudio")
+    for fact in _FACTS:
+        yield f"nbaudio-{__version__}.dist-info/{fact}", (installed.read_text(fact) or "").encode()
+
+
+def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in inside.parts):
+            yield f"{name}/{inside.as_posix()}", path.read_bytes()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """A file in the archive that says nothing of when it was made."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry

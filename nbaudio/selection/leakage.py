@@ -1,0 +1,206 @@
+"""What a held-out split shares with another one: the check behind "no leakage", with every exception that it finds.
+
+Conventions: dev and test are *held out*; each of their segments is compared with all segments of the other splits. A check is the
+name of a column none of whose values should be in two splits, such as ``speaker_id``, or one of `SENTENCE`, `NEAR_SENTENCE` and
+`AUDIO`. Tables are read by the slice and never held whole: train may be as large as it likes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.tables import ROWS_A_GROUP, SPLITS
+from nbaudio.selection.splits import usable_keys
+from nbaudio.text.near import NearIndex, sentences
+
+SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence", "identical audio"
+GROUPS = ("speaker_id", "recording_id")
+
+MEANING = {
+    SENTENCE: "equal but for case, punctuation, blanks, Unicode normal form and invisible characters",
+    NEAR_SENTENCE: "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's characters; none is missed",
+    AUDIO: "equal bytes of the encoded clips, hence equal samples: all clips of a corpus are encoded alike",
+}
+"""What the checks that are no columns look for."""
+
+_HASH = "audio_sha256"
+_MOST_LISTED = 100
+
+EXCEPTIONS = pl.Schema(
+    {
+        "check": pl.String,
+        "split": pl.String,
+        "segment_id": pl.String,
+        "value": pl.String,
+        "other_split": pl.String,
+        "other_segment_id": pl.String,
+        "other_value": pl.String,
+    }
+)
+
+
+def grouping(selection: Mapping[str, Any]) -> list[str]:
+    """The columns to look at in a corpus: `GROUPS`, and what its selection was grouped by.
+
+    Examples:
+        >>> grouping({"parameters": {"group_by": ["chamber", "speaker_id"]}})
+        ['speaker_id', 'recording_id', 'chamber']
+    """
+    return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
+
+
+def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
+    """Every held-out segment that shares something with a segment of another split, once per check.
+
+    Args:
+        segments: a segments table, of pandas or polars, or a scan of one; rows without a split are out and do not count. Audio is
+            compared where there is a column `audio_sha256`.
+        keys: columns none of whose values should be in two splits.
+
+    Returns:
+        As `EXCEPTIONS`: the held-out segment, its value, and the segment of another split that it is shared with: the nearest,
+        then the one that comes first in train, dev, test and by id. Ordered by check and segment.
+
+    Raises:
+        InputError: a key is no column of `segments`.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["Hvala  lijepa!", "hvala lijepa"]}
+        >>> exceptions(pl.DataFrame(rows), keys=[]).row(0)
+        ('identical sentence', 'test', 'b', 'hvala lijepa', 'train', 'a', 'hvala lijepa')
+    """
+    table = _lazy(segments)
+    columns = table.collect_schema()
+    usable_keys(pl.DataFrame(schema=columns), keys)
+    values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
+    if _HASH in columns:
+        values[AUDIO] = pl.col(_HASH)
+    needed = list(dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
+    named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
+    table = table.select(needed)
+    held = table.filter(pl.col("split").is_in(["dev", "test"])).collect().select(named)
+    spoken = held[SENTENCE].drop_nulls().unique().sort()
+    index = NearIndex(spoken.to_list())
+    found = [pl.DataFrame(schema=_MATCHES)]
+    # What is found in a slice of the table is as little as what is held out, however large the table is.
+    for part in _slices(table):
+        rows = part.filter(pl.col("split").is_not_null()).select(named)
+        found += [_first(_equal(held, rows, check)) for check in values]
+        found.append(_first(_near(held, rows, spoken, index)))
+    order = [*keys, SENTENCE, NEAR_SENTENCE, AUDIO]
+    return (
+        _first(pl.concat(found))
+        .sort(pl.col("check").replace_strict(order, range(len(order)), return_dtype=pl.Int64), "segment_id")
+        .select(EXCEPTIONS.names())
+    )
+
+
+def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
+    """What occurs in more than one split, counted; see `exceptions`.
+
+    Returns:
+        One row per check: `check`, `shared` (how many values, such as speakers or sentences), `segments` (how many of dev and
+        test it concerns) and `examples` (up to three values, in order).
+
+    Raises:
+        InputError: a key is no column of `segments`.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b"], "speaker_id": ["x", "y"], "text": ["Hvala  lijepa", "hvala lijepa"]}
+        >>> leakage(pl.DataFrame({**rows, "split": ["train", "test"]}), keys=["speaker_id"]).rows()[:2]
+        [('speaker_id', 0, 0, []), ('identical sentence', 1, 1, ['hvala lijepa'])]
+    """
+    found = exceptions(segments, keys=keys)
+    rows = []
+    for check in _checks(segments, keys):
+        values = found.filter(pl.col("check") == check)["value"]
+        distinct = values.unique().sort()
+        rows.append({"check": check, "shared": len(distinct), "segments": len(values), "examples": distinct.head(3).to_list()})
+    schema = pl.Schema([("check", pl.String), ("shared", pl.Int64), ("segments", pl.Int64), ("examples", pl.List(pl.String))])
+    return pl.DataFrame(rows, schema=schema)
+
+
+def proof(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
+    """The leakage check as corpus.json holds it: by check `shared`, `segments` and the first exceptions, in JSON values.
+
+    Raises:
+        InputError: a key is no column of `segments`.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["da", "ne"], "speaker_id": ["x", "y"]}
+        >>> proof(pl.DataFrame(rows), keys=["speaker_id"])["speaker_id"]
+        {'shared': 0, 'segments': 0, 'exceptions': []}
+    """
+    found = exceptions(segments, keys=keys)
+    told = {}
+    for check in _checks(segments, keys):
+        some = found.filter(pl.col("check") == check).drop("check")
+        listed = some.head(_MOST_LISTED).to_dicts()
+        told[check] = {
+            **({"means": MEANING[check]} if check in MEANING else {}),
+            "shared": some["value"].n_unique(),
+            "segments": len(some),
+            "exceptions": listed,
+        }
+    return told
+
+
+_MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
+
+
+def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
+    audio = [AUDIO] if _HASH in _lazy(segments).collect_schema() else []
+    return [*dict.fromkeys(keys), SENTENCE, NEAR_SENTENCE, *audio]
+
+
+def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
+    return segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
+
+
+def _slices(table: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
+        yield table.slice(start, ROWS_A_GROUP).collect()
+
+
+def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
+    """Pairs of a held-out segment and one of `rows` in another split with an equal value."""
+    value = pl.col(check).alias("value")
+    left = held.select("split", "segment_id", value)
+    # Of all that has a value in a split, only the first is told.
+    right = (
+        rows.select(value, other_split="split", other_segment_id="segment_id")
+        .filter(pl.col("value").is_in(left["value"].unique().implode()))
+        .group_by("value", "other_split")
+        .agg(pl.col("other_segment_id").min())
+    )
+    pairs = left.join(right, on="value").filter(pl.col("split") != pl.col("other_split"))
+    return pairs.select(
+        pl.lit(check).alias("check"),
+        *("split", "segment_id", "value", "other_split", "other_segment_id"),
+        pl.col("value").alias("other_value"),
+        pl.lit(0, dtype=pl.Int64).alias("edits"),
+    )
+
+
+def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: NearIndex) -> pl.DataFrame:
+    """Pairs of a held-out segment and one of `rows` in another split whose sentences are near; `index` is of `spoken`."""
+    others = rows.drop_nulls(SENTENCE).group_by(SENTENCE, "split").agg(pl.col("segment_id").min())
+    texts = others[SENTENCE].unique().sort()
+    near = index.among(texts.to_list())
+    named = near.select(
+        pl.lit(spoken).gather(pl.col("sentence")).alias("value"),
+        pl.lit(texts).gather(pl.col("text")).alias("other_value"),
+        "edits",
+    )
+    left = held.select("split", "segment_id", value=SENTENCE)
+    right = others.select(other_value=SENTENCE, other_split="split", other_segment_id="segment_id")
+    pairs = left.join(named, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
+    return pairs.select(pl.lit(NEAR_SENTENCE).alias("check"), *_MATCHES.names()[1:])
+
+
+def _first(matches: pl.DataFrame) -> pl.DataFrame:
+    """Of the matches of each held-out segment in a check, the one to tell of."""
+    place = pl.col("other_split").replace_strict(SPLITS, range(len(SPLITS)), return_dtype=pl.Int64)
+    return matches.sort("edits", place, "other_segment_id").unique(["check", "segment_id"], keep="first", maintain_order=True)

@@ -1,0 +1,353 @@
+"""Train, dev and test: which segment goes where so that no speaker or recording is in two of them.
+
+Conventions: a *unit* is a distinct tuple of values of the grouping keys, a *value* is one value of one key, such as a speaker.
+Each value belongs to one split, and a segment is in a split when all its values are: units whose values belong to different
+splits are lost. Lengths are whole microseconds, so that sums are exact. All choices follow hashes of values and segment ids,
+never the order of rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import SPLITS
+from nbaudio.selection.budget import MICRO
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_HOUR = 3600 * MICRO
+# What select itself decides, what each segment has of its own, and what tables are called by inside.
+_NO_KEYS = frozenset(
+    ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
+)
+_TRAIN, _OPEN = SPLITS.index("train"), -1
+
+
+_FEWEST_GROUPS = 10
+# The search for a division that loses less: it leaves alone what loses hardly anything, and ends after so many trials or visits
+# of a value in a unit, about a second's worth, so that its time does not grow with the corpus.
+_HARDLY_ANY = 0.001
+_TRIALS = 60
+_VISITS = 20_000_000
+_TRIAL_VISITS = 8  # besides those of its steps
+
+
+class Target(NamedTuple):
+    """How large a split is to be: whole `segments`, or `micros` (microseconds of speech)."""
+
+    amount: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:,} segments" if self.unit == "segments" else f"{self.amount / _HOUR:,.3f} hours"
+
+
+def parse_target(value: int | str, name: str) -> Target:
+    """The size of a split as people write it: a number of segments, or hours with an ``h``.
+
+    Raises:
+        InputError: it is neither; names the option.
+
+    Examples:
+        >>> parse_target(2000, "dev"), parse_target("1.5h", "test")
+        (Target(amount=2000, unit='segments'), Target(amount=5400000000, unit='micros'))
+    """
+    text = str(value).strip().lower()
+    try:
+        hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
+        amount = int(text) if hours is None else int(hours * _HOUR)
+    except (ValueError, OverflowError, InvalidOperation):
+        amount = -1
+    if not 0 <= amount < 2**53:
+        raise InputError(f"{name}={value!r}: allowed are a number of segments, such as 2000, or hours, such as '1.5h'")
+    return Target(amount, "segments" if hours is None else "micros")
+
+
+def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The grouping keys that hold values, and those that are null in every row and cannot group.
+
+    Raises:
+        InputError: a key is no column of `segments`, or a column of lists or the like; names those that are allowed.
+    """
+    for key in group_by:
+        if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
+            allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested() and name not in _NO_KEYS]
+            raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
+    keys = list(dict.fromkeys(group_by))
+    empty = [key for key in keys if segments[key].null_count() == len(segments)]
+    return [key for key in keys if key not in empty], empty
+
+
+def divide(
+    segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int, gold: pl.Series | None = None
+) -> pl.DataFrame:
+    """Divide segments into splits; no value of any key is in two of them.
+
+    Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing from a split is taken value
+    by value, always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out
+    splits are freed and filled again as long as less is lost (see `_Division.improve`). At last each split is trimmed to its
+    target in seeded order; segments without any value of the keys that are trimmed go to train.
+
+    Args:
+        segments: those to divide, with `segment_id`, the keys, and `micros` (duration, whole microseconds).
+        keys: columns whose values stay together; rows that are null in a key are not grouped by it.
+        targets: how much each split other than train gets, by name, in order; train gets the rest.
+        seed: another one gives another division.
+        gold: a boolean for each segment: whether it may be in test; what else shares a value with test is out. None: all may.
+
+    Returns:
+        As many rows as `segments`: `split` (null where out) and `reason` (``crosses_splits``, ``beyond_split_size``,
+        ``not_gold``).
+
+    Raises:
+        InputError: a split cannot be filled; says how much there is.
+
+    Examples:
+        >>> rows = {"segment_id": ["a", "b", "c"], "speaker_id": ["x", "x", "y"], "micros": [1, 1, 1]}
+        >>> targets = {"test": Target(2, "segments")}
+        >>> divide(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
+        ['test', 'test', 'train']
+    """
+    division = _Division(segments, keys, seed)
+    everywhere = np.ones(len(segments), dtype=np.bool_)
+    allowed = dict.fromkeys(targets, everywhere) | ({} if gold is None else {"test": gold.to_numpy()})
+    for name, target in targets.items():
+        have = division.fill(SPLITS.index(name), target, allowed[name])
+        if have < target.amount:
+            grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            remedy = "ask for less" + (" or group by fewer or other columns" if keys else "")
+            such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
+            raise InputError(
+                f"{name}: {target} asked for, but of the {allowed[name].sum():,} {such}{grouping} "
+                f"{Target(have, target.unit)} can be had: {remedy}"
+            )
+    division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
+    split = division.split_of_rows()
+    crossing = split == _OPEN
+    beyond, unfit = np.zeros(len(segments), dtype=np.bool_), np.zeros(len(segments), dtype=np.bool_)
+    for name, target in targets.items():
+        within = np.equal(split, SPLITS.index(name))
+        unfit |= within & ~allowed[name]
+        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}")
+    trimmed = beyond & ~division.alone
+    split[beyond] = _TRAIN
+    split[trimmed | unfit] = _OPEN
+    return pl.select(
+        split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
+        reason=pl.when(pl.Series(crossing))
+        .then(pl.lit("crosses_splits"))
+        .when(pl.Series(trimmed))
+        .then(pl.lit("beyond_split_size"))
+        .when(pl.Series(unfit))
+        .then(pl.lit("not_gold")),
+    )
+
+
+def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -> Flags:
+    """The members that come after the target is full, in seeded order."""
+    rows = np.flatnonzero(members)
+    order = rows[np.argsort(hash_column(segments["segment_id"].gather(rows), salt).to_numpy(), kind="stable")]
+    weights = np.ones(len(rows), dtype=np.int64) if target.unit == "segments" else segments["micros"].to_numpy()[order]
+    beyond = np.zeros(len(segments), dtype=bool)
+    beyond[order[np.cumsum(weights) > target.amount]] = True
+    return beyond
+
+
+class _Division:
+    """Units and values as arrays, and which split each value belongs to so far (`_OPEN` where none).
+
+    A pair (`pair_unit[i]`, `pair_value[i]`) says that a unit holds a value.
+    """
+
+    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
+        columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
+        self.alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
+        # A row without any value is a group of its own.
+        columns["row"] = pl.select(pl.when(pl.Series(self.alone)).then(segments["segment_id"])).to_series()
+        unit = np.zeros(len(segments), dtype=np.int64)
+        codes, hashes, num_values = [], [np.empty(0, dtype=np.uint64)], 0
+        for salt, column in columns.items():
+            names = column.drop_nulls().unique().sort()
+            code = column.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64).to_numpy()
+            codes.append(np.where(code < 0, -1, code + num_values))
+            hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
+            num_values += len(names)
+            unit = np.unique(unit * (len(names) + 1) + code + 1, return_inverse=True)[1]
+        self.unit_of_row = unit
+        self.num_units = int(unit.max(initial=-1)) + 1
+        _, first = np.unique(unit, return_index=True)
+        values = np.column_stack(codes)[first]
+        self.pair_unit, position = np.nonzero(values >= 0)
+        self.pair_value = values[self.pair_unit, position]
+        self.value_hash = np.concatenate(hashes)
+        self.unit_hash = np.zeros(self.num_units, dtype=np.uint64)
+        np.add.at(self.unit_hash, self.pair_unit, self.value_hash[self.pair_value])
+        self.size = np.bincount(self.pair_unit, minlength=self.num_units)
+        self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
+        self.split = np.full(num_values, _OPEN)
+        self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
+        self.visits = 0
+        self.shuffle = np.uint64(0)  # another number is another order of groups
+
+    def split_of_rows(self) -> Integers:
+        """The split of each row once all others are filled: values that are still open go to train, crossing units to none."""
+        split = np.where(self.split == _OPEN, _TRAIN, self.split)[self.pair_value]
+        low = np.full(self.num_units, len(SPLITS))
+        high = np.full(self.num_units, -1)
+        np.minimum.at(low, self.pair_unit, split)
+        np.maximum.at(high, self.pair_unit, split)
+        return np.asarray(np.where(low == high, low, _OPEN)[self.unit_of_row], dtype=np.int64)
+
+    def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
+        """Search for a division that loses fewer segments (large neighborhood search; Shaw, 1998).
+
+        Each trial frees a seeded third of the values of one held-out split, or of all of them, and fills the splits again; the
+        result stays if it loses less and the splits are as large as before.
+        """
+        draw = np.random.PCG64(seed % 2**64).random_raw
+        most_visits = self.visits + _VISITS
+        fewest = self._lost(wanted)
+        for trial in range(_TRIALS):
+            if fewest <= _HARDLY_ANY * len(self.unit_of_row) or self.visits > most_visits:
+                break
+            before = self.split.copy()
+            self.visits += _TRIAL_VISITS * len(self.pair_unit)
+            self.shuffle = np.uint64(draw())
+            order = list(wanted)[:: 1 if draw() % 2 else -1]
+            held = np.flatnonzero(self.split != _OPEN if trial % 2 else self.split == order[0])
+            self.split[held[draw(len(held)) % np.uint64(3) == 0]] = _OPEN
+            is_full = all(self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order)
+            lost = self._lost(wanted)
+            if is_full and lost < fewest:
+                fewest = lost
+            else:
+                self.split = before
+
+    def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
+        """How many segments cross splits, exceed a split's target or are not allowed in it."""
+        split = self.split_of_rows()
+        lost = float((split == _OPEN).sum())
+        for number, (target, allowed) in wanted.items():
+            within = split == number
+            useful = within & allowed
+            weight = float(self.weights[target.unit][useful].sum())
+            surplus = max(weight - target.amount, 0.0) / weight * useful.sum() if weight else 0.0
+            lost += float(within.sum() - useful.sum()) + surplus
+        return lost
+
+    def fill(self, split: int, target: Target, allowed: Flags) -> int:
+        """Give open values to `split` until the allowed rows of its whole units reach the target, or no more can be had.
+
+        Returns:
+            What they come to.
+        """
+        every = _sums(self.unit_of_row, self.weights[target.unit], self.num_units)
+        weight = _sums(self.unit_of_row, self.weights[target.unit] * allowed, self.num_units)
+        groups, group_weight = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
+        self.split[np.isin(self.group, groups)] = split
+        have = self._weight_within(split, weight)
+        while have < target.amount:
+            chosen = self._best_step(split, target.amount - have, weight, every)
+            if not len(chosen):
+                break
+            self.split[chosen] = split
+            have = self._weight_within(split, weight)
+        # The last step may have brought more than was missing; groups that are not needed for it are free again.
+        for group, spare in zip(groups.tolist(), group_weight.tolist(), strict=True):
+            if have - spare >= target.amount:
+                self.split[self.group == group] = _OPEN
+                have -= spare
+        return int(have)
+
+    def _weight_within(self, split: int, weight: Floats) -> float:
+        """What the units weigh that are whole in a split."""
+        within = np.bincount(self.pair_unit, self.split[self.pair_value] == split, minlength=self.num_units)
+        return float(weight[within == self.size].sum())
+
+    def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
+        """Groups without a value in any split so far that fit into the amount, and what each weighs.
+
+        In seeded order, those of up to a tenth of the amount first, then those of twice, four times as much and so on: a split
+        has several speakers where there are any that are small enough.
+        """
+        number = len(self.group)
+        group_of_unit = np.zeros(self.num_units, dtype=np.int64)
+        group_of_unit[self.pair_unit] = self.group[self.pair_value]
+        group_weight = _sums(group_of_unit, weight, number)
+        group_hash = np.zeros(number, dtype=np.uint64)
+        np.add.at(group_hash, self.group, self.value_hash)
+        begun = np.zeros(number, dtype=np.bool_)
+        begun[self.group[self.split != _OPEN]] = True
+        whole = np.flatnonzero(~begun & (group_weight > 0))
+        size_class = np.maximum(np.frexp(_FEWEST_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
+        order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
+        fitting, left = [], amount
+        for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
+            if more <= left:
+                fitting.append(group)
+                left -= more
+        groups = np.array(fitting, dtype=np.int64)
+        return groups, group_weight[groups]
+
+    def _best_step(self, split: int, missing: float, weight: Floats, every: Floats) -> Integers:
+        """The next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
+
+        What is added is `weight`. The price is the weight of `every` row of units that were whole until now and will be of use
+        to no split, and what exceeds the missing weight, or is not allowed in the split, and will be trimmed.
+        """
+        self.visits += len(self.pair_unit)
+        here = self.split[self.pair_value]
+        is_open = here == _OPEN
+        num_open = np.bincount(self.pair_unit, is_open, minlength=self.num_units)
+        num_within = np.bincount(self.pair_unit, here == split, minlength=self.num_units)
+        usable = (num_open > 0) & (num_open + num_within == self.size)
+        one_missing = usable & (num_open == 1)
+        untouched = usable & (num_within == 0) & (num_open > 1)
+
+        def per_value(units: Flags, weight: Floats) -> Floats:
+            pairs = is_open & units[self.pair_unit]
+            return _sums(self.pair_value[pairs], weight[self.pair_unit[pairs]], len(self.split))
+
+        def score(gain: Floats, lost: Floats) -> Floats:
+            price = lost + np.maximum(gain - missing, 0.0)
+            useful = np.minimum(gain, missing)
+            return np.divide(useful, useful + price, out=np.zeros(len(gain)), where=useful > 0)
+
+        lost = per_value(untouched, every)
+        value_score = score(per_value(one_missing, weight), lost + per_value(one_missing, every - weight))
+        # A unit's own weight is in the price of each of its values, though it is what is gained.
+        lost_by_unit = _sums(self.pair_unit[is_open], lost[self.pair_value[is_open]], self.num_units)
+        lost_by_unit -= np.where(untouched, num_open * every, 0.0) - (every - weight)
+        unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
+        best_value, best_unit = value_score.max(initial=0.0), unit_score.max(initial=0.0)
+        if best_value == best_unit == 0:
+            return np.empty(0, dtype=np.int64)
+        if best_value >= best_unit:
+            ties = np.flatnonzero(value_score == best_value)
+            return ties[[np.argmin(self.value_hash[ties])]]
+        ties = np.flatnonzero(unit_score == best_unit)
+        unit = ties[np.argmin(self.unit_hash[ties])]
+        return np.asarray(self.pair_value[(self.pair_unit == unit) & is_open], dtype=np.int64)
+
+
+def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
+    """The weights that fall on each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
+    return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
+
+
+def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_values: int) -> Integers:
+    """For each value the number of its group: values that share a unit, directly or over others, are in one."""
+    from scipy.sparse import csgraph, csr_array  # 0.1 s to import, for those who divide alone
+
+    first = np.full(num_units, -1, dtype=np.int64)
+    first[pair_unit[::-1]] = pair_value[::-1]
+    links = csr_array((np.ones(len(pair_unit), dtype=np.bool_), (first[pair_unit], pair_value)), shape=(num_values, num_values))
+    return np.asarray(csgraph.connected_components(links, directed=False)[1], dtype=np.int64)

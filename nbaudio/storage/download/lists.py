@@ -1,0 +1,240 @@
+"""What is wanted: a list of addresses, each checked before anything is asked of a server.
+
+Conventions: a name is one plain file name below the folder, never a path. A row that cannot be used is refused with its reason
+and stops no other; only a list that cannot be read at all is an error. Checksums are ``sha256:`` or ``md5:`` and lower-case hex.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import polars as pl
+import urllib3
+import yaml
+
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, brief
+from nbaudio.core.hashing import DEVICES
+from nbaudio.core.resources import bundled
+from nbaudio.storage.download.ledger import LEDGER, sha256_of
+from nbaudio.storage.urls import hidden, public
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_LINES = (".jsonl", ".ndjson")
+_NAMED = "openslr"
+_ALGORITHM = {32: "md5", 64: "sha256"}
+_HASHES = tuple(_ALGORITHM.values())
+# File systems take 255 bytes; `.name.partial` must fit as well.
+_MOST_NAME_BYTES = 240
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file to fetch.
+
+    Attributes:
+        url: http or https.
+        name: its file name.
+        checksum: ``sha256:<hex>``, ``md5:<hex>`` or None.
+    """
+
+    url: str
+    name: str
+    checksum: str | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A row that cannot be used, with what it says and why not."""
+
+    reason: str
+    url: str | None = None
+    url_sha256: str | None = None
+    name: str | None = None
+
+
+def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
+    """The files that a list names, in order and each once, and the rows that are of no use.
+
+    Args:
+        source: a .csv, .tsv or .jsonl of `url` and, if wanted, `name` and `checksum` (or `sha256`, `md5`); or bundled archives
+            such as ``openslr:librispeech:dev-clean``, several parts by commas.
+
+    Raises:
+        InputError: it cannot be read, or has no addresses; says what is wanted.
+
+    Examples:
+        >>> read_list("openslr:librispeech:test-other")[0][0].url
+        'https://www.openslr.org/resources/12/test-other.tar.gz'
+    """
+    wanted: dict[str, tuple[Wanted, str]] = {}
+    refused = []
+    for where, row in _named_rows(str(source)) if str(source).startswith(f"{_NAMED}:") else _file_rows(Path(source)):
+        try:
+            one = _checked(row)
+            # Names that differ only in case are one file on some systems.
+            _check_same(one, *wanted.setdefault(one.name.casefold(), (one, where)))
+        except InputError as error:
+            said = row or {}
+            url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
+            refused.append(Refused(f"{where}: {error}", url and shown(url), url and sha256_of(url), name))
+    return [one for one, _ in wanted.values()], refused
+
+
+def name_of(url: str) -> str:
+    """The file name at the end of an address.
+
+    Examples:
+        >>> name_of("https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1")
+        '1 a [HlauTe_NK6U].wav'
+    """
+    return unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode("utf8")
+
+
+def check_name(name: str) -> str:
+    r"""`name` in NFC, when it is one plain, visible file name everywhere.
+
+    Raises:
+        InputError: it could lead elsewhere, or is no file name on some system.
+
+    Examples:
+        >>> check_name("../etc/passwd")
+        Traceback (most recent call last):
+        nbaudio.core.errors.InputError: name '../etc/passwd': only one plain file name is allowed, no / or \
+    """
+    name = unicodedata.normalize("NFC", name)
+
+    def refuse(why: str) -> InputError:
+        return InputError(f"name {name[:80]!r}: {why}")
+
+    if not name:
+        raise refuse("the address ends in no file name; give one in a column name")
+    if "/" in name or "\\" in name:
+        raise refuse("only one plain file name is allowed, no / or \\")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        raise refuse("control characters and broken Unicode are not allowed")
+    if name.startswith(".") or name.endswith((".", " ")):
+        raise refuse("it must not begin with a dot, nor end in a dot or blank")
+    if DEVICES.fullmatch(name) or name.casefold() == LEDGER:
+        raise refuse("it is reserved")
+    if len(name.encode()) > _MOST_NAME_BYTES:
+        raise refuse(f"it has {len(name.encode())} bytes, at most {_MOST_NAME_BYTES} are allowed")
+    return name
+
+
+def shown(url: str) -> str:
+    """An address for messages and the ledger: not too long, without user, password and query, even where it is none.
+
+    Examples:
+        >>> shown("ftp://me:secret@example.org/a.wav?key=0"), shown("http:me:sec/ret@example.org/b")
+        ('ftp://example.org/a.wav', 'http:example.org/b')
+    """
+    whole = re.split(r"[?#]", url, maxsplit=1)[0]
+    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public(whole))[:200]
+
+
+def check_url(url: str) -> str:
+    """`url`, when it can be asked for over http or https.
+
+    Raises:
+        InputError: says why not.
+    """
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError as error:
+        raise InputError(f"{shown(url)!r} is no address") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise InputError(f"{shown(url)!r}: only http:// and https:// addresses are allowed")
+    if parts.auth is not None:
+        raise InputError(f"{parts.host}: an address that holds a user or password is refused, it would stand in the ledger")
+    return url
+
+
+def check_checksum(text: str) -> str | None:
+    """A checksum as ``algorithm:hex``, None when empty.
+
+    Examples:
+        >>> check_checksum("42E2234BA48799C1F50F24A7926300A1")
+        'md5:42e2234ba48799c1f50f24a7926300a1'
+    """
+    if not text.strip():
+        return None
+    algorithm, _, digits = text.strip().lower().rpartition(":")
+    algorithm = algorithm or _ALGORITHM.get(len(digits), "")
+    if _ALGORITHM.get(len(digits)) != algorithm or not re.fullmatch(r"[0-9a-f]+", digits):
+        raise InputError(f"checksum {text[:80]!r}: sha256:<64 hex digits> or md5:<32 hex digits> is wanted")
+    return f"{algorithm}:{digits}"
+
+
+def _checked(row: dict[str, Any] | None) -> Wanted:
+    if row is None:
+        raise InputError('no JSON object; wanted is one such as {"url": ...}')
+    texts = {}
+    for key in ("url", "name", "checksum", *_HASHES):
+        value = row.get(key)
+        if not (value is None or isinstance(value, str)):
+            raise InputError(f"{key} {value!r} is no text")
+        texts[key] = value or ""
+    url = check_url(texts["url"].strip())
+    try:
+        name = texts["name"] or name_of(url)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown(url)}: the end of the address is no Unicode; give a name") from error
+    checksums = {
+        check_checksum(texts["checksum"]),
+        *(check_checksum(f"{key}:{texts[key]}") for key in _HASHES if texts[key].strip()),
+    }
+    if len(checksums - {None}) > 1:
+        raise InputError("two checksums that differ; keep one")
+    return Wanted(url, check_name(name), next(iter(checksums - {None}), None))
+
+
+def _check_same(one: Wanted, before: Wanted, where: str) -> None:
+    if one.url != before.url:
+        raise InputError(f"its name {one.name!r} is that of {where}; give each a name of its own in a column name")
+    if one != before:
+        raise InputError(f"{where} has the same address with another name or checksum; keep one of them")
+
+
+def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    kind = path.suffix.lower()
+    if kind not in (*_TABLES, *_LINES):
+        raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
+    try:
+        text = guards.whole(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        if kind in _LINES:
+            yield from _json_rows(text)
+            return
+        table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
+    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: cannot be read as a list of addresses ({hidden(brief(error))})") from error
+    if "url" not in table.columns:
+        has = hidden(", ".join(table.columns))  # addresses, where the line with the names of columns is missing
+        raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
+    yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
+
+
+def _json_rows(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            yield f"line {number}", row if isinstance(row, dict) else None
+
+
+def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    known = yaml.safe_load(bundled(f"data_manifests/{_NAMED}.yaml").read_text(encoding="utf8"))
+    corpus, _, parts = name.removeprefix(f"{_NAMED}:").partition(":")
+    if corpus not in known:
+        raise InputError(f"{name}: {_NAMED} holds {', '.join(known)}, not {corpus!r}")
+    for part in parts.split(","):
+        if part not in known[corpus]:
+            raise InputError(f"{name}: {corpus} holds {', '.join(known[corpus])}, not {part!r}")
+        yield part, known[corpus][part]

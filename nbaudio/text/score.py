@@ -1,0 +1,121 @@
+"""The scoring step: how well each segment's hypothesis agrees with its transcript."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.report import Report
+from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.characters import vocabulary
+from nbaudio.text.distance import edit_counts, rates
+from nbaudio.text.normal import normalize_column
+
+_SHOWN_ODD = 8
+
+
+def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -> Report:
+    """Write similarity, WER and CER of every segment into the segments table; its rows and the order of its columns stay.
+
+    `text` and `asr_text` never change. With normalisation steps their normal forms are compared and stored as `text_normalized`
+    and `asr_text_normalized`; without steps these columns are removed and the texts are compared as they are. Unicode normal
+    form C comes first in any case. Each call starts from the texts, so only the last call counts.
+
+    Args:
+        workspace: the workspace or its folder.
+        normalize: names of steps from `text.NORMALIZERS`, in order.
+
+    Returns:
+        A report with the numbers of segments and scores, mean and median similarity, how many are above 0.8, the word error rate
+        over all words, and the odd characters.
+
+    Raises:
+        InputError: there is no workspace, its table cannot be read, or a step is not known.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "text": ["evo blic", "da"], "asr_text": ["evo blitz", None]})
+        >>> workspace.save(segments=segments)
+        >>> score(workspace).facts["above_0_8"]
+        0
+        >>> workspace.segments["similarity"].round(3).to_list()
+        [0.765, None]
+    """
+    workspace = Workspace.open(workspace)
+    segments, counts = _compared(workspace.segments, normalize)
+    tables = {}
+    if (workspace.path / f"{CORRECTED_TEXTS}.parquet").exists():
+        # The texts that corrections replaced are scored alike, so that a correction that is taken back leaves no other scores.
+        before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
+        heard = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
+        before = before.join(heard, on="segment_id", how="left", maintain_order="left")
+        tables[CORRECTED_TEXTS] = scored(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
+    workspace.save(**tables, segments=segments)
+    report = _report(segments, counts, normalize)
+    workspace.save_report(report.step, report.to_dict())
+    return report
+
+
+def steps_of(workspace: Workspace) -> tuple[str, ...]:
+    """The normalisation steps of the last `score`; none where nothing was scored."""
+    facts = workspace.report("score").get("facts", {})
+    return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # earlier versions wrote the second
+
+
+def scored(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
+    """Segments with similarity, WER and CER of `text` and `asr_text`, and with the normal forms that were compared, if any.
+
+    Raises:
+        InputError: a step is not known.
+
+    Examples:
+        >>> found = scored(pl.DataFrame({"text": ["Da."], "asr_text": ["da"]}), ["lower", "punctuation"])
+        >>> found.select("text", "text_normalized", "similarity").row(0)
+        ('Da.', 'da', 1.0)
+    """
+    return _compared(segments, steps)[0]
+
+
+def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`scored`, and the counts behind the scores."""
+    names = list(NORMALIZED) if steps else ["text", "asr_text"]
+    if steps:
+        forms = (normalize_column(segments[source], ("nfc", *steps)).alias(name) for name, source in NORMALIZED.items())
+        segments = segments.with_columns(forms)
+    else:
+        segments = segments.drop(NORMALIZED, strict=False)
+    counts = edit_counts(*(segments[name] for name in names))
+    return segments.with_columns(rates(counts)), counts
+
+
+def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:
+    similarity = segments["similarity"]
+    scored = similarity.count()
+    edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
+    odd = vocabulary(segments["text_normalized" if steps else "text"], segment_ids=segments["segment_id"]).odd
+    named = [
+        f"{name.lower()} {c if c.isprintable() else code} {count:,}"
+        for c, code, name, count in odd.select("character", "code_point", "name", "count").rows()
+    ]
+    hidden = len(named) - _SHOWN_ODD
+    facts = {
+        "segments": len(segments),
+        "scored": scored,
+        "without_hypothesis": segments["asr_text"].null_count(),
+        "mean_similarity": similarity.mean(),
+        "median_similarity": similarity.median(),
+        "above_0_8": int((similarity > 0.8).sum()),
+        "word_error_rate": edits / words if words else None,
+        "odd_characters": named[:_SHOWN_ODD] + ([f"and {hidden} more"] if hidden > 0 else []),
+        "normalized_by": list(steps),
+    }
+    warnings = []
+    if not segments["text"].count():
+        warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
+    elif not scored:
+        warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
+    if "asr_text_raw" in segments.columns:
+        warnings.append("an older version normalised the texts of this workspace in place: ingest again to have the source's own")
+    return Report("score", facts, warnings=warnings)

@@ -1,0 +1,1 @@
+"""What people see: widgets, plots, table views and pages."""

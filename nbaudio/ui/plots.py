@@ -1,0 +1,331 @@
+"""Plots of each step, for notebooks and pages.
+
+Conventions: each function takes a workspace, a corpus folder or a table and gives a `Plot`, which Jupyter shows as a PNG; nothing
+is left behind in pyplot. Axes carry their units. What colours tell, hatches or words tell too; the colours are Okabe and Ito's.
+Names come from outside and are drawn as they are, never as TeX.
+"""
+
+import io
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator, MultipleLocator
+from numpy.typing import NDArray
+
+from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.tables import SPLITS
+from nbaudio.proof.curves import smallest_sample
+from nbaudio.proof.evidence import precision_curve
+from nbaudio.reading import open_corpus
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import views
+from nbaudio.ui.views import Source
+
+BLUE, ORANGE, GREEN, RED, GREY, PALE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#DCE6EC"
+_STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GREY, "\\\\"))
+_SPLIT_STYLES = dict(zip((*SPLITS, "out"), (*_STYLES[:3], (PALE, "\\\\")), strict=True))
+# More bars than that are not read one by one: a histogram, or the longest of them, stands for all.
+_MOST_BARS = 24
+_LONGEST_LABEL = 36
+_SMALL = 8.5
+
+
+class Plot(Figure):
+    """A figure that shows itself in Jupyter, with or without ``%matplotlib inline``."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        with warnings.catch_warnings():
+            # A name in a script that the font lacks is drawn as boxes, which is seen; a page of warnings tells no more.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            self.savefig(file, format="png", metadata={"Software": None})
+        return file.getvalue()
+
+
+def recordings(workspace: str | Path | Workspace) -> Plot:
+    """Length of each recording, how much of it is transcribed, its rate and channels; a histogram when there are many."""
+    table = views.recordings(workspace)
+    if len(table) > _MOST_BARS:
+        return _recording_histogram(table)
+    plot = _plot(1.6 + 0.42 * len(table))
+    axes = _axes(plot.add_subplot(), "Recordings, and how much of each is transcribed")
+    lengths, spoken = (table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s"))
+    longest = np.maximum(lengths, spoken)
+    scale, unit = _time_unit(longest.max(initial=0.0))
+    rows = np.arange(len(table))
+    axes.barh(rows, lengths / scale, height=0.72, color=PALE, edgecolor=GREY, label="whole recording")
+    axes.barh(rows, spoken / scale, height=0.36, color=BLUE, hatch="///", edgecolor="white", label="transcribed")
+    for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
+        note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
+        colour = RED if rate is None else "black"
+        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=colour, parse_math=False)
+    _name_rows(axes, table["recording_id"].to_list())
+    axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
+    axes.set_xlabel(f"length [{unit}]")
+    _legend(plot)
+    return plot
+
+
+def _recording_histogram(table: pl.DataFrame) -> Plot:
+    plot = _plot(3.6)
+    known = table.drop_nulls("duration_s")
+    without = f", {len(table) - len(known):,} without audio" if len(known) < len(table) else ""
+    axes = _axes(plot.add_subplot(), f"{len(table):,} recordings{without}")
+    scale, unit = _time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
+    kinds = known.group_by("sampling_rate", "num_channels").agg("duration_s")
+    kinds = kinds.sort(pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True)
+    labels = [f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}" for rate, number, lengths in kinds.iter_rows()]
+    values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
+    _histogram(axes, values, bins=40, styles=_STYLES, labels=labels)
+    axes.set_xlabel(f"length [{unit}]")
+    axes.set_ylabel("recordings")
+    axes.legend(frameon=False, fontsize=_SMALL)
+    return plot
+
+
+def scores(source: Source) -> Plot:
+    """How similarity, word error rate and duration are distributed over the segments; WER above 1 counts as 1."""
+    segments = views.segments(source)
+    plot = _plot(3.3)
+    left, middle, right = plot.subplots(1, 3)
+    for axes, name, title, label, bins in (
+        (left, "similarity", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
+        (middle, "wer", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
+        (right, "duration_s", "Duration", "seconds", 40),
+    ):
+        values = segments[name].filter(segments[name].is_finite()).to_numpy()
+        _histogram(_axes(axes, title), [values.clip(max=1) if name == "wer" else values], bins=bins, styles=_STYLES)
+        axes.set_xlabel(label)
+    left.set_ylabel("segments")
+    return plot
+
+
+def threshold(source: Source, value: float = 0.8) -> Plot:
+    """What a threshold on similarity keeps: the distribution with the part below it, and hours kept against the threshold."""
+    segments = views.segments(source)
+    similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
+    curve = views.threshold_curve(segments)
+    kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
+    plot = _plot(3.6)
+    left, right = plot.subplots(1, 2)
+    _axes(left, f"Similarity of {len(similarity):,} segments")
+    out, inside = similarity[similarity < value], similarity[similarity >= value]
+    styles, labels = ((GREY, "\\\\"), (BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
+    _histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
+    left.set_xlabel("similarity of transcript and hypothesis")
+    left.set_ylabel("segments")
+    _axes(right, "Hours kept by each threshold")
+    hours = curve["hours"].to_numpy()
+    scale, unit = _time_unit(float(hours.max(initial=0.0)) * 3600)
+    right.plot(curve["threshold"], hours * 3600 / scale, color=BLUE, drawstyle="steps-post")
+    right.plot(value, kept["hours"] * 3600 / scale, "o", color=RED)
+    right.set_ylim(bottom=0)
+    right.annotate(
+        f"{_show_time(3600 * kept['hours'])}\n{kept['hours_share']:.0%} of all",
+        (value, kept["hours"] * 3600 / scale),
+        xytext=(-10, -12),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+    )
+    right.set_xlabel("threshold on similarity")
+    right.set_ylabel(f"kept [{unit}]")
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MultipleLocator(0.5))
+        axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
+    left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
+    return plot
+
+
+def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+    """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
+    curve = precision_curve(workspace, precision=precision, confidence=confidence)
+    known = curve.filter(pl.col("precision").is_not_null())
+    plot, axes = _precision_axes(curve)
+    x = known["threshold"]
+    axes.fill_between(
+        x, known["low_all"], known["high_all"], color=PALE, label=f"{confidence:.0%} interval, all thresholds at once"
+    )
+    axes.fill_between(
+        x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{confidence:.0%} interval, each threshold"
+    )
+    axes.plot(x, known["precision"], color=BLUE, label="estimate")
+    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"wanted: {precision:.4g}")
+    for lowest in known.filter("proven")["threshold"].head(1):
+        hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
+        axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
+    # The whole of what is shown, however wide the intervals are.
+    if known.is_empty():
+        axes.set_xlim(-1, 1.02)
+    shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
+    lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "low_all", "precision").min())).item()
+    axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
+    if note := _missing(curve, precision=precision, confidence=confidence):
+        axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
+    _legend(plot)
+    return plot
+
+
+def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
+    """What is missing where no threshold is proven, in words; empty where one is."""
+    if curve["proven"].any():
+        return ""
+    reviewed = max(curve["reviewed"])
+    least = smallest_sample(precision=precision, confidence=confidence)
+    known = f"{reviewed:,} segments have been reviewed" if reviewed else "No segment has been reviewed yet"
+    proof = f"no threshold is proven to keep {precision:.4g} right" if reviewed else "nothing is known of the labels"
+    if reviewed >= least:
+        return f"{known}: {proof}.\nThe report of evidence names how many more reviews each threshold takes."
+    return f"{known}: {proof}.\nA proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
+
+
+def claimed(curve: Frame) -> Plot:
+    """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    curve = as_polars(curve, "curve")
+    known = curve.filter(pl.col("precision").is_not_null())
+    plot, axes = _precision_axes(curve)
+    x = known["threshold"]
+    axes.vlines(x, known["low_all"], known["high_all"], color=PALE, linewidth=14, label="interval, all thresholds at once")
+    axes.vlines(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=7, label="interval, each threshold")
+    axes.plot(x, known["precision"], color=BLUE, linestyle="none", marker="o", label="estimate")
+    least: float = known.select(pl.min_horizontal("precision", "low", "low_all").min()).item()
+    axes.set_ylim(max(0.0, least - 0.05), 1.005)
+    _legend(plot)
+    return plot
+
+
+def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
+    plot = _plot(3.8)
+    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed")
+    # Nothing is decided where all is kept.
+    all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
+    for first in curve.filter(all_kept)["threshold"].tail(1):
+        axes.set_xlim(first - 0.05, 1.02)
+    axes.set_xlabel("threshold on similarity")
+    axes.set_ylabel("right, of what is kept")
+    return plot, axes
+
+
+def splits(source: Source) -> Plot:
+    """Hours of each speaker by split, those that are out among them, and why segments are out."""
+    segments = views.segments(source)
+    spoken, why = views.speakers(segments), views.reasons(segments)
+    most = spoken.head(_MOST_BARS)
+    rows = max(len(most), len(why), 4)
+    plot = _plot(1.6 + 0.34 * rows)
+    left, right = plot.subplots(1, 2, width_ratios=(3, 2))
+    _axes(
+        left, f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    )
+    scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
+    start = np.zeros(len(most))
+    for name, (colour, hatch) in _SPLIT_STYLES.items():
+        length = most[name].to_numpy() * 3600 / scale
+        label = f"{name}: {_show_time(3600 * float(spoken[name].sum()))}"
+        left.barh(np.arange(len(most)), length, left=start, color=colour, hatch=hatch, edgecolor="white", label=label)
+        start = start + length
+    _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
+    left.set_xlabel(f"speech [{unit}]")
+    _axes(right, f"{why['segments'].sum():,} segments are out")
+    bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GREY)
+    right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
+    _name_rows(right, why["reason"].to_list())
+    right.set_xlabel("segments")
+    right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    right.margins(x=0.15)
+    for axes in (left, right):
+        axes.set_ylim(rows - 0.5, -0.5)
+    _legend(plot, left)
+    return plot
+
+
+def shards(corpus: str | Path) -> Plot:
+    """Size of each shard by split; a histogram when there are many."""
+    table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
+    parts = {split: table.filter(pl.col("split") == split) for split in SPLITS}
+    parts = {split: part for split, part in parts.items() if len(part)}
+    labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
+    styles = [_SPLIT_STYLES[split] for split in parts]
+    many = len(table) > _MOST_BARS
+    plot = _plot(3.4 if many else 1.5 + 0.34 * len(table))
+    axes = _axes(plot.add_subplot(), "Shards")
+    if many:
+        _histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
+        axes.set_ylabel("shards")
+    else:
+        first = 0
+        for part, label, (colour, hatch) in zip(parts.values(), labels, styles, strict=True):
+            rows = np.arange(first, first + len(part))
+            axes.barh(rows, part["mb"], color=colour, hatch=hatch, edgecolor="white", label=label)
+            first += len(part)
+        _name_rows(axes, [name for part in parts.values() for name in part["name"]])
+    axes.set_xlabel("size [MB]")
+    _legend(plot)
+    return plot
+
+
+def _plot(height: float) -> Plot:
+    return Plot(figsize=(9.5, height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+
+
+def _axes(axes: Axes, title: str) -> Axes:
+    axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#E4E4E4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def _legend(plot: Plot, axes: Axes | None = None) -> None:
+    """One legend below the whole plot, where it hides nothing."""
+    handles, labels = (axes or plot.axes[0]).get_legend_handles_labels()
+    plot.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=_SMALL)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Horizontal bars by name, the first on top, long names shortened."""
+    shown = [name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names]
+    axes.set_yticks(np.arange(len(names)), shown, fontsize=_SMALL, parse_math=False)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _histogram(
+    axes: Axes,
+    values: Sequence[NDArray[np.float64]],
+    *,
+    bins: int | NDArray[np.float64],
+    styles: Sequence[tuple[str, str]],
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Stacked histograms, one style each; numbers of things have whole ticks."""
+    edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
+    base = np.zeros(len(edges) - 1)
+    for number, part in enumerate(values):
+        counts, _ = np.histogram(part, edges)
+        colour, hatch = styles[number % len(styles)]
+        bars = axes.bar(edges[:-1], counts, np.diff(edges), base, align="edge", color=colour, hatch=hatch, edgecolor="white")
+        bars.set_label(labels[number] if labels else "")
+        base = base + counts
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.grid(visible=False, axis="x")
+
+
+def _channels(number: int) -> str:
+    return {1: "mono", 2: "stereo"}.get(number, f"{number} channels")
+
+
+def _show_time(seconds: float) -> str:
+    scale, unit = _time_unit(seconds)
+    return f"{seconds / scale:,.1f} {unit}"
+
+
+def _time_unit(most_s: float) -> tuple[float, str]:
+    """Divisor and name of the unit in which so many seconds are read best."""
+    return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")

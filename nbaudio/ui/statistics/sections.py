@@ -1,0 +1,222 @@
+"""The parts of the page on a workspace or a corpus: what is in its tables and plots.
+
+Conventions: a section has a line that says what it shows, tables (polars, with names that people read) and at most one plot.
+Tables are short: of what may be long they show the first rows. Nothing is escaped here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.report import fact_key, fact_label, show
+from nbaudio.core.tables import SPLITS
+from nbaudio.corpus.layout import MANIFEST
+from nbaudio.corpus.manifest import read_manifest
+from nbaudio.proof.display import THRESHOLDS, labelled, threshold_of
+from nbaudio.proof.evidence import claim
+from nbaudio.selection.leakage import EXCEPTIONS, MEANING
+from nbaudio.storage.folders import folder_at
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text import vocabulary
+from nbaudio.text.near import sentences
+from nbaudio.ui import plots, views
+
+_MOST_ROWS = 20
+_QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
+_MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Attributes:
+        title: its heading.
+        about: what it shows, in a sentence or two.
+        tables: each under its caption.
+        plot: a PNG; None for none.
+    """
+
+    title: str
+    about: str
+    tables: Mapping[str, pl.DataFrame]
+    plot: bytes | None = None
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What earlier steps said: of a workspace in its reports, of a corpus in its corpus.json."""
+
+    about: Mapping[str, Any]
+    selection: Mapping[str, Any]
+    leakage: Mapping[str, Any]
+    evidence: Mapping[str, Any]
+    is_corpus: bool
+
+    @classmethod
+    def of(cls, path: str | Path) -> "_Notes":
+        folder = folder_at(path)
+        if folder.exists(MANIFEST):
+            said = read_manifest(folder)
+            about, leakage, evidence = (said.get(name, {}) for name in ("about", "leakage", "evidence"))
+            return cls(about, said["selection"], leakage, evidence, is_corpus=True)
+        workspace = Workspace.open(path)
+        selection = workspace.report("select").get("facts", {})
+        names = {fact_key(check): check for check in MEANING}
+        shared = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
+        return cls({}, selection, shared, claim(workspace), is_corpus=False)
+
+
+def title(path: str | Path) -> str:
+    """What the page is called: the corpus's own title, or the name of its folder."""
+    return _Notes.of(path).about.get("title") or str(path).rstrip("/").rpartition("/")[2]
+
+
+def sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> list[Section]:
+    """All parts of the page.
+
+    Args:
+        path: the workspace or corpus.
+        segments: its segments, as `views.segments` gives them.
+        facts: what `stats` counts.
+    """
+    notes = _Notes.of(path)
+    kept = segments.filter(pl.col("decision") != "reject")
+    found = [
+        _overview(facts, notes),
+        _measures(segments, kept),
+        _threshold(segments, notes),
+        *_evidence(path, notes),
+        _splits(segments, facts),
+        *_leakage(notes),
+        _rejected(segments),
+        _vocabulary(kept),
+    ]
+    if notes.is_corpus:
+        found.append(Section("Shards", "The files of the corpus.", {}, _png(plots.shards(path))))
+    return found
+
+
+def _overview(facts: Mapping[str, Any], notes: _Notes) -> Section:
+    counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
+    asked = {name: value for name, value in notes.selection.get("parameters", {}).items() if value is not None and value != []}
+    return Section(
+        "Overview",
+        "What is kept, and what the selection was asked for." if asked else "What is kept; nothing has been selected yet.",
+        {"In all": _pairs(counted), **({"Selection": _pairs(asked)} if asked else {})},
+    )
+
+
+def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
+    rows = []
+    for name, label in _MEASURES.items():
+        values = kept[name].filter(kept[name].is_finite())
+        if len(values):
+            rows.append(
+                {"of what is kept": label, "segments": len(values)} | {q: values.quantile(at) for q, at in _QUANTILES.items()}
+            )
+    return Section(
+        "Durations and similarity",
+        "The plots show all segments, those that are out too; the table shows what is kept.",
+        {"Quantiles": pl.DataFrame(rows)} if rows else {},
+        _png(plots.scores(segments)),
+    )
+
+
+def _threshold(segments: pl.DataFrame, notes: _Notes) -> Section:
+    used = threshold_of(notes.selection)
+    shown = (
+        views.threshold_curve(segments)
+        .filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
+        .with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
+    )
+    names = {"segments_share": "segments [%]", "hours_share": "hours [%]"}
+    return Section(
+        "Threshold",
+        f"What a threshold on similarity alone would keep; {used:g} is marked.",
+        {"Kept by threshold": shown.rename(names)},
+        _png(plots.threshold(segments, used)),
+    )
+
+
+def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
+    if not notes.evidence:
+        yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
+        return
+    curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
+    told = pl.DataFrame([labelled(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    yield Section(
+        "How right the labels are",
+        "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
+        {"Evidence": _pairs(labelled(notes.evidence)), **({"By threshold": told} if len(told) else {})},
+        _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
+    )
+
+
+def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
+    rows = [{"split": split, **facts[split]} for split in SPLITS if split in facts]
+    spoken = views.speakers(segments)
+    return Section(
+        "Splits and speakers",
+        f"Hours by split; of {len(spoken):,} speakers those with most.",
+        {
+            **({"Splits": pl.DataFrame(rows)} if rows else {}),
+            "Hours of speakers": spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)")),
+        },
+        _png(plots.splits(segments)),
+    )
+
+
+def _leakage(notes: _Notes) -> Iterator[Section]:
+    if not notes.leakage:
+        return
+    # JSON holds the checks by the alphabet; columns that segments are grouped by come first here.
+    checks = sorted(notes.leakage.items(), key=lambda check: check[0] in MEANING)
+    counted = [
+        {"check": check, "shared values": told["shared"], "segments of dev and test": told.get("segments")}
+        for check, told in checks
+    ]
+    listed = [{"check": check, **row} for check, told in checks for row in told.get("exceptions", [])[:_MOST_ROWS]]
+    yield Section(
+        "What the splits share",
+        "Each segment of dev and test was compared with all of the other splits.",
+        {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
+    )
+
+
+def _rejected(segments: pl.DataFrame) -> Section:
+    why = views.reasons(segments)
+    return Section("What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that hit.", {"Reasons": why})
+
+
+def _vocabulary(kept: pl.DataFrame) -> Section:
+    found = vocabulary(kept["text"], segment_ids=kept["segment_id"])
+    said = kept.lazy().select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
+    words = said.group_by("word").len("count").sort("count", "word", descending=[True, False]).collect()
+    counted = {
+        "words": int(words["count"].sum()),
+        "different words": len(words),
+        "of them said once": int((words["count"] == 1).sum()),
+        "different characters": len(found.counts),
+        "of them neither letter, digit nor blank": len(found.odd),
+    }
+    return Section(
+        "Vocabulary",
+        "Words of what is kept, in lower case and without punctuation; characters as they are.",
+        {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
+    )
+
+
+def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
+    rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
+    return pl.DataFrame(rows, schema=_TEXTS)
+
+
+_TEXTS = {"what": pl.String, "value": pl.String}
+
+
+def _png(plot: plots.Plot) -> bytes:
+    return plot._repr_png_()

@@ -1,0 +1,225 @@
+"""Tables to look at, out of a workspace or a corpus: what notebooks, plots and players show. Nothing here changes anything.
+
+Conventions: every function gives a polars frame with the most telling rows first; durations are seconds (`duration_s`), to show
+and never to compute with.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from nbaudio.core.errors import InputError, brief
+from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
+from nbaudio.corpus.layout import MANIFEST
+from nbaudio.corpus.manifest import read_manifest
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text import vocabulary
+
+Source = str | Path | Workspace | Frame
+"""A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once, also in pandas."""
+
+ORDERS = ("worst", "best", "random")
+# Times that are no times, or end before they start, are no hours.
+_HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
+_USED = tuple(name for name in SEGMENTS if name != "word_times")
+_SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
+
+
+def names(workspace: str | Path | Workspace) -> pl.DataFrame:
+    """How each file name was resolved: `name`, `decision`, `path`, `candidates`; what is missing or ambiguous first."""
+    audit = Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
+    return audit.sort(pl.col("decision").to_physical(), "name", descending=[True, False])
+
+
+def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
+    """Recordings and what is transcribed of them.
+
+    Returns:
+        `recording_id`, `codec`, `sampling_rate` (Hz), `num_channels`, `duration_s` (null without audio), `segments`,
+        `transcribed_s` (sum of the segments), the longest first.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
+        >>> facts = {"codec": ["flac"], "sampling_rate": [16000], "num_channels": [1], "num_samples": [48000]}
+        >>> segment = {"segment_id": ["s"], "recording_id": ["r"], "start_sample": [0], "end_sample": [16000]}
+        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], **facts}), segments=pl.DataFrame(segment))
+        >>> recordings(workspace).rows()
+        [('r', 'flac', 16000, 1, 3.0, 1, 1.0)]
+    """
+    workspace = Workspace.open(workspace)
+    table = workspace.recordings
+    spoken = (
+        with_durations(workspace.segments, table)
+        .group_by("recording_id")
+        .agg(segments=pl.len(), transcribed_s=3600 * _HOURS.sum())
+    )
+    return (
+        table.join(spoken, on="recording_id", how="left")
+        .select(
+            "recording_id",
+            "codec",
+            "sampling_rate",
+            "num_channels",
+            (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s"),
+            pl.col("segments").fill_null(0),
+            pl.col("transcribed_s").fill_null(0.0),
+        )
+        .sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
+    )
+
+
+def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
+    """Characters of the transcripts that are neither letter, digit nor blank, the most frequent first; see `text.Vocabulary`."""
+    segments = Workspace.open(workspace).segments
+    return vocabulary(segments["text"], segment_ids=segments["segment_id"]).odd
+
+
+def examples(
+    workspace: str | Path | Workspace,
+    order: str,
+    *,
+    n: int = 5,
+    seed: int = 42,
+    playable: bool = True,
+    where: str | None = None,
+    ids: Ids | None = None,
+) -> pl.DataFrame:
+    """A few segments to look at or to listen to.
+
+    Args:
+        workspace: the workspace.
+        order: ``worst`` or ``best`` by similarity, or ``random``.
+        n: how many at most.
+        seed: another one draws other ``random`` ones.
+        playable: only segments that lie within their recording; False takes all.
+        where: only segments of an SQL condition over the columns, such as ``wer > 0.5 and speaker_id = 'spk7'``.
+        ids: only these segments.
+
+    Returns:
+        `segment_id`, `recording_id`, `speaker_id`, `duration_s`, `similarity`, `wer`, `text`, `asr_text`.
+
+    Raises:
+        InputError: the order or a segment is not known, or the condition is none.
+    """
+    if order not in ORDERS:
+        raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
+    workspace = Workspace.open(workspace)
+    table = workspace.recordings
+    segments = with_durations(workspace.segments, table)
+    if ids is not None:
+        wanted = as_ids(ids)
+        if absent := sorted(set(wanted) - set(segments["segment_id"])):
+            raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
+        segments = segments.filter(pl.col("segment_id").is_in(wanted))
+    if where:
+        from nbaudio.ui.widgets.rows import arrange
+
+        segments = segments[arrange(segments, where=where)]
+    if playable:
+        lengths = table.select("recording_id", "num_samples")
+        segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
+            pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
+        )
+    if order == "random":
+        segments = segments.with_columns(place=hash_column(segments["segment_id"], f"look {seed}")).sort("place", "segment_id")
+    else:
+        scored = segments.filter(pl.col("similarity").is_not_null())
+        segments = scored.sort("similarity", "segment_id", descending=[order == "best", False])
+    return segments.select(_SHOWN).head(n)
+
+
+def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
+    """What each threshold on similarity alone would keep; segments without a similarity pass every one, as in `select`.
+
+    Returns:
+        `threshold` from -1 to 1, `segments`, `hours`, and their shares of all, `segments_share` and `hours_share`, in [0, 1].
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
+        >>> times = {"source_start": ["0", "0"], "source_end": ["1800", "5400"]}
+        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": ["r", "r"], "similarity": [0.3, 0.9], **times})
+        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=segments)
+        >>> threshold_curve(workspace, step=0.5).rows()[-2:]
+        [(0.5, 1, 1.5, 0.5, 0.75), (1.0, 0, 0.0, 0.0, 0.0)]
+    """
+    # A NaN stands for not scored, as null does; both pass.
+    score = pl.col("similarity").fill_nan(None).fill_null(1.0 + step)
+    counted = segments(source).select(score=score, hours=_HOURS).sort("score")
+    steps = round(2 / step)
+    thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
+    below = counted["score"].search_sorted(thresholds, side="left")
+    hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
+    total = float(counted["hours"].sum())
+    curve = pl.DataFrame(
+        {"threshold": thresholds, "segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
+    )
+    return curve.with_columns(
+        segments_share=pl.col("segments") / max(len(counted), 1), hours_share=pl.col("hours") / (total or 1.0)
+    )
+
+
+def speakers(source: Source) -> pl.DataFrame:
+    """Hours of each speaker in each split, and what is out: `speaker_id`, `train`, `dev`, `test`, `out`, the most kept first."""
+    place = pl.coalesce(pl.col("split").cast(pl.String), pl.lit("out"))
+    sums = [_HOURS.filter(place == name).sum().alias(name) for name in (*SPLITS, "out")]
+    kept = pl.sum_horizontal(SPLITS)
+    return segments(source).group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
+
+
+def reasons(source: Source) -> pl.DataFrame:
+    """Why segments are out: `reason`, `segments`, `hours`, `example` (a segment's id), the most frequent first."""
+    return (
+        segments(source)
+        .filter(pl.col("reason").is_not_null())
+        .group_by("reason")
+        .agg(segments=pl.len(), hours=_HOURS.sum(), example=pl.col("segment_id").first())
+        .sort("segments", "reason", descending=[True, False])
+    )
+
+
+def segments(source: Source) -> pl.DataFrame:
+    """All segments, those that are out too, with their `duration_s`; word times and further columns of the source are left out.
+
+    Raises:
+        InputError: there is neither a workspace nor a corpus, or its tables cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> segments(tempfile.mkdtemp() + "/none")
+        Traceback (most recent call last):
+        nbaudio.core.errors.InputError: ...none: neither a workspace (workspace.json) nor a corpus (corpus.json)
+    """
+    if not isinstance(source, str | Path | Workspace):
+        frame = as_polars(source, "segments")
+        if "duration_s" not in frame.columns:
+            raise InputError("segments: no column duration_s; take the table that views.segments gives")
+        return frame
+    folder = folder_at(source.path if isinstance(source, Workspace) else source)
+    if folder.exists(MANIFEST):
+        return _of_corpus(folder)
+    if isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
+        workspace = Workspace.open(folder.root)
+        return with_durations(workspace.segment_columns(*_USED), workspace.recordings)
+    raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
+
+
+def _of_corpus(folder: Folder) -> pl.DataFrame:
+    sources = read_manifest(folder).get("sources", [])
+    try:
+        recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{MANIFEST}: sources")
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{folder}/{MANIFEST}: sources are not a table ({brief(error)})") from error
+    parts = []
+    for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
+        try:
+            with folder.local(name) as path, reading_parquet(path):
+                part = pl.scan_parquet(path, glob=False).select(pl.col("^(" + "|".join(_USED) + ")$")).collect()
+        except InputError as error:
+            raise InputError(f"{folder}: the tables of the corpus cannot be read ({error}); 'nbaudio verify {folder}'") from error
+        parts.append(conform(part.with_columns(decision=pl.lit(decision)), SEGMENTS, name).select(_USED))
+    return with_durations(pl.concat(parts), recordings)

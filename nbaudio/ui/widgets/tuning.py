@@ -1,0 +1,289 @@
+"""What each position of a threshold keeps, counted once for all positions: segments, hours, speakers, examples on both sides.
+
+Conventions: a position is an index into `Scale.grid`; what has no score passes every threshold, as in `select`; times that are no
+times are no hours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.core.errors import look_up
+
+# Bars of a histogram, and positions unless more are needed.
+STEPS = 200
+# Speakers whose loss is told one by one: those with the most hours.
+MOST_SPEAKERS = 2000
+UNKNOWN = "speaker not known"
+
+_LONGEST_S = 60.0
+# Similarities are dense near 1: from here on positions are 0.001 apart.
+_DENSE, _DENSE_STEPS = 0.95, 50
+_HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0) / 3600).otherwise(0.0)
+_TICKS = (0, 0.25, 0.5, 0.75, 1)
+_WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a threshold is set on.
+
+    Attributes:
+        column: of the segments.
+        label: what it is called, with its unit.
+        grid: the positions, ascending.
+        least: whether a threshold is the least that is kept; else it is the most.
+        edges: the positions where a bar of the histogram ends and the next begins; bars are equally wide.
+    """
+
+    column: str
+    label: str
+    grid: tuple[float, ...]
+    least: bool
+    edges: tuple[int, ...] = ()
+
+    @property
+    def axis(self) -> str:
+        """The label without the rule, as on an axis."""
+        return self.label.partition(",")[0]
+
+    def position(self, value: float) -> int:
+        """The position nearest to a value."""
+        return int(np.abs(np.array(self.grid) - value).argmin())
+
+
+# Measure -> column, label, whether the threshold is the least that is kept.
+MEASURES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
+    {
+        "similarity": ("similarity", "similarity, at least", True),
+        "wer": ("wer", "word error rate, at most", False),
+        "duration": ("duration_s", "duration in seconds, at most", False),
+    }
+)
+
+
+def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scale:
+    """The scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but no more than a minute.
+
+    Args:
+        frame: as for `count`.
+        measure: a key of `MEASURES`.
+        value: one more position, cut to the scale.
+
+    Raises:
+        InputError: the measure is not known.
+
+    Examples:
+        >>> found = scale(pl.DataFrame(), "similarity", 0.835)
+        >>> [each for each in found.grid if 0.82 <= each <= 0.84], found.grid[-2:]
+        ([0.82, 0.83, 0.835, 0.84], (0.999, 1.0))
+    """
+    column, label, least = look_up(MEASURES, measure, "measure")
+    low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
+    if measure == "duration":
+        longest = _scores(frame, column).max()
+        high = min(_LONGEST_S, float(np.ceil(longest)) if isinstance(longest, float) and longest > 1 else 1.0)
+    edges = [round(low + i * (high - low) / STEPS, 6) for i in range(STEPS + 1)]
+    dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)] if measure == "similarity" else []
+    own = [] if value is None else [min(high, max(low, value))]
+    grid = tuple(sorted({*edges, *dense, *own}))
+    return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
+
+
+def digits(value: float) -> str:
+    """A threshold with two decimals, or with as many as it has.
+
+    Examples:
+        >>> digits(0.8), digits(0.995)
+        ('0.80', '0.995')
+    """
+    return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What each position of a scale keeps.
+
+    Attributes:
+        scale: the positions.
+        all_segments: how many there are.
+        all_hours: how many there are.
+        unscored: segments without a score, kept at every position.
+        segments: int64, kept at each position.
+        hours: float64, kept at each position.
+        vanished: int64, speakers of whom nothing is kept at each position.
+        all_speakers: how many there are.
+        speakers: the names of those with the most hours, at most `MOST_SPEAKERS`.
+        speaker_segments: uint32 of shape (speakers, positions + 1); the last column is all of them.
+        speaker_hours: float32 of the same shape.
+    """
+
+    scale: Scale
+    all_segments: int
+    all_hours: float
+    unscored: int
+    segments: NDArray[np.int64]
+    hours: NDArray[np.float64]
+    vanished: NDArray[np.int64]
+    all_speakers: int
+    speakers: tuple[str, ...]
+    speaker_segments: NDArray[np.uint32]
+    speaker_hours: NDArray[np.float32]
+
+    @property
+    def bins(self) -> NDArray[np.int64]:
+        """Scored segments between each position and the next, the ends taking in what lies beyond them."""
+        best, worst = (-1, 0) if self.scale.least else (0, -1)
+        counted = np.abs(np.diff(self.segments))
+        counted[best] += self.segments[best] - self.unscored
+        counted[worst] += self.all_segments - self.segments[worst]
+        return counted
+
+    def line(self, position: int) -> str:
+        """What a position keeps, in words."""
+        segments, hours, vanished = self.segments[position], self.hours[position], int(self.vanished[position])
+        time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
+        gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        return (
+            f"at {digits(self.scale.grid[position])} kept: {segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
+            f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}"
+        )
+
+    def svg(self, position: int) -> str:
+        """The histogram, bars of what is out hollow, and a line at the threshold."""
+        edges, bins = self.scale.edges, self.bins
+        totals = np.add.reduceat(bins, edges[:-1])
+        inside = np.arange(len(bins)) >= position if self.scale.least else np.arange(len(bins)) < position
+        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
+        plot = _WIDTH - _LEFT - 8
+        width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
+        bars = []
+        for number in np.flatnonzero(totals).tolist():
+            for base, top, fill in (
+                (kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'),
+                (0, kept[number], 'fill="#0072B2"'),
+            ):
+                if top > base:
+                    bars.append(
+                        f'<rect x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" '
+                        f'width="{width - 0.8:.1f}" height="{(top - base) * _HEIGHT / most:.1f}" {fill}/>'
+                    )
+        grid = self.scale.grid
+        line = _LEFT + (grid[position] - grid[0]) / (grid[-1] - grid[0]) * plot
+        words = [
+            *((_LEFT + share * plot, foot + 14, "middle", f"{grid[0] + share * (grid[-1] - grid[0]):g}") for share in _TICKS),
+            (_LEFT + plot / 2, foot + 30, "middle", self.scale.axis),
+            (_LEFT - 5, foot, "end", "0"),
+            (_LEFT - 5, _TOP + 4, "end", f"{most:,}"),
+            (0, 9, "start", "segments"),
+        ]
+        texts = "".join(
+            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{anchor}">{escape(word)}</text>'
+            for x, y, anchor, word in words
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {foot + _FOOT}" width="{_WIDTH}" role="img" '
+            f'style="max-width:100%;background:white" aria-label="{escape(self.line(position))}">{"".join(bars)}'
+            f'<line x1="{_LEFT}" x2="{_LEFT + plot}" y1="{foot}" y2="{foot}" stroke="#444"/>{texts}'
+            f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{foot}" stroke="#444"/>'
+            f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{_TOP}" y2="{foot}" stroke="#D55E00" stroke-width="2" '
+            'stroke-dasharray="6 3"/>'
+            "</svg>"
+        )
+
+
+def count(frame: pl.DataFrame, measure: str, value: float | None = None) -> Counts:
+    """Count what each position of a measure keeps.
+
+    Args:
+        frame: segments with `speaker_id`, `duration_s` (seconds) and the measure's column.
+        measure: a key of `MEASURES`.
+        value: one more position.
+
+    Examples:
+        >>> frame = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
+        >>> counts = count(frame, "similarity")
+        >>> counts.line(counts.scale.position(0.8))
+        'at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone'
+    """
+    found = scale(frame, measure, value)
+    scores = _scores(frame, found.column).to_numpy()
+    # Where a threshold is the least, a row is kept at the positions before `reached`; where it is the most, from there on.
+    reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
+    reached[np.isnan(scores)] = len(found.grid) if found.least else 0
+    speakers = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN)
+    names = speakers.unique(maintain_order=True)
+    codes = speakers.replace_strict(names, pl.Series(range(len(names)), dtype=pl.UInt32), return_dtype=pl.UInt32).to_numpy()
+    hours = frame.select(_HOURS).to_series().to_numpy()
+    ones = np.ones(len(frame))
+    best = (
+        pl.DataFrame({"code": pl.Series(codes, dtype=pl.UInt32), "reached": reached, "hours": hours})
+        .group_by("code")
+        .agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
+        .sort("hours", "code", descending=[True, False])
+    )
+    there = _kept(found, best["reached"].to_numpy(), ones[: len(best)])[0, :-1]
+    largest = best["code"].head(MOST_SPEAKERS).to_numpy()
+    place = np.full(len(names), -1)
+    place[largest] = np.arange(len(largest))
+    rows = place[codes]
+    told = rows >= 0
+    return Counts(
+        scale=found,
+        all_segments=len(frame),
+        all_hours=float(hours.sum()),
+        unscored=int(np.isnan(scores).sum()),
+        segments=_kept(found, reached, ones)[0, :-1].astype(np.int64),
+        hours=_kept(found, reached, hours)[0, :-1],
+        vanished=len(names) - there.astype(np.int64),
+        all_speakers=len(names),
+        speakers=tuple(names[largest].to_list()),
+        speaker_segments=_kept(found, reached[told], ones[told], rows[told], len(largest)).astype(np.uint32),
+        speaker_hours=_kept(found, reached[told], hours[told], rows[told], len(largest)).astype(np.float32),
+    )
+
+
+def _kept(
+    found: Scale, reached: NDArray[Any], weights: NDArray[np.float64], rows: NDArray[Any] | int = 0, number: int = 1
+) -> NDArray[np.float64]:
+    """The weight kept at each position for each of `number` rows, and all of it in the last column."""
+    width = len(found.grid) + 1
+    table = np.bincount(rows * width + reached, weights, number * width).reshape(number, width)
+    kept = table[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else table[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept, table.sum(axis=1)])
+
+
+def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
+    """A column as floats with NaN for what is not known."""
+    return frame[column].cast(pl.Float64).fill_null(float("nan"))
+
+
+class Neighbours:
+    """The segments nearest to a threshold, on both sides of it: those that can be played, and others where these are too few."""
+
+    def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
+        """Sort them once."""
+        inside = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
+        scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
+        ordered = scored.select("number", score=scale.column, playable=inside.fill_null(value=False)).sort("score", "number")
+        self._kinds = [
+            (part["number"].to_numpy(), part["score"].to_numpy())
+            for part in (ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable")))
+        ]
+        self._least = scale.least
+
+    def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
+        """Row numbers of those just kept and of those just out, the nearest first."""
+        above: list[int] = []
+        below: list[int] = []
+        for numbers, scores in self._kinds:
+            place = int(np.searchsorted(scores, value, side="left" if self._least else "right"))
+            above += numbers[place : place + n - len(above)].tolist()
+            below += numbers[max(0, place - n + len(below)) : place][::-1].tolist()
+        return (above, below) if self._least else (below, above)
