@@ -9,12 +9,12 @@ and `open_corpus` reads back what came of it. Names are imported when they are f
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import allocator as _allocator  # first: polars looks at the environment once
+from nbaudio.core import allocator as allocator  # first: polars looks at the environment once
 from nbaudio.core import lazy
 from nbaudio.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from nbaudio import review
+    from nbaudio import review as review
     from nbaudio.core.errors import NbaudioError as NbaudioError
     from nbaudio.core.report import Report as Report
     from nbaudio.corpus.convert import convert as convert

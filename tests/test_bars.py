@@ -10,7 +10,8 @@ from nbaudio.core import bars
 from nbaudio.core.progress import progress
 from nbaudio.storage.download.meter import Meter
 
-VERIFY = "from nbaudio.core.progress import progress\nwith progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
+VERIFY = "from nbaudio.core.progress import progress\n"
+VERIFY += "with progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
 FETCH = (
     "from nbaudio.storage.download.meter import Meter\nwith Meter(1) as meter:\n"
     "    meter.expect('a', 5000); meter.advance('a', 5000); meter.finish('a')"

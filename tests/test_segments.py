@@ -70,7 +70,8 @@ def test_the_peak_wins_and_silence_stays() -> None:
 
 
 def test_pydub_is_imported_without_a_word_where_there_is_no_ffmpeg() -> None:
-    program = "import numpy as np; from nbaudio.audio.pydub_bridge import to_audiosegment as t; print(len(t(np.zeros(80, np.int16), 8000)))"
+    program = "import numpy as np; from nbaudio.audio.pydub_bridge import to_audiosegment as t; "
+    program += "print(len(t(np.zeros(80, np.int16), 8000)))"
     done = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-c", program],
         capture_output=True,

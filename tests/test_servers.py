@@ -25,7 +25,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import AudioError, DiskFullError, InputError
 from nbaudio.sources import recordings
 from nbaudio.storage import retry
-from nbaudio.storage.download import run
+from nbaudio.storage.download import run as download_run
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 
@@ -247,7 +247,7 @@ def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetc
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
-        for module, name in ((retry, "FIRST_PAUSE_S"), (run, "_FIRST_PAUSE")):
+        for module, name in ((retry, "FIRST_PAUSE_S"), (download_run, "_FIRST_PAUSE")):
             monkeypatch.setattr(module, name, 0.2)
 
     def run(bad):

@@ -23,9 +23,9 @@ def check_channel(channel: str) -> None:
 
     Examples:
         >>> check_channel("0,1")
-        >>> check_channel("middle")
+        >>> check_channel("up")
         Traceback (most recent call last):
-        nbaudio.core.errors.InputError: channel 'middle' is unknown; known are mix, left, right, or numbers from 0 such as 2 or 0,1
+        nbaudio.core.errors.InputError: channel 'up' is unknown; known are mix, left, right, or numbers from 0 such as 2 or 0,1
     """
     if not re.fullmatch(_NOTATION, channel):
         raise InputError(f"channel {channel!r} is unknown; known are {', '.join(CHANNELS)}, or numbers from 0 such as 2 or 0,1")

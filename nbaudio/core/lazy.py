@@ -46,7 +46,7 @@ class _AliasFinder(MetaPathFinder):
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
         for name, module in self._aliases.items():
             if fullname == name or fullname.startswith(f"{name}."):
                 return spec_from_loader(fullname, _AliasLoader(module + fullname[len(name) :]))
@@ -57,7 +57,7 @@ class _AliasLoader(Loader):
     def __init__(self, module: str) -> None:
         self._module = module
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
+    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002
         module = import_module(self._module)
         self._spec = module.__spec__
         return module

@@ -64,7 +64,7 @@ class Transcripts:
             transcripts), `text_raw` (null where the source has no other form), `asr_text` (null where there is no hypothesis),
             `speaker_id`, `word_times` (seconds from the segment's start), and what else the source has. Of that, some columns
             have a meaning: `segment_id` (the source's own), `source_split`, `source_duration` (seconds that the source says the
-            recording lasts; the audio is checked against it), `source_channel` (the segment's own, as in `nbaudio.core.channels`).
+            recording lasts; the audio is checked against it), `source_channel` (the segment's own, see `nbaudio.core.channels`).
         problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
         audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
         embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.

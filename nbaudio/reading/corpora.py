@@ -258,7 +258,8 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         cache_limit: bytes that it may hold, or a size such as ``"20GB"``; what was not used for longest goes.
 
     Raises:
-        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see `nbaudio.storage.fork_guard`).
+        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see
+                `nbaudio.storage.fork_guard`).
 
     Examples:
         >>> open_corpus("no such folder")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rules import LOST
 from nbaudio.selection.budget import Budget, make_budget
 from nbaudio.selection.sizes import PCM, ClipSize
 from nbaudio.selection.splits import Target, parse_target

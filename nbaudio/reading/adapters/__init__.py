@@ -1,7 +1,7 @@
 """A corpus in the frameworks that train on it: each takes a `nbaudio.reading.Stream`, with its order, parts and batches.
 
 `arrays` is plain NumPy, which JAX takes as it is; `torch`, `tensorflow`, `huggingface` and `lhotse` need what they are called
-after, and say so where it is missing. They are imported by name, `from nbaudio.reading.adapters.torch import stream_dataset`, and import
+after, and say so where it is missing. They are imported by name, `from nbaudio.adapters.torch import stream_dataset`, and import
 the framework when they are called.
 
 Conventions: a clip is a dictionary of `segment_id`, `samples` (shape (samples,)), `sampling_rate` (Hz) and the columns that were
