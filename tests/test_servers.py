@@ -37,7 +37,7 @@ ABSURD = 2**62
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(run, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(download_run, "_FIRST_PAUSE", 0.01)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "5")
 
 
@@ -306,7 +306,7 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"])
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 60.0)
-    monkeypatch.setattr(run, "_FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(download_run, "_FIRST_PAUSE", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
         web.acts[name] = answers(302, Content_Length=0, Location=target)
     reason = only_b_fails(fetch, web, tmp_path)

@@ -1,7 +1,7 @@
 """Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
 
-Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.core.rules.LOST`. A choice of columns is costly
-when it loses more than `COSTLY` of what could be kept.
+Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.core.rules.LOST`. A choice of columns is
+costly when it loses more than `COSTLY` of what could be kept.
 """
 
 from collections.abc import Callable, Sequence
