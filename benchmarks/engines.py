@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from nbaudio.engine.backends import ENGINES, Site, workers
+from nbaudio.engine.backends import ENGINES, EngineLocation, worker_pool
 
 PUBLISHED = {1: 702.0, 2: 389.0, 4: 196.0, 8: 702.0 / 3.5}
 
@@ -70,7 +70,7 @@ def ask(arguments: list[str]) -> dict[str, float]:
 def measured(engine: str, jobs: int, tasks: int, work: float) -> dict[str, float]:
     """Seconds: until the first empty task is back, each of the others, and all that work; with workers that are awake."""
     began = time.perf_counter()
-    with workers(engine, Site(jobs)) as run:
+    with worker_pool(engine, EngineLocation(jobs)) as run:
         list(run(time.sleep, [0.0] * jobs))
         start = time.perf_counter() - began
         began = time.perf_counter()

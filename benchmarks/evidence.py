@@ -3,7 +3,7 @@
     python benchmarks/evidence.py [TRANSCRIPTS.jsonl] [--corpora 1000] [--segments 20000] [--reviews 2000] [--jobs 2] [--seed 42]
 
 For each error curve so many corpora are made up; each segment is wrong with the probability that the curve gives for its
-similarity. From each corpus two samples are drawn with `review.sampling.draw`, judged, weighed with `evidence.collect` and
+similarity. From each corpus two samples are drawn with `review.sampling.draw`, judged, weighed with `evidence.weigh_rounds` and
 evaluated with `evidence.curve` at all 201 thresholds: `--reviews` at random in one round, and half as many stratified, in three
 rounds, the first with the threshold 0.8, the others with the lowest threshold whose estimate is good enough by then.
 
@@ -34,9 +34,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.engine.backends import Site, run_tasks
+from nbaudio.engine.backends import EngineLocation, run_tasks
 from nbaudio.proof.curves import curve
-from nbaudio.proof.weights import collect
+from nbaudio.proof.weights import weigh_rounds
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import draw
 
@@ -93,7 +93,7 @@ def review(pool: pl.DataFrame, wrong: NDArray[np.bool_], plan: list[int], strate
         rounds.append(
             Round(name, strategy, n, threshold, rows.select("segment_id", "stratum", "probability", "verdict"), after=before)
         )
-        found = curve(collect(pool, rounds), precision=PRECISION)
+        found = curve(weigh_rounds(pool, rounds), precision=PRECISION)
         good = found.filter(pl.col("precision") >= PRECISION)["threshold"]
         threshold = float(good[0]) if len(good) else threshold
     return found
@@ -230,7 +230,7 @@ def main() -> int:
     truths: dict[str, list[Array]] = {name: [] for name in options.curves}
     grid = np.arange(-100, 101) / 100
     rows: list[dict[str, object]] = []
-    for name, outcomes, truth in run_tasks(simulate, tasks, site=Site(jobs=options.jobs)):
+    for name, outcomes, truth in run_tasks(simulate, tasks, site=EngineLocation(jobs=options.jobs)):
         results[name] += outcomes
         truths[name].append(truth)
         if len(results[name]) == options.corpora:

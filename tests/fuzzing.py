@@ -15,7 +15,7 @@ import numpy as np
 from audio_kinds import full_scale
 from memory import most_mb
 
-from nbaudio.audio import clip_of, open_recording, probe
+from nbaudio.audio import open_recording, probe, resample_window
 from nbaudio.core.errors import AudioError
 
 # A damaged header may turn a second into minutes of a codec that is decoded from its start for every window.
@@ -64,7 +64,7 @@ def read(path: Path, rng: np.random.Generator) -> str:
                     off = np.abs(window - whole[start:stop])
                 assert not (off > (0.001 if found.codec in ("opus", "amrnb") else 0)).any(), f"{found}: window {start} to {stop}"
             end = min(found.num_samples, found.sampling_rate)
-            clip_of(recording, 0, end, num_samples=found.num_samples)
+            resample_window(recording, 0, end, num_samples=found.num_samples)
     except AudioError:
         return "refused"
     return "read"

@@ -10,7 +10,7 @@ from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading.adapters import huggingface, lhotse, tensorflow, torch
 from nbaudio.reading.adapters.arrays import batches
-from nbaudio.reading.order import Share
+from nbaudio.reading.order import Partition
 
 COLUMNS = ["text", "speaker_id"]
 
@@ -87,9 +87,9 @@ def test_wrong_use_of_batches(make, stream, options, message):
 
 
 def test_a_worker_has_no_workers():
-    assert Share(1, 2).part(2, 3) == Share(1, 2, 2, 3)
+    assert Partition(1, 2).part(2, 3) == Partition(1, 2, 2, 3)
     with pytest.raises(InputError, match="worker 0 of 2 has no workers"):
-        Share(0, 1, 0, 2).part(0, 2)
+        Partition(0, 1, 0, 2).part(0, 2)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from conftest import sweeps, write_audio, write_with_av
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbaudio.audio import clip_of, decode_clip, encode_clip, open_recording, probe, read_clip
+from nbaudio.audio import decode_clip, encode_clip, open_recording, probe, read_clip, resample_window
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
 
@@ -145,7 +145,7 @@ def test_a_clip_equals_that_stretch_of_the_whole_recording_resampled(tmp_path: P
     bounds = [(0, own), (own // 3, 2 * own + 7), (5 * own, 6 * own), (1, 6 * own)]
     with open_recording(path) as recording:
         for start, stop in bounds:
-            clip = clip_of(recording, start, stop, num_samples=6 * own, channel=channel)
+            clip = resample_window(recording, start, stop, num_samples=6 * own, channel=channel)
             first, last = rescale(start, own, 16000), rescale(stop, own, 16000)
             assert clip.dtype == np.int16
             assert len(clip) == last - first

@@ -15,10 +15,10 @@ import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
 from nbaudio.core.tables import check_tables
-from nbaudio.corpus.plan import ClipFormat, clip_keys, facts_of
+from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import Player
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.segments import load_segments
 
 RATE = 16000
 CALL = "call.wav"
@@ -117,7 +117,7 @@ def test_reviewers_and_players_hear_the_same(ingested, tmp_path):
         expected = wanted(workspace, clip.segment_id)
         np.testing.assert_array_equal(decode_clip(clip.audio)[0], expected)
         np.testing.assert_array_equal(sf.read(tmp_path / f"clips/{clip.segment_id}.wav", dtype="int16")[0], expected)
-    segments = load(workspace, ["ana", "ivo", "both"])
+    segments = load_segments(workspace, ["ana", "ivo", "both"])
     for number, key in enumerate(("ana", "ivo", "both")):
         np.testing.assert_array_equal(decode_clip(segments.sound(number, even=False).wav)[0], wanted(workspace, key))
 
@@ -150,13 +150,13 @@ def test_a_mean_of_some_channels(tmp_path):
 
 def test_where_no_channel_is_named_keys_and_tables_are_as_they_were(make_workspace, tmp_path):
     known = {"recording_id": ["r"], "path": ["a.wav"], "sha256": ["ab"], "sampling_rate": [8000], "num_samples": [9]}
-    recordings = facts_of(pl.DataFrame(known | {"codec": ["flac"]}))
+    recordings = recording_facts(pl.DataFrame(known | {"codec": ["flac"]}))
     segment = {"recording_id": "r", "start_sample": 3, "end_sample": 8}
     segments = pl.DataFrame([{**segment, "source_channel": channel} for channel in (None, "1")])
     hashes = [hashlib.sha256(f"ab|3|8|8000|{channel}|flac|3".encode()).hexdigest()[:32] for channel in ("left", "1")]
     assert clip_keys(segments, recordings, ClipFormat(8000, "left", "flac")).to_list() == hashes
     # Windows of Vorbis were wrong: packs from then are not used.
-    vorbis = facts_of(pl.DataFrame(known | {"codec": ["vorbis"]}))
+    vorbis = recording_facts(pl.DataFrame(known | {"codec": ["vorbis"]}))
     assert not set(clip_keys(segments, vorbis, ClipFormat(8000, "left", "flac"))) & set(hashes)
     workspace = make_workspace({"a.wav": (6, RATE)})
     nbaudio.materialize(workspace, out=tmp_path / "C", jobs=1, engine="threading", show_progress=False)

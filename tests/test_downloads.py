@@ -26,8 +26,8 @@ from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
 from nbaudio.storage.download import run
 from nbaudio.storage.download.download import read_list
-from nbaudio.storage.download.lists import Wanted
-from nbaudio.storage.download.rate_limit import Task, Turns
+from nbaudio.storage.download.lists import DownloadItem
+from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.retry_after import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -349,11 +349,11 @@ def test_passing_failures_are_tried_again_and_lasting_ones_told(web, get, out):
 
 
 def test_pauses_grow_and_are_the_same_for_a_seed():
-    pauses = run.Pauses(seed=1)
+    pauses = run.Backoff(seed=1)
     all_ = [pauses.before("http://x/a", n) for n in range(1, 12)]
-    assert all_ == [run.Pauses(seed=1).before("http://x/a", n) for n in range(1, 12)]
+    assert all_ == [run.Backoff(seed=1).before("http://x/a", n) for n in range(1, 12)]
     assert all(one < 1.001 * two for one, two in pairwise(all_))
-    assert len({run.Pauses(seed=n).before("http://x/a", 1) for n in range(50)}) == 50
+    assert len({run.Backoff(seed=n).before("http://x/a", 1) for n in range(50)}) == 50
 
 
 def test_nobody_answers(tmp_path, out):
@@ -505,8 +505,8 @@ def test_no_more_connections_and_requests_than_wanted(web, get):
 
 
 def test_a_host_that_rests_holds_up_no_other():
-    tasks = [Task(Wanted(f"http://{host}/{i}", ""), f"http://{host}/{i}") for host in "ab" for i in range(3)]
-    turns = Turns(tasks, per_host=1, per_second=1e6)
+    tasks = [DownloadTask(DownloadItem(f"http://{host}/{i}", ""), f"http://{host}/{i}") for host in "ab" for i in range(3)]
+    turns = RateLimitedQueue(tasks, per_host=1, per_second=1e6)
     first = turns.take()
     assert first.host == "a"
     turns.again(first, after=60, rest=True)
@@ -514,7 +514,7 @@ def test_a_host_that_rests_holds_up_no_other():
         task = turns.take()
         assert task.address == f"http://b/{i}"
         turns.finish(task)
-    turns.finish(Task(first.wanted, "", host="a"))
+    turns.finish(DownloadTask(first.wanted, "", host="a"))
     assert [task.address for task in turns.withdraw(first)] == ["http://a/1", "http://a/2", "http://a/0"]
 
 

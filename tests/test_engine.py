@@ -14,16 +14,16 @@ import nbaudio
 from nbaudio.core.errors import EngineError, InputError, MissingExtraError
 from nbaudio.core.guards import parse_size
 from nbaudio.engine import backends as engines
-from nbaudio.engine.backends import ENGINES, Site, run_tasks, workers
+from nbaudio.engine.backends import ENGINES, EngineLocation, run_tasks, worker_pool
 
 
 @pytest.mark.parametrize(
     ("engine", "site", "said"),
     [
-        ("slurm", Site(), "known are loky"),
-        ("loky", Site(address="tcp://h:1"), "takes no address"),
-        ("dask", Site(beam_options="--runner=x"), "takes no Beam options"),
-        ("ray", Site(jobs=0), "jobs must be 1 or more"),
+        ("slurm", EngineLocation(), "known are loky"),
+        ("loky", EngineLocation(address="tcp://h:1"), "takes no address"),
+        ("dask", EngineLocation(beam_options="--runner=x"), "takes no Beam options"),
+        ("ray", EngineLocation(jobs=0), "jobs must be 1 or more"),
     ],
 )
 def test_sites_that_an_engine_does_not_have_are_refused(engine, site, said):
@@ -45,7 +45,7 @@ def test_missing_package_is_named_with_its_extra(monkeypatch, engine, module):
 @pytest.mark.parametrize("engine", ["loky", "threading"])
 def test_errors_come_home_as_they_were_raised(engine, jobs):
     with pytest.raises(InputError, match="'a lot' is not a size"):
-        list(run_tasks(parse_size, ["1kB", "a lot", "2kB"], engine=engine, site=Site(jobs)))
+        list(run_tasks(parse_size, ["1kB", "a lot", "2kB"], engine=engine, site=EngineLocation(jobs)))
 
 
 class ListsOnly(joblib._parallel_backends.ThreadingBackend):
@@ -57,7 +57,7 @@ class ListsOnly(joblib._parallel_backends.ThreadingBackend):
 def test_backends_that_give_lists_only_are_given_few_tasks_at_once(monkeypatch):
     joblib.register_parallel_backend("ordered", ListsOnly)
     taken = []
-    with joblib.parallel_config(backend="ordered", n_jobs=2), workers(None, Site()) as run:
+    with joblib.parallel_config(backend="ordered", n_jobs=2), worker_pool(None, EngineLocation()) as run:
         results = run(abs, (taken.append(number) or -number for number in range(1000)))
         next(results)
         assert 2 <= len(taken) <= 100
@@ -75,7 +75,7 @@ def test_no_thread_is_left_at_work_behind_an_error():
         at_work.remove(what)
 
     with pytest.raises(InputError, match="bad"):
-        list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", site=Site(2)))
+        list(run_tasks(work, ["good", "bad", "good", "good"], engine="threading", site=EngineLocation(2)))
     assert at_work == []
 
 
@@ -98,7 +98,7 @@ def elsewhere(monkeypatch, tmp_path):
     def workers(site):
         yield run
 
-    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
+    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, worker_pool))
 
 
 def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_path, monkeypatch):
@@ -181,7 +181,7 @@ def boom(kind):
 @pytest.mark.parametrize("engine", ["loky", "threading"])
 def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
     with pytest.raises(KeyError, match="own words") as told:
-        list(run_tasks(boom, [KeyError], engine=engine, site=Site(1)))
+        list(run_tasks(boom, [KeyError], engine=engine, site=EngineLocation(1)))
     assert "in boom" in "".join(told.value.__notes__)
 
     def tasks():
@@ -189,4 +189,4 @@ def test_an_error_of_a_task_is_no_error_of_the_engine(engine):
         raise LookupError("no further task")
 
     with pytest.raises(LookupError, match="no further task"):
-        list(run_tasks(abs, tasks(), engine=engine, site=Site(1)))
+        list(run_tasks(abs, tasks(), engine=engine, site=EngineLocation(1)))

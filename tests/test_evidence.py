@@ -14,11 +14,11 @@ from nbaudio import evidence, review
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, more_reviews, proven, smallest_sample
+from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, min_sample_size, more_reviews, proven
 from nbaudio.proof.display import THRESHOLDS
-from nbaudio.proof.evidence import claim, next_reviews, precision_curve, workspace_sample
+from nbaudio.proof.evidence import next_reviews, precision_curve, selection_claim, workspace_sample
 from nbaudio.proof.intervals import lower, upper
-from nbaudio.proof.weights import Sample, collect
+from nbaudio.proof.weights import Sample, weigh_rounds
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.review.rounds import Round, rounds
@@ -44,7 +44,7 @@ def round_of(keys, probabilities, verdicts, *, strata="all", **further):
 
 
 def sample_of(scores, verdicts, weights, population=None, rate=0.1):
-    """A sample as `collect` gives it, each judged segment in a cell of its own."""
+    """A sample as `weigh_rounds` gives it, each judged segment in a cell of its own."""
     judged = pl.DataFrame({"similarity": scores, "verdict": verdicts, "weight": weights}, schema_overrides={"verdict": pl.String})
     judged = judged.with_columns(cell=pl.int_range(pl.len()).cast(pl.String), cell_size=pl.lit(1))
     population = scores if population is None else population
@@ -55,7 +55,7 @@ def sample_of(scores, verdicts, weights, population=None, rate=0.1):
 
 
 def wrong_total(pool, known):
-    judged = collect(pool, known).judged
+    judged = weigh_rounds(pool, known).judged
     return judged.filter(pl.col("verdict") == "wrong")["weight"].sum()
 
 
@@ -125,7 +125,7 @@ def test_a_sheet_that_nobody_has_opened_takes_nothing_away_from_the_estimate():
 
 def test_one_round_at_random_gives_every_segment_the_same_weight():
     pool = pool_of([0.5] * 10)
-    sample = collect(pool, [round_of(["s1", "s2"], 0.2, ["right", "wrong"])])
+    sample = weigh_rounds(pool, [round_of(["s1", "s2"], 0.2, ["right", "wrong"])])
     assert sample.judged["weight"].to_list() == pytest.approx([5, 5])
     assert sample.population["rate"].to_list() == pytest.approx([0.2] * 10)
 
@@ -134,7 +134,7 @@ def test_everything_reviewed_in_any_rounds_is_known_exactly():
     pool = pool_of([0.1, 0.5, 0.7, 0.85, 0.9, 1.0])
     one = round_of(["s0", "s3", "s5"], 0.5, ["wrong", "right", "right"])
     two = round_of(["s1", "s2", "s4"], 1.0, ["wrong", "right", "wrong"], name="two", strategy="stratified", after=("one",))
-    found = curve(collect(pool, [one, two]), thresholds=np.array([0.0, 0.6]))
+    found = curve(weigh_rounds(pool, [one, two]), thresholds=np.array([0.0, 0.6]))
     for name in ("precision", "low", "high", "low_all", "high_all", "at_least"):
         assert found[name].to_list() == pytest.approx([3 / 6, 3 / 4]), name
 
@@ -251,7 +251,7 @@ def test_the_band_is_that_of_its_knots_one_by_one(sums, confidence):
 @settings(max_examples=50, deadline=None)
 @given(sums_of, st.sampled_from([0.5, 0.8]), st.sampled_from([0.6, 0.9]))
 def test_thresholds_are_tested_one_by_one_from_above(sums, precision, confidence):
-    least = smallest_sample(precision=precision, confidence=confidence)
+    least = min_sample_size(precision=precision, confidence=confidence)
     sizes = [0.0 if not heavy else kept / heavy for kept, heavy in zip(sums.segments, sums.possible, strict=True)]
     descending = range(len(GRID) - 1, -1, -1)
 
@@ -324,7 +324,7 @@ def test_what_was_judged_whole_is_known_however_little_it_is():
 
 
 def test_without_verdicts_nothing_is_known():
-    found = curve(collect(pool_of([0.2, None, 0.9]), []))
+    found = curve(weigh_rounds(pool_of([0.2, None, 0.9]), []))
     assert found["precision"].null_count() == len(found)
     assert set(found["low"].drop_nulls()) | set(found["low_all"].drop_nulls()) == {0.0}
     assert set(found["high"].drop_nulls()) == {1.0}
@@ -336,16 +336,16 @@ def test_without_verdicts_nothing_is_known():
 def test_a_round_from_other_segments_proves_nothing_but_its_segments_are_known():
     pool = pool_of([0.9] * 10)
     old = round_of(["s0", "s1"], 0.5, ["right", "wrong"], corpus="old")
-    assert collect(pool, [old], corpus="new").judged["weight"].to_list() == [0, 0]
+    assert weigh_rounds(pool, [old], corpus="new").judged["weight"].to_list() == [0, 0]
     new = round_of(["s2", "s3"], 0.25, ["right", "wrong"], name="two", corpus="new", after=("one",))
-    weights = collect(pool, [old, new], corpus="new").judged
+    weights = weigh_rounds(pool, [old, new], corpus="new").judged
     assert dict(weights.select("segment_id", "weight").iter_rows()) == pytest.approx({"s0": 1, "s1": 1, "s2": 4, "s3": 4})
 
 
 @pytest.mark.parametrize("options", [{"precision": 1}, {"precision": 0}, {"confidence": 1.0}, {"confidence": True}])
 def test_shares_that_are_none_are_refused(options):
     with pytest.raises(InputError, match="must be between 0 and 1"):
-        curve(collect(pool_of([0.5]), []), **options)
+        curve(weigh_rounds(pool_of([0.5]), []), **options)
 
 
 # --- a workspace
@@ -557,18 +557,18 @@ def test_durations_are_those_of_select(workspace):
 
 def test_recordings_that_were_not_there_are_not_covered():
     pool = pool_of([0.9] * 10).with_columns(recording_id=pl.Series(["here"] * 6 + ["gone"] * 4))
-    sample = collect(pool, [round_of(["s0", "s1"], 1 / 3, ["right", "right"], missing=("gone",))])
+    sample = weigh_rounds(pool, [round_of(["s0", "s1"], 1 / 3, ["right", "right"], missing=("gone",))])
     assert sample.population["rate"].to_list() == pytest.approx([1 / 3] * 6 + [0] * 4)
     assert sample.judged["weight"].to_list() == pytest.approx([3, 3])
 
 
 def test_a_claim_is_that_of_the_verdicts_there_are_now(workspace, tmp_path):
-    assert claim(workspace) == {}
+    assert selection_claim(workspace) == {}
     review.export(workspace, out=tmp_path / "one.xlsx", n=300)
     say(workspace, "one", lambda _: "ok")
     evidence(workspace, precision=0.95)
     workspace.save_report("select", {"facts": {"parameters": {"min_similarity": 0.805}}})
-    first = claim(workspace)
+    first = selection_claim(workspace)
     assert (first["threshold"], first["precision"], first["wrong"]) == (0.805, 1.0, 0)
     assert first["segments"] == workspace.segments.filter(pl.col("similarity") >= 0.805).height
     assert first["wanted"] == "0.95 right, with confidence 0.95"
@@ -578,7 +578,7 @@ def test_a_claim_is_that_of_the_verdicts_there_are_now(workspace, tmp_path):
     assert all(row in workspace.report("evidence")["curve"] for row in first["curve"])
     assert first["curve"]
     say(workspace, "one", lambda _: "noise")
-    assert (claim(workspace)["precision"], claim(workspace)["lowest proven"]) == (0.0, None)
+    assert (selection_claim(workspace)["precision"], selection_claim(workspace)["lowest proven"]) == (0.0, None)
 
 
 def test_command_line(workspace, tmp_path):
@@ -612,7 +612,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         assert "No segment has been reviewed yet: nothing is known of the labels." in words
     elif n == 6 and not proven:
         assert "6 segments have been reviewed: no threshold is proven to keep" in words
-        assert f"takes at least {smallest_sample(precision=asked, confidence=0.95)} reviewed segments" in words
+        assert f"takes at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
 
 
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):

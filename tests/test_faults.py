@@ -20,11 +20,11 @@ from web import serving
 from nbaudio import Workspace, convert, materialize, status, verify
 from nbaudio.audio import recordings
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
-from nbaudio.core.progress import note, progress, watching
+from nbaudio.core.progress import listen_to_progress, progress, progress_note
 from nbaudio.corpus import packs, plan
 from nbaudio.engine import backends
 from nbaudio.storage import retry, run_log
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.remote import remote
 
 SIZE = "100kB"
@@ -90,7 +90,7 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
 
     known = pl.when(pl.col("path") == NAMES[4]).then(pl.lit(hashlib.sha256(kept_bytes).hexdigest()))
     workspace.save(recordings=workspace.recordings.with_columns(sha256=known))
-    with watching(Meanwhile("cut", harm)):
+    with listen_to_progress(Meanwhile("cut", harm)):
         report = made(workspace, tmp_path / "c")
     assert whole(tmp_path / "c")
     assert rejected(tmp_path / "c") == {
@@ -159,7 +159,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
             web.cut[NAMES[3]] = 99
             web.busy[NAMES[4]], web.cut[NAMES[4]] = 2, 1
 
-        with watching(Meanwhile("cut", turn)):
+        with listen_to_progress(Meanwhile("cut", turn)):
             made(there, tmp_path / "c")
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
@@ -210,7 +210,7 @@ def little_room():
 def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
-    with pytest.raises(DiskFullError, match="make room and run the same again"), whole_file(tmp_path / "a.parquet") as partial:
+    with pytest.raises(DiskFullError, match="make room and run the same again"), atomic_write(tmp_path / "a.parquet") as partial:
         table.write_parquet(partial)  # polars has an error of its own for that
     assert not list(tmp_path.iterdir())
 
@@ -227,7 +227,7 @@ def test_a_disk_that_fails_while_a_file_is_written_tells_it_once(tmp_path, monke
     monkeypatch.setattr(os, "fsync", failing)
 
     def write():
-        with whole_file(tmp_path / "a.tar") as partial:
+        with atomic_write(tmp_path / "a.tar") as partial:
             partial.write_bytes(bytes(100))
             assert failed.wait(60)
 
@@ -241,7 +241,7 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DiskFullError, match="run the same again"), run_log.journal(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+    with pytest.raises(DiskFullError, match="run the same again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
         pass
 
 
@@ -249,7 +249,7 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     made(workspace, tmp_path / "quiet")
     watcher = Meanwhile("", lambda: None)
     watcher.stage = lambda what, total, unit: little_room(5_000) if what == "publish" else None
-    with watching(watcher), pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"):
+    with listen_to_progress(watcher), pytest.raises(DiskFullError, match=r"segments\.parquet: File too large"):
         made(workspace, tmp_path / "c")
     told = status(tmp_path / "c")
     assert (told.facts["state"], told.facts["stage"], told.facts["alive"]) == ("failed", "publish", False)
@@ -326,7 +326,7 @@ def test_two_runs_into_one_folder(workspace, tmp_path):
         made(workspace, tmp_path / "other")  # another corpus of the same workspace
         assert partial.exists()  # it could be of the run that goes on
 
-    with watching(Meanwhile("cut", meet)):
+    with listen_to_progress(Meanwhile("cut", meet)):
         made(workspace, tmp_path / "c")
     assert contents(tmp_path / "c") == contents(tmp_path / "other")
     assert not list((workspace.path / "packs").glob(".*"))
@@ -341,7 +341,7 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
         with pytest.raises(ExistsError, match="another run is at work there"):
             again()
 
-    with watching(Meanwhile("pack", meet)):
+    with listen_to_progress(Meanwhile("pack", meet)):
         again()
     assert whole(tmp_path / "z")
     assert not (tmp_path / "z/.work").exists()
@@ -355,12 +355,12 @@ def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
     monkeypatch.setattr(run_log, "_EARLIER", 20_000)
 
     def run():
-        with run_log.journal(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
+        with run_log.run_log(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
             with progress("cut", 100_000, "clips", show=False) as advance:
                 for _ in range(100_000):
                     advance(1)
             for number in range(3000):
-                note(f"{number}.wav at https://host/a.wav?key=geheim: broken")
+                progress_note(f"{number}.wav at https://host/a.wav?key=geheim: broken")
             raise KeyError("secret=geheim")
 
     for _ in range(3):
@@ -377,12 +377,12 @@ def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
     log = tmp_path / "log.jsonl"
-    with run_log.journal(log, "materialize", {}, of="c", keep=tmp_path / "kept.jsonl"):
+    with run_log.run_log(log, "materialize", {}, of="c", keep=tmp_path / "kept.jsonl"):
         little_room(log.stat().st_size + 20)
         for number in range(10):
-            note(f"{number}")
+            progress_note(f"{number}")
         little_room(resource.RLIM_INFINITY)
-        note("room again")
+        progress_note("room again")
     assert [line["detail"] for line in run_log.read(tmp_path / "kept.jsonl") if line["event"] == "failure"] == ["room again"]
 
 
@@ -393,7 +393,7 @@ def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_p
     corpus, seen = tmp_path / "č c", []
     (workspace.audio_root / NAMES[1]).unlink()
     monkeypatch.setattr(run_log, "_PAUSE_S", 0.0)
-    with watching(Meanwhile("pack", lambda: seen.append(status(corpus)))):
+    with listen_to_progress(Meanwhile("pack", lambda: seen.append(status(corpus)))):
         report = made(workspace, corpus)
     [running] = seen
     facts = running.facts
@@ -456,7 +456,7 @@ def test_status_of_places(workspace, tmp_path):
         assert status(web.url).facts["kept"] == 40
     fs = fsspec.filesystem("memory")
     try:
-        with watching(Meanwhile("pack", lambda: 1 / 0)), pytest.raises(ZeroDivisionError):
+        with listen_to_progress(Meanwhile("pack", lambda: 1 / 0)), pytest.raises(ZeroDivisionError):
             made(workspace, "memory://bucket/c")
         assert status("memory://bucket/c").facts["state"] == "not finished"
         assert status("memory://bucket/c", workspace=workspace.path).facts["state"] == "failed"

@@ -28,10 +28,10 @@ from papermill.translators import PythonTranslator
 
 import nbaudio
 from nbaudio import review
-from nbaudio.audio import clip_of, open_recording
+from nbaudio.audio import open_recording, resample_window
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.hashing import DEVICES
+from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.report import Report
 from nbaudio.corpus.card import About, card
 from nbaudio.corpus.containers.registry import CONTAINERS
@@ -457,7 +457,7 @@ def test_containers_hold_ids_and_texts_as_they_are(full, tmp_path, container):
     for path in tmp_path.rglob("*"):
         assert path.name.isascii()
         assert len(path.name) < 200
-        assert not [name for name in (path.name, *members(path)) if DEVICES.fullmatch(name.rpartition("/")[2])]
+        assert not [name for name in (path.name, *members(path)) if RESERVED_DEVICE_NAMES.fullmatch(name.rpartition("/")[2])]
         assert not [
             name
             for name in members(path)
@@ -713,6 +713,6 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):
     monkeypatch.setattr("nbaudio.audio.clips.MOST_SAMPLES", 1000)
     with open_recording(place / "audio/a.wav") as recording:
-        assert len(clip_of(recording, 0, 1000, rate=None)) == 1000
+        assert len(resample_window(recording, 0, 1000, rate=None)) == 1000
         with pytest.raises(AudioError, match="samples 0 to 1001 are 0 minutes, too many for one clip"):
-            clip_of(recording, 0, 1001)
+            resample_window(recording, 0, 1001)

@@ -28,9 +28,9 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import check_tables
 from nbaudio.core.times import to_samples
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, gather
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
 from nbaudio.sources.ingest import READERS
-from nbaudio.sources.windows import place
+from nbaudio.sources.windows import fill_times
 from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(READERS)
@@ -43,10 +43,12 @@ def ingested(tmp_path_factory):
 
     def ingest(name: str) -> tuple[Made, nbaudio.Report, Workspace]:
         if name not in done:
-            place = tmp_path_factory.mktemp(name) / "place"  # what is beside it is this test's own
-            made = LAYOUTS[name](place / "source")
-            report = nbaudio.ingest(format_of(name), made.source, audio=made.audio, out=place / "W", jobs=1, options=made.options)
-            done[name] = made, report, Workspace.open(place / "W")
+            fill_times = tmp_path_factory.mktemp(name) / "place"  # what is beside it is this test's own
+            made = LAYOUTS[name](fill_times / "source")
+            report = nbaudio.ingest(
+                format_of(name), made.source, audio=made.audio, out=fill_times / "W", jobs=1, options=made.options
+            )
+            done[name] = made, report, Workspace.open(fill_times / "W")
         return done[name]
 
     return ingest
@@ -119,9 +121,9 @@ def test_a_corpus_comes_out_of_it(ingested, name, tmp_path):
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_nothing_leaves_its_place(ingested, name):
     _, _, workspace = ingested(name)
-    place = workspace.path.parent
-    assert list(Path(place).parent.iterdir()) == [place]
-    assert {path.name for path in place.iterdir()} == {"source", "W"}
+    fill_times = workspace.path.parent
+    assert list(Path(fill_times).parent.iterdir()) == [fill_times]
+    assert {path.name for path in fill_times.iterdir()} == {"source", "W"}
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
@@ -179,7 +181,7 @@ class CountedRow(dict):
 
 def test_few_rows_are_objects_at_once(tmp_path):
     rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
-    found = gather(tmp_path, rows, further=("segment_id", "source_split"), wanted="rows")
+    found = collect_rows(tmp_path, rows, further=("segment_id", "source_split"), wanted="rows")
     assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
     assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
     assert found.frame["text"].unique().to_list() == ["č"]
@@ -219,7 +221,7 @@ def test_windows_cover_a_recording_without_gap_or_overlap(tenths, rate, seconds,
     frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]}, schema_overrides=TRANSCRIPTS)
     audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
     recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [rate], "num_samples": [num_samples]})
-    placed = place(frame, audit, recordings, Windows(seconds, partial))
+    placed = fill_times(frame, audit, recordings, Windows(seconds, partial))
     found = [
         (to_samples(start, rate), min(to_samples(end, rate), num_samples))
         for start, end in placed.select("source_start", "source_end").iter_rows()

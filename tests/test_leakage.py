@@ -16,7 +16,7 @@ from nbaudio.core.report import fact_key
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.selection import leakage as module
-from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, proof
+from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, leakage_record
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
 KEYS = ["speaker_id", "recording_id"]
@@ -102,14 +102,14 @@ def test_order_and_slices_change_nothing(rows, random, size):
     random.shuffle(order)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROWS_A_GROUP", size)
-        assert proof(segments[order].lazy()) == proof(segments)
+        assert leakage_record(segments[order].lazy()) == leakage_record(segments)
 
 
 def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
     segments = table([("a", "r", "Hvala lijepa svima", "x", "train"), ("b", "q", "hvala ljepa svima", "x", "test")])
     segments.cast({"split": pl.Enum(["train", "dev", "test"])}).write_parquet(tmp_path / "s.parquet")
-    told = proof(pl.scan_parquet(tmp_path / "s.parquet"))
-    assert told == proof(segments)
+    told = leakage_record(pl.scan_parquet(tmp_path / "s.parquet"))
+    assert told == leakage_record(segments)
     assert told[NEAR_SENTENCE]["exceptions"] == [
         {
             "split": "test",
@@ -132,7 +132,7 @@ def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
 def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
     monkeypatch.setattr(module, "_MOST_LISTED", 3)
     rows = [("a", "r", f"rečenica broj {n}", None, split) for n in range(10) for split in ("train", "test")]
-    told = proof(table(rows), keys=[])[SENTENCE]
+    told = leakage_record(table(rows), keys=[])[SENTENCE]
     assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)
 
 
@@ -184,7 +184,7 @@ def checked(corpus):
 def test_a_corpus_carries_its_proof_and_verify_finds_the_same_anew(corpus):
     told = json.loads((corpus / "corpus.json").read_text(encoding="utf8"))["leakage"]
     clips = pl.read_parquet(corpus / "segments.parquet")
-    assert told == json.loads(json.dumps(proof(clips)))
+    assert told == json.loads(json.dumps(leakage_record(clips)))
     assert [told[check]["shared"] for check in (*KEYS, SENTENCE, NEAR_SENTENCE)] == [0, 0, 0, 0]
     # The copied recording: every clip of it in test sounds like one in train, and both are named.
     assert told[AUDIO]["segments"] == (clips["split"] == "test").sum() > 3

@@ -23,9 +23,9 @@ from nbaudio.audio import open_recording, read_clip
 from nbaudio.core.errors import AudioError, InputError, MissingExtraError
 from nbaudio.storage import retry
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.range_file import RangedFile
+from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import remote
-from nbaudio.storage.urls import check_address
+from nbaudio.storage.urls import check_url
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import Player
 
@@ -324,7 +324,7 @@ def test_whole_file_where_there_are_no_ranges_or_much_is_wanted(long, share, ran
 
 def test_ranged_file_reads_as_the_bytes_do():
     data = np.random.default_rng(2).bytes(3_000_000)
-    file = RangedFile(lambda start, stop: data[start:stop], lambda: None, len(data))
+    file = RangeFile(lambda start, stop: data[start:stop], lambda: None, len(data))
     for start, length in ((0, 10), (262_140, 10), (2_999_990, 50), (5_000_000, 1), (100, 2_000_000)):
         file.seek(start)
         assert file.read(length) == data[start : start + length]
@@ -418,13 +418,13 @@ def test_failed_fetch_leaves_nothing(tmp_path):
 )
 def test_addresses_that_are_refused_without_telling_a_secret(address, said):
     with pytest.raises(InputError, match=said) as caught:
-        check_address(address)
+        check_url(address)
     assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["abfs://container@account.dfs.core.windows.net/a", "hdfs://me@node/a", "s3://bucket/a?b"])
 def test_addresses_with_names_that_are_no_secrets(address):
-    assert check_address(address) == address
+    assert check_url(address) == address
 
 
 @pytest.mark.parametrize(("address", "extra"), [("s3://b/a", "s3"), ("gs://b/a", "gs"), ("abfs://c@h/a", "azure")])

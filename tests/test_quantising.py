@@ -15,14 +15,14 @@ from conftest import encoded, sweeps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio.audio import decode_clip, encode_clip, probe, quantise, read_clip, restore
-from nbaudio.audio.quantization import LAWS
+from nbaudio.audio import decode_clip, dequantize, encode_clip, probe, quantize, read_clip
+from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.storage.workspace import Workspace
 
-every_law = pytest.mark.parametrize("law", LAWS)
+every_law = pytest.mark.parametrize("law", QUANTIZATIONS)
 
 
 def _level(sample: int, law: str) -> int:
@@ -35,14 +35,14 @@ def _level(sample: int, law: str) -> int:
 @every_law
 @given(samples=st.lists(st.integers(-32768, 32767), max_size=50))
 def test_levels_are_those_of_the_formula(law: str, samples: list[int]) -> None:
-    assert quantise(np.array(samples, np.int16), law).tolist() == [_level(sample, law) for sample in samples]
+    assert quantize(np.array(samples, np.int16), law).tolist() == [_level(sample, law) for sample in samples]
 
 
 @every_law
 def test_every_level_comes_back_to_itself_in_order(law: str) -> None:
     levels = np.arange(256, dtype=np.uint8)
-    samples = restore(levels, law)
-    np.testing.assert_array_equal(quantise(samples, law), levels)
+    samples = dequantize(levels, law)
+    np.testing.assert_array_equal(quantize(samples, law), levels)
     assert (np.diff(samples.astype(int)) > 0).all()
 
 
@@ -54,13 +54,13 @@ def test_signal_to_noise_is_what_the_documentation_states(law: str, decibels: in
     t = np.arange(80000) / 8000
     for frequency in (97.3, 440.7, 1333.1):
         tone = np.rint(32767 * 10 ** (decibels / 20) * np.sin(2 * np.pi * frequency * t)).astype(np.int16)
-        noise = restore(quantise(tone, law), law).astype(float) - tone
+        noise = dequantize(quantize(tone, law), law).astype(float) - tone
         assert 10 * np.log10(np.mean(tone.astype(float) ** 2) / np.mean(noise**2)) >= least
 
 
 def test_an_unknown_law_and_damaged_levels_are_refused() -> None:
     with pytest.raises(InputError, match="mulaw, linear"):
-        quantise(np.zeros(3, np.int16), "alaw")
+        quantize(np.zeros(3, np.int16), "alaw")
     data = encode_clip(np.zeros(300, np.int16), 8000, "mulaw")
     floats = io.BytesIO()
     np.save(floats, np.zeros(3))
@@ -88,7 +88,7 @@ def test_a_corpus_of_levels_is_whole_and_holds_uint8(
         path = Path(str(workspace.audio_root)) / recordings[row["recording_id"]]["path"]
         clip = read_clip(path, *places[row["segment_id"]], rate=8000, channel="left")
         assert (levels.dtype, len(levels), row["sampling_rate"]) == (np.uint8, row["num_samples"], 8000)
-        assert np.abs(levels.astype(int) - quantise(clip, law)).max() <= 1
+        assert np.abs(levels.astype(int) - quantize(clip, law)).max() <= 1
     if container == "webdataset":
         with tarfile.open(out / segments["shard"][0]) as shard:
             assert {name.rsplit(".", 1)[1] for name in shard.getnames()} == {"npy", "json"}

@@ -23,7 +23,7 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.reading import open_corpus
-from nbaudio.reading.order import Epoch, Share
+from nbaudio.reading.order import Epoch, Partition
 from nbaudio.storage import retry
 from nbaudio.storage.workspace import Workspace
 
@@ -229,7 +229,7 @@ epochs = st.builds(
 
 
 def shares(world_size, num_workers):
-    return [Share(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)]
+    return [Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)]
 
 
 def left_to(epoch, share, done=()):
@@ -272,14 +272,14 @@ def test_what_is_left_is_parted_anew_without_loss_or_repeat(epoch, data):
             seen += [clip for step in steps[:taken] for clip in step]
             level.append((share, taken))
         done.append(level)
-    seen += [clip for step in left_to(epoch, Share(), done) for clip in step]
+    seen += [clip for step in left_to(epoch, Partition(), done) for clip in step]
     assert sorted(seen) == list(range(len(epoch.index)))
 
 
 @given(indices, st.integers(2, 4), st.booleans())
 def test_consecutive_clips_are_of_one_recording_and_in_order(index, size, shuffle):
     rows = list(zip(index["recording_id"], index["start_sample"], strict=True))
-    found = left_to(Epoch(index, consecutive=size, shuffle=shuffle), Share())
+    found = left_to(Epoch(index, consecutive=size, shuffle=shuffle), Partition())
     in_order = {name: sorted((start, n) for n, (key, start) in enumerate(rows) if key == name) for name, _ in rows}
     wanted = [tuple(n for _, n in part[at : at + size]) for part in in_order.values() for at in range(0, len(part), size)]
     assert Counter(map(tuple, found)) == Counter(wanted)
@@ -288,7 +288,7 @@ def test_consecutive_clips_are_of_one_recording_and_in_order(index, size, shuffl
 @given(indices, st.floats(1.0, 90.0))
 def test_batches_keep_their_bound(index, most):
     durations = index["duration_s"].to_list()
-    for step in left_to(Epoch(index, batch_s=most), Share()):
+    for step in left_to(Epoch(index, batch_s=most), Partition()):
         assert len(step) == 1 or len(step) * max(durations[clip] for clip in step) <= most
 
 
@@ -304,7 +304,7 @@ def test_orders_depend_on_seed_and_epoch_alone(corpus):
 
 def test_clips_of_all_shards_are_mixed():
     index = index_of([20] * 4000, list(range(20)), [0])
-    order = [step[0] for step in left_to(Epoch(index, buffer=8 << 20), Share())]
+    order = [step[0] for step in left_to(Epoch(index, buffer=8 << 20), Partition())]
     places = np.array(order) // 200
     touched = [len(set(places[at : at + 512])) for at in range(0, 3500, 512)]
     # A perfect shuffle of 20 shards touches all of them in 512 clips.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nbaudio import review
 from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.hashing import clip_names
+from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import cells, sheet
 from nbaudio.review.records import ReviewRecord
@@ -408,9 +408,9 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
 
 def test_words_that_differ_after_normalisation_alone_are_marked():
     said, heard = "MISTER – Quilter, is", "mister quilter his"
-    both = cells.marked(said, heard, steps=["lower", "punctuation"])
+    both = cells.diff_fragments(said, heard, steps=["lower", "punctuation"])
     assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])
-    assert cells.marked(said, heard)[0] == [(said, True)]
+    assert cells.diff_fragments(said, heard)[0] == [(said, True)]
 
 
 def test_texts_that_look_like_something_are_strings(tmp_path):
@@ -446,7 +446,7 @@ def test_long_texts_are_cut_with_a_mark(letter):
 @given(any_text, any_text)
 def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(reference, hypothesis):
     for side, text, fragments in zip(
-        ("reference", "hypothesis"), (reference, hypothesis), cells.marked(reference, hypothesis), strict=True
+        ("reference", "hypothesis"), (reference, hypothesis), cells.diff_fragments(reference, hypothesis), strict=True
     ):
         assert "".join(piece for piece, _ in fragments) == text
         assert all(piece for piece, _ in fragments)
@@ -469,7 +469,7 @@ def test_what_no_spreadsheet_holds_is_refused():
 
 @given(st.lists(any_text | st.text("aA.-_/", max_size=3) | st.just("../" * 100), max_size=6, unique=True))
 def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
-    names = clip_names(ids)
+    names = clip_file_names(ids)
     assert len({name.casefold() for name in names}) == len(ids)
     for key, name in zip(ids, names, strict=True):
         assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.wav", name)
@@ -478,5 +478,5 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
 
 
 def test_common_ids_are_their_own_names():
-    assert clip_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
-    assert len({name.casefold() for name in clip_names(["a", "A"])}) == 2
+    assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
+    assert len({name.casefold() for name in clip_file_names(["a", "A"])}) == 2

@@ -538,8 +538,8 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
 @example("'=1")
 @example("''")
 def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
-    assert not delimited.guard(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert delimited.unguard(delimited.guard(text)) == text
+    assert not delimited.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert delimited.unescape_formula(delimited.escape_formula(text)) == text
 
 
 # --- corrected texts

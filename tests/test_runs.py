@@ -25,7 +25,7 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine.backends import ENGINES
 from nbaudio.runs import papermill_manifests, parse_settings, run
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
-from nbaudio.runs.pages import PLACE, link_pages
+from nbaudio.runs.pages import LINKS_MARKER, link_pages
 from nbaudio.selection.parameters import MIN_SIMILARITY
 
 # openslr.yaml is a list for downloads.
@@ -250,7 +250,7 @@ def test_pages_are_linked_anew_when_some_are_added(tmp_path):
     for name in ("03_listen", "01_ingest"):
         page = tmp_path / "html" / f"{name}.html"
         page.parent.mkdir(exist_ok=True)
-        page.write_bytes(f"<body>{PLACE}a\r\n{PLACE}</body>".encode())
+        page.write_bytes(f"<body>{LINKS_MARKER}a\r\n{LINKS_MARKER}</body>".encode())
         index = link_pages(tmp_path, NOTEBOOKS)
     assert targets(index) == ["01_ingest.html", "03_listen.html"]
     assert targets(index.with_name("01_ingest.html")) == ["index.html", "03_listen.html"] * 2

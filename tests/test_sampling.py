@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal, assert_series_equal
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.anomalies import reasons
+from nbaudio.review.anomalies import anomaly_reasons
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import STRATEGIES, allocate, draw, rates
+from nbaudio.review.sampling import STRATEGIES, allocate, draw, inclusion_probabilities
 
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
 
@@ -53,7 +53,7 @@ def test_a_draw_depends_on_seed_and_segments_and_not_on_their_order(strategy):
 @EVERY
 def test_stored_probabilities_are_those_with_which_segments_are_drawn(strategy):
     pool, seeds, n = pool_of(30), 150, 10
-    expected = rates(pool, strategy=strategy, n=n)
+    expected = inclusion_probabilities(pool, strategy=strategy, n=n)
     assert expected.min() > 0
     assert expected.max() <= 1
     assert expected.sum() == pytest.approx(n)
@@ -95,7 +95,7 @@ def test_a_second_round_is_as_random_as_the_first():
     for seed in range(200):
         first = as_round(draw(pool, strategy="speaker", n=4, seed=seed))
         counts.update(draw(pool, strategy="random", n=4, seed=seed, rounds=[first])["segment_id"])
-    expected = 200 * 4 / 8 * (1 - rates(pool, strategy="speaker", n=4).to_numpy())
+    expected = 200 * 4 / 8 * (1 - inclusion_probabilities(pool, strategy="speaker", n=4).to_numpy())
     found = np.array([counts[key] for key in pool["segment_id"]])
     assert np.abs(found - expected).max() < 5 * np.sqrt(200 * 0.25)
 
@@ -126,18 +126,18 @@ def test_stratified_looks_where_verdicts_say_that_errors_are(wrong_below):
 def test_stratified_draws_a_tenth_at_most_from_below_the_threshold():
     pool = pool_of(4000).with_columns(pl.col("similarity").fill_null(1.0))
     for threshold in (0.8, 0.9):
-        chance = rates(pool, strategy="stratified", n=400, threshold=threshold)
+        chance = inclusion_probabilities(pool, strategy="stratified", n=400, threshold=threshold)
         assert chance.filter(pool["similarity"] < threshold - 0.02).sum() == pytest.approx(40, abs=2)
         assert chance.min() > 0
 
 
 def test_what_near_and_suspicious_look_at_is_three_quarters_of_the_sample():
     pool = pool_of(4000)
-    near = rates(pool, strategy="near", n=100, threshold=0.9)
+    near = inclusion_probabilities(pool, strategy="near", n=100, threshold=0.9)
     assert near.filter(((pool["similarity"] - 0.9).abs() <= 0.05).fill_null(value=False)).sum() == pytest.approx(75)
     pool = pool.with_columns(text=pl.when(pl.int_range(4000) < 100).then(pl.lit("dvaput isti tekst, i dulji")).otherwise("text"))
-    why = reasons(pool)["reason"]
-    suspicious = rates(pool, strategy="suspicious", n=40)
+    why = anomaly_reasons(pool)["reason"]
+    suspicious = inclusion_probabilities(pool, strategy="suspicious", n=40)
     assert suspicious.filter(why.is_not_null()).sum() == pytest.approx(30)
 
 
@@ -181,7 +181,7 @@ def test_each_reason_is_found_where_it_is_and_nowhere_else():
             "word_times": [gap if n == 8 else [{"start": 0.0, "end": 3.9}] for n in texts],
         }
     ).with_columns(end_sample=pl.when(pl.col("segment_id") == "0").then(1500).otherwise("end_sample"))
-    found = dict(zip(pool["segment_id"], reasons(pool)["reason"], strict=True))
+    found = dict(zip(pool["segment_id"], anomaly_reasons(pool)["reason"], strict=True))
     assert {key: why for key, why in found.items() if why} == {
         "0": "duplicate audio",
         "1": "duplicate audio",
@@ -196,5 +196,5 @@ def test_each_reason_is_found_where_it_is_and_nowhere_else():
 
 def test_reasons_do_without_columns_and_values_that_are_missing():
     pool = pl.DataFrame({"segment_id": ["a", "b"], "text": [None, "da"], "source_start": [None, "x"], "source_end": ["1", "2"]})
-    assert_series_equal(reasons(pool)["reason"], pl.Series("reason", [None, None], dtype=pl.String))
-    assert reasons(pl.DataFrame({"segment_id": ["a"]}))["reason"].to_list() == [None]
+    assert_series_equal(anomaly_reasons(pool)["reason"], pl.Series("reason", [None, None], dtype=pl.String))
+    assert anomaly_reasons(pl.DataFrame({"segment_id": ["a"]}))["reason"].to_list() == [None]

@@ -9,7 +9,7 @@ from conftest import sweeps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbaudio.audio.pydub_bridge import even_loudness, from_audiosegment, to_audiosegment, trim_silence
+from nbaudio.audio.pydub_bridge import from_audiosegment, normalize_loudness, to_audiosegment, trim_silence
 from nbaudio.core.errors import InputError
 
 RATE = 16000
@@ -58,15 +58,15 @@ def test_silence_goes_from_both_ends_and_from_nowhere_else(channels: int) -> Non
 
 @pytest.mark.parametrize("loudness", [0.01, 0.1, 0.5])
 def test_clips_come_to_one_loudness(loudness: float) -> None:
-    even = even_loudness(_clip(loudness=loudness), RATE, loudness_db=-23)
+    even = normalize_loudness(_clip(loudness=loudness), RATE, loudness_db=-23)
     assert abs(_dbfs(even) + 23) < 0.2
 
 
 def test_the_peak_wins_and_silence_stays() -> None:
     click = np.zeros(RATE, np.int16)
     click[100] = 1000
-    assert 0.88 < even_loudness(click, RATE, loudness_db=-10, peak_db=-1).max() / 32768 < 0.9
-    assert not even_loudness(np.zeros(100, np.int16), RATE).any()
+    assert 0.88 < normalize_loudness(click, RATE, loudness_db=-10, peak_db=-1).max() / 32768 < 0.9
+    assert not normalize_loudness(np.zeros(100, np.int16), RATE).any()
 
 
 def test_pydub_is_imported_without_a_word_where_there_is_no_ffmpeg() -> None:

@@ -13,15 +13,15 @@ from hostile import CELLS, MARKUP
 from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.materialize import materialize
-from nbaudio.proof.evidence import claim, evidence
+from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
-from nbaudio.ui.statistics.page import page
+from nbaudio.ui.statistics.page import render_page
 from nbaudio.ui.statistics.sections import Section
 from nbaudio.ui.statistics.stats import stats
-from nbaudio.ui.statistics.workbook import workbook
+from nbaudio.ui.statistics.workbook import write_workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]
@@ -133,7 +133,7 @@ def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     evidence(workspace)
     # What was said since counts too.
     append_verdicts(workspace, [replace(said[0], verdict="noise"), replace(said[1], verdict="noise")])
-    facts = claim(workspace)
+    facts = selection_claim(workspace)
     told = str(round(facts["precision"], 3))
     assert 0 < facts["precision"] < 1
     stats(workspace.path, out=tmp_path / "p.html")
@@ -176,9 +176,9 @@ def test_a_page_is_html_or_xlsx(workspace, tmp_path, name):
 
 def test_titles_and_captions_are_texts_too():
     part = Section("[x]: a/b*?" * 9, "<b>", {"<i>": pl.DataFrame({"<u>": ["<s>"], "n": [float("nan")]})})
-    found = read(page("<title>", [part]))
+    found = read(render_page("<title>", [part]))
     assert not {"b", "i", "u", "s"} & set(found.tags)
-    book = openpyxl.load_workbook(BytesIO(workbook("=1+1", [part])))
+    book = openpyxl.load_workbook(BytesIO(write_workbook("=1+1", [part])))
     values = [cell.value for row in book.worksheets[0].iter_rows() for cell in row if cell.value is not None]
     assert values[1:] == ["<b>", "<i>", "<u>", "n", "<s>", "nan"]
     assert values[0].startswith("=1+1: [x]")

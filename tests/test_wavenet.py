@@ -12,7 +12,7 @@ import soundfile as sf
 from conftest import encoded, sweeps
 from typer.testing import CliRunner
 
-from nbaudio.audio import quantise, read_clip, restore
+from nbaudio.audio import dequantize, quantize, read_clip
 from nbaudio.cli import app
 
 RATE = 44100
@@ -64,8 +64,8 @@ def test_whole_songs(tmp_path: Path, law: str, least: float) -> None:
     assert [len(levels) for _, levels, _ in found] == [96_000, 58_400]
     for row, levels, song in found:
         assert (levels.dtype, levels.shape, row["sampling_rate"], row["text"]) == (np.uint8, song.shape, 8000, None)
-        np.testing.assert_array_equal(levels, quantise(song, law))
-        assert signal_to_noise(song, restore(levels, law)) >= least
+        np.testing.assert_array_equal(levels, quantize(song, law))
+        assert signal_to_noise(song, dequantize(levels, law)) >= least
 
 
 def test_windows_of_songs_are_stretches_of_the_whole(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ def test_windows_of_songs_are_stretches_of_the_whole(tmp_path: Path) -> None:
     assert [len(levels) for _, levels, _ in found] == [20_000] * (4 + 2)
     for row, levels, song in found:
         start = round(float(row["source_start"]) * 8000)
-        assert np.abs(levels.astype(int) - quantise(song[start : start + 20_000])).max() <= 1
+        assert np.abs(levels.astype(int) - quantize(song[start : start + 20_000])).max() <= 1

@@ -10,7 +10,7 @@ from test_widget_tables import ask
 from test_widgets import Page
 
 from nbaudio.core.errors import InputError, NbaudioError
-from nbaudio.core.progress import note, progress
+from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
@@ -33,7 +33,7 @@ def test_stages_rate_time_left_and_ledger_are_told_while_it_runs():
     def step():
         with progress("cut ", 4.0, "h of audio", show=False) as advance:
             advance(3.0)
-            note("a.wav: <b>broken</b>")
+            progress_note("a.wav: <b>broken</b>")
             time.sleep(0.02)
             assert go_on.wait(10)
         with progress("pack", 2, "shards", show=False) as advance:

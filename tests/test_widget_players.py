@@ -19,9 +19,9 @@ from nbaudio.review.bound_corrections import corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.sounds import BANDS, RATE, peaks, read_sound, spectrogram
-from nbaudio.ui.widgets.words import aligned
+from nbaudio.ui.widgets.words import align_words
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
 
@@ -62,7 +62,7 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
 
 
 def test_channels_and_volume(workspace):
-    segments = load(workspace, ["a_3.0-5.37"])
+    segments = load_segments(workspace, ["a_3.0-5.37"])
     left, right, mix = (heard(segments.sound(0, channel=channel, even=False).wav) for channel in ("left", "right", "mix"))
     assert (left != right).any()
     np.testing.assert_allclose(mix, (left.astype(float) + right) / 2, atol=1.5)
@@ -138,7 +138,7 @@ def test_bounds_outside_the_recording_are_refused(workspace):
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
 def test_pairs_hold_all_words_of_both_sides_and_times_of_the_transcripts(left, right):
     times = [(float(i), i + 0.5) for i in range(len(left))]
-    pairs = aligned(" ".join(left), " ".join(right), times)
+    pairs = align_words(" ".join(left), " ".join(right), times)
     assert [pair.reference for pair in pairs if pair.reference is not None] == left
     assert [pair.hypothesis for pair in pairs if pair.hypothesis is not None] == right
     assert [(pair.start, pair.end) for pair in pairs if pair.reference is not None] == times
@@ -149,16 +149,16 @@ def test_pairs_hold_all_words_of_both_sides_and_times_of_the_transcripts(left, r
 
 
 def test_times_that_do_not_fit_the_words_are_left_out():
-    assert all(pair.start is None for pair in aligned("da ne", "da", [(0.0, 1.0)]))
-    assert [pair.hypothesis for pair in aligned("da ne", None)] == [None, None]
-    assert aligned("", "") == []
+    assert all(pair.start is None for pair in align_words("da ne", "da", [(0.0, 1.0)]))
+    assert [pair.hypothesis for pair in align_words("da ne", None)] == [None, None]
+    assert align_words("", "") == []
 
 
 def test_word_times_are_read_for_one_segment_at_a_time(workspace):
     segments = workspace.segments
     times = [[{"start": i + 0.0, "end": i + 0.25} for i in range(4)] for _ in range(len(segments))]
     workspace.save(segments=segments.with_columns(word_times=pl.Series(times)))
-    loaded = load(workspace, ["b_3.0-5.37"])
+    loaded = load_segments(workspace, ["b_3.0-5.37"])
     assert [pair.start for pair in loaded.words(0)] == [0, 1, 2, 3]
     workspace.save(segments=workspace.segments.reverse())  # made anew meanwhile
     assert [pair.start for pair in loaded.words(0)] == [None] * 4

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import SegmentTable
-from nbaudio.ui.widgets.rows import arrange, cell, page
+from nbaudio.ui.widgets.rows import cell, row_page, sort_and_filter
 
 FRAME = pl.DataFrame(
     {
@@ -48,25 +48,25 @@ def test_small_answers_fill_a_packet_where_the_browser_is_near(near):
 
 
 def test_equal_rows_keep_their_order_and_what_is_no_number_comes_last():
-    assert arrange(FRAME, sort="similarity").tolist() == [0, 4, 3, 1, 2]
-    assert arrange(FRAME, sort="similarity", descending=True).tolist() == [3, 0, 4, 1, 2]
-    assert arrange(FRAME).tolist() == [0, 1, 2, 3, 4]
+    assert sort_and_filter(FRAME, sort="similarity").tolist() == [0, 4, 3, 1, 2]
+    assert sort_and_filter(FRAME, sort="similarity", descending=True).tolist() == [3, 0, 4, 1, 2]
+    assert sort_and_filter(FRAME).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_filters_by_condition_and_text():
-    assert arrange(FRAME, where="similarity < 0.8").tolist() == [0, 4]
-    assert arrange(FRAME, where="text LIKE '%dan%' AND start_sample > 1").tolist() == [3, 4]
-    assert arrange(FRAME, where="text IS NULL").tolist() == [2]
-    assert arrange(FRAME, where="true").tolist() == [0, 1, 2, 3, 4]
-    assert arrange(FRAME, where="1 > 2").tolist() == []
-    assert arrange(FRAME, find="DAN", where="similarity = 0.5", sort="start_sample", descending=True).tolist() == [4, 0]
+    assert sort_and_filter(FRAME, where="similarity < 0.8").tolist() == [0, 4]
+    assert sort_and_filter(FRAME, where="text LIKE '%dan%' AND start_sample > 1").tolist() == [3, 4]
+    assert sort_and_filter(FRAME, where="text IS NULL").tolist() == [2]
+    assert sort_and_filter(FRAME, where="true").tolist() == [0, 1, 2, 3, 4]
+    assert sort_and_filter(FRAME, where="1 > 2").tolist() == []
+    assert sort_and_filter(FRAME, find="DAN", where="similarity = 0.5", sort="start_sample", descending=True).tolist() == [4, 0]
 
 
 @given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
 def test_text_to_find_stands_for_itself(text):
     frame = pl.DataFrame({"text": [f"x{text}y", "nothing of it", None]})
     expected = [i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()]
-    assert arrange(frame, find=text).tolist() == expected
+    assert sort_and_filter(frame, find=text).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_text_to_find_stands_for_itself(text):
 )
 def test_what_cannot_be_asked_is_said(asked, message):
     with pytest.raises(InputError) as caught:
-        arrange(FRAME, **asked)
+        sort_and_filter(FRAME, **asked)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_pages_are_plain_and_bounded():
     order = np.arange(5, dtype=np.uint32)[::-1].copy()
-    assert page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [[3, "dan.*", 0.9, None], [2, None, None, "none"]]
-    assert page(FRAME, order, 4, 99, ["segment_id"]) == [[0, "a"]]
-    assert page(FRAME, order, 7, 9, ["segment_id"]) == []
+    assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [[3, "dan.*", 0.9, None], [2, None, None, "none"]]
+    assert row_page(FRAME, order, 4, 99, ["segment_id"]) == [[0, "a"]]
+    assert row_page(FRAME, order, 7, 9, ["segment_id"]) == []
     long = pl.DataFrame({"n": range(2000)})
-    assert len(page(long, np.arange(2000, dtype=np.uint32), 0, 2000, ["n"])) == 500
+    assert len(row_page(long, np.arange(2000, dtype=np.uint32), 0, 2000, ["n"])) == 500
     with pytest.raises(InputError, match="there is no 'x'"):
-        page(FRAME, order, 0, 1, ["x"])
+        row_page(FRAME, order, 0, 1, ["x"])
     assert cell("x" * 1000) == "x" * 400 + " …"
     assert cell(b"abc") == "3 bytes"
 

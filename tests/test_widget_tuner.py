@@ -18,7 +18,7 @@ from nbaudio.proof.evidence import workspace_sample
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import tuning
-from nbaudio.ui.widgets.tuning import MEASURES, UNKNOWN, Neighbours, count
+from nbaudio.ui.widgets.tuning import MEASURES, UNKNOWN, Neighbors, count_thresholds
 
 SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
 ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)
@@ -33,7 +33,7 @@ def frame(rows):
 @given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, tuning.STEPS + 50))
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
-    counts = count(table, measure)
+    counts = count_thresholds(table, measure)
     position = min(position, len(counts.scale.grid) - 1)
     threshold, column = counts.scale.grid[position], counts.scale.column
     score = pl.col(column).fill_nan(None)
@@ -53,7 +53,7 @@ def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, pos
 def test_more_speakers_than_are_told_one_by_one_are_still_counted(monkeypatch):
     monkeypatch.setattr(tuning, "MOST_SPEAKERS", 2)
     table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
-    counts = count(table, "similarity")
+    counts = count_thresholds(table, "similarity")
     assert counts.speakers == ("b", "d")
     assert counts.vanished[counts.scale.position(0.6)] == 2
     assert counts.segments[counts.scale.position(0.6)] == 2
@@ -64,7 +64,7 @@ def test_neighbours_are_the_nearest_on_both_sides(scores, value, least):
     place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
     table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
     scale = tuning.Scale("wer", "", (0.0, 1.0), least)
-    kept, out = Neighbours(table, scale).around(value, 3)
+    kept, out = Neighbors(table, scale).around(value, 3)
     passes = [score >= value if least else score <= value for score in scores]
     assert len(kept) == min(3, sum(passes))
     assert len(out) == min(3, len(scores) - sum(passes))
@@ -122,14 +122,14 @@ def test_a_workspace_that_is_not_scored_has_a_tuner_all_the_same(tmp_path, measu
 
 def test_bars_of_what_is_out_are_hollow():
     table = pl.DataFrame({"speaker_id": ["a"] * 3, "duration_s": [1.0] * 3, "similarity": [-1.0, 0.8, 1.0]})
-    counts = count(table, "similarity")
+    counts = count_thresholds(table, "similarity")
     page = Page(counts.svg(counts.scale.position(0.8))).check_harmless()
     assert [attributes["fill"] for tag, attributes in page.tags if tag == "rect"] == ["white", "#0072B2", "#0072B2"]
 
 
 def test_a_bar_that_the_threshold_cuts_is_part_full_part_hollow():
     table = pl.DataFrame({"speaker_id": ["a"] * 4, "duration_s": [1.0] * 4, "similarity": [0.991, 0.996, 0.997, 0.999]})
-    counts = count(table, "similarity")
+    counts = count_thresholds(table, "similarity")
     page = Page(counts.svg(counts.scale.position(0.995))).check_harmless()
     bars = [attributes for tag, attributes in page.tags if tag == "rect"]
     assert [bar["fill"] for bar in bars] == ["white", "#0072B2"]
@@ -141,13 +141,15 @@ def test_a_bar_that_the_threshold_cuts_is_part_full_part_hollow():
 def test_a_value_between_two_positions_is_counted_as_it_is(value):
     scores = [-0.4, -0.333, 0.83, 0.834, 0.835, 0.84, 0.998, 0.9985, 0.999, 1.0]
     table = pl.DataFrame({"speaker_id": ["a"] * 10, "duration_s": [3600.0] * 10, "similarity": scores})
-    counts = count(table, "similarity", value)
+    counts = count_thresholds(table, "similarity", value)
     position = counts.scale.position(value)
     assert counts.scale.grid[position] == value
     assert counts.segments[position] == counts.hours[position] == sum(score >= value for score in scores)
     assert counts.line(position).startswith(f"at {value} kept")
     # The bars are the same as without it.
-    bars = [np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, count(table, "similarity"))]
+    bars = [
+        np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, count_thresholds(table, "similarity"))
+    ]
     assert bars[0] == bars[1]
     assert len(bars[0]) == tuning.STEPS
 
@@ -161,7 +163,7 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
     place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
     schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
     table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
-    neighbours = Neighbours(table, tuning.scale(table, "similarity"))
+    neighbours = Neighbors(table, tuning.scale(table, "similarity"))
     # What can be played comes first though others are nearer.
     assert neighbours.around(0.8, 1) == ([0], [3])
     assert neighbours.around(0.8, 3) == ([0, 1], [3, 2])
@@ -208,7 +210,7 @@ def test_the_threshold_links_to_a_number_field_of_ipywidgets(make_workspace):
 
 @given(ROWS, st.sampled_from(["similarity", "wer"]))
 def test_bins_hold_all_that_is_scored(rows, measure):
-    counts = count(frame(rows), measure)
+    counts = count_thresholds(frame(rows), measure)
     assert counts.bins.sum() == len(rows) - counts.unscored
     assert (counts.bins >= 0).all()
 

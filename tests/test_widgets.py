@@ -91,7 +91,7 @@ def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, 
 
 @pytest.mark.parametrize("hostile", MARKUP)
 def test_hostile_texts_do_nothing_but_show(hostile):
-    clip = pages.Clip(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
+    clip = pages.ClipView(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
     page = Page(pages.clips_html([clip])).check_harmless()
     assert "".join(hostile.split()) in "".join("".join(page.texts).split())
     table = widgets.table(pl.DataFrame({hostile: [hostile], "list": [[hostile]]}))._repr_html_()
@@ -99,7 +99,7 @@ def test_hostile_texts_do_nothing_but_show(hostile):
 
 
 def test_texts_keep_their_direction_to_themselves():
-    html = pages.clip_html(pages.Clip("s", ("\u202espk",), "שלום", "שלום לכם"))
+    html = pages.clip_html(pages.ClipView("s", ("\u202espk",), "שלום", "שלום לכם"))
     attributes = dict(Page(html).tags)["p"]
     assert attributes["dir"] == "auto"
     assert "unicode-bidi:isolate" in attributes["style"]
@@ -107,7 +107,7 @@ def test_texts_keep_their_direction_to_themselves():
 
 
 def test_a_text_of_100000_characters_is_cut_and_says_so():
-    html = pages.clip_html(pages.Clip("s", (), "riječ " * 20_000, "druga " * 20_000))
+    html = pages.clip_html(pages.ClipView("s", (), "riječ " * 20_000, "druga " * 20_000))
     assert len(html) < 20_000
     assert "(118,000 more characters)" in html
 

@@ -5,10 +5,19 @@ Conventions: positions are samples per channel at the recording's own rate, half
 shape (samples,), int16.
 """
 
-from nbaudio.audio.clips import clip_of, read_clip
-from nbaudio.audio.encoding import ENCODERS, Encoding, decode_clip, decode_levels, encode_clip, encode_mp3, encoder, versions
+from nbaudio.audio.clips import read_clip, resample_window
+from nbaudio.audio.encoding import (
+    ENCODERS,
+    Encoding,
+    codec_versions,
+    decode_clip,
+    decode_levels,
+    encode_clip,
+    encode_mp3,
+    encoder,
+)
 from nbaudio.audio.probing import Probe, probe
-from nbaudio.audio.quantization import quantise, restore
+from nbaudio.audio.quantization import dequantize, quantize
 from nbaudio.audio.recordings import Recording, open_recording
 
 __all__ = [
@@ -16,16 +25,16 @@ __all__ = [
     "Encoding",
     "Probe",
     "Recording",
-    "clip_of",
+    "codec_versions",
     "decode_clip",
     "decode_levels",
+    "dequantize",
     "encode_clip",
     "encode_mp3",
     "encoder",
     "open_recording",
     "probe",
-    "quantise",
+    "quantize",
     "read_clip",
-    "restore",
-    "versions",
+    "resample_window",
 ]

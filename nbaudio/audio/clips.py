@@ -27,7 +27,7 @@ MOST_SAMPLES = 1 << 28
 def read_clip(
     path: Path | Remote, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
-    """One clip of a recording; see `clip_of`, which serves many windows of an open recording.
+    """One clip of a recording; see `resample_window`, which serves many windows of an open recording.
 
     Examples:
         >>> import tempfile, soundfile
@@ -38,10 +38,10 @@ def read_clip(
     """
     share = (stop - start) / num_samples if num_samples else 1.0
     with open_recording(path, windows=1, share=share) as recording:
-        return clip_of(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
+        return resample_window(recording, start, stop, num_samples=num_samples, rate=rate, channel=channel)
 
 
-def clip_of(
+def resample_window(
     recording: Recording,
     start: int,
     stop: int,

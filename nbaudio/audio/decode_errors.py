@@ -9,12 +9,12 @@ MAX_CHANNELS = 64
 _HEAD_BYTES = 4096
 
 
-def implausible(rate: int, channels: int) -> str | None:
+def implausible_header(rate: int, channels: int) -> str | None:
     """What is wrong with a header's numbers; None when they can be true.
 
     Examples:
-        >>> implausible(44100, 2)
-        >>> implausible(2**31 - 1, 2)
+        >>> implausible_header(44100, 2)
+        >>> implausible_header(2**31 - 1, 2)
         'its header is damaged: it says 2147483647 Hz, 2 channels'
     """
     if 0 < rate <= MAX_RATE and 0 < channels <= MAX_CHANNELS:
@@ -22,7 +22,7 @@ def implausible(rate: int, channels: int) -> str | None:
     return f"its header is damaged: it says {rate} Hz, {channels} channels"
 
 
-def no_audio(path: Path) -> str:
+def unknown_format_reason(path: Path) -> str:
     """What a file is that no decoder takes, from its first bytes.
 
     Examples:
@@ -30,7 +30,7 @@ def no_audio(path: Path) -> str:
         >>> path = Path(tempfile.mkdtemp()) / "a.wav"
         >>> path.write_text("<!DOCTYPE html><html>not found</html>")
         37
-        >>> no_audio(path)
+        >>> unknown_format_reason(path)
         'not audio but a web page; did a download fail?'
     """
     with path.open("rb") as file:
@@ -46,7 +46,7 @@ def no_audio(path: Path) -> str:
     return f"not audio of any kind that is known; it begins with the bytes {head[:8].hex(' ')}"
 
 
-def no_samples(path: Path) -> str:
+def no_samples_reason(path: Path) -> str:
     """Why a file whose header is read gives no sample."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)

@@ -19,8 +19,8 @@ import soxr
 from numpy.typing import NDArray
 
 from nbaudio.audio.flac import decode_flac
-from nbaudio.audio.quantization import LAWS, quantise, restore
-from nbaudio.core.errors import AudioError, InputError, look_up
+from nbaudio.audio.quantization import QUANTIZATIONS, dequantize, quantize
+from nbaudio.core.errors import AudioError, InputError, get_by_name
 
 # Speech of one channel is hard to tell from the original then.
 _OPUS_BITS_A_SECOND = 32_000
@@ -104,7 +104,7 @@ def encode_mp3(samples: NDArray[np.int16], rate: int) -> bytes:
 def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
     del rate
     file = io.BytesIO()
-    np.save(file, quantise(samples, law), allow_pickle=False)
+    np.save(file, quantize(samples, law), allow_pickle=False)
     return file.getvalue()
 
 
@@ -125,7 +125,7 @@ def decode_levels(data: bytes) -> NDArray[np.uint8]:
 
 
 def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | None]:
-    return restore(decode_levels(data), law), None
+    return dequantize(decode_levels(data), law), None
 
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(
@@ -134,7 +134,7 @@ ENCODERS: Mapping[str, Encoding] = MappingProxyType(
         "wav": Encoding("wav", partial(_encode_pcm, container="WAV"), _decode_pcm),
         "opus": Encoding("opus", _encode_opus, _decode_pcm, _OPUS_RATES),
         "mp3": Encoding("mp3", encode_mp3, _decode_pcm, _MP3_RATES),
-        **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in LAWS},
+        **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in QUANTIZATIONS},
     }
 )
 
@@ -145,7 +145,7 @@ def encoder(name: str) -> Encoding:
     Raises:
         InputError: there is none; names those that are.
     """
-    return look_up(ENCODERS, name, "encoding")
+    return get_by_name(ENCODERS, name, "encoding")
 
 
 def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -> bytes:
@@ -182,7 +182,7 @@ def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16],
     return encoder(encoding).decode(data)
 
 
-def versions() -> dict[str, str]:
+def codec_versions() -> dict[str, str]:
     """The versions of the libraries that decode, resample and encode: other versions may give other bytes."""
     import av
 

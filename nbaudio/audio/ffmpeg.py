@@ -19,9 +19,9 @@ from av.codec.context import Flags2
 from numpy.typing import NDArray
 
 from nbaudio.audio import mp3
-from nbaudio.audio.decode_errors import implausible, no_audio, no_samples
-from nbaudio.audio.ogg import index_ogg
-from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, stamp
+from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
+from nbaudio.audio.ogg import index_packets_of_ogg
+from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, packet_time
 from nbaudio.core.errors import AudioError
 
 # Decoded and thrown away before a window after a jump, in seconds: AAC and Vorbis settle in a frame or two. Opus settles in 1 s
@@ -106,15 +106,15 @@ class AvRecording:
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
         if not self.sampling_rate or not self.num_channels or not self._stream.time_base:
             self.close()
-            raise AudioError(f"{path}: {no_samples(path)}")
-        if problem := implausible(self.sampling_rate, self.num_channels):
+            raise AudioError(f"{path}: {no_samples_reason(path)}")
+        if problem := implausible_header(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
         self._ticks: Fraction = self._stream.time_base * self.sampling_rate
         self._run_up = self._find_run_up()
         container = self._container.format.name
         bare = container in _BARE
-        self._ogg = index_ogg(file, self.codec) if container == "ogg" and self.codec in ("opus", "vorbis") else None
+        self._ogg = index_packets_of_ogg(file, self.codec) if container == "ogg" and self.codec in ("opus", "vorbis") else None
         counts = self._ticks.numerator == 1 or self._ticks == 2
         self._clock_tells = counts and not bare and container != "ogg" and self.codec != "opus" and self._is_even()
         self._decoded: Iterator[tuple[int, NDArray[np.float32]]] | None = None
@@ -217,7 +217,7 @@ class AvRecording:
             self._container = av.open("fd:", options=options)
         except (av.error.FFmpegError, OSError, ValueError) as error:
             self._file.close()
-            raise AudioError(f"{self.path}: {no_audio(self.path)} ({_reason(error)})") from error
+            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({_reason(error)})") from error
         if not self._container.streams.audio:
             self._container.close()
             self._file.close()
@@ -272,7 +272,7 @@ class AvRecording:
         first = index.first_for(target)
         packets = (self._jump_to(first) if first and self._jumps else None) or islice(self._begin()[0], first, None)
         for number, packet in enumerate(packets, first):
-            if stamp(packet) is None:
+            if packet_time(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
                 if self._jumps and first and check(packet) != index.checks[number]:
@@ -293,7 +293,7 @@ class AvRecording:
             self._container.seek(int(index.stamps[max(0, number - _BEFORE)]), stream=self._stream, backward=True)
             packets = self._demux()
             for packet in packets:
-                at = stamp(packet)
+                at = packet_time(packet)
                 if at is None or at > wanted[0]:
                     return None
                 if (at, check(packet)) == wanted:

@@ -19,7 +19,7 @@ _known: dict[tuple[int, ...], bool] = {}
 _MOST_KNOWN = 1000
 
 
-def is_whole(descriptor: int) -> bool:
+def is_consistent(descriptor: int) -> bool:
     """Whether a tag says how many frames an open MP3 has, and frames of one kind follow each other up to the end.
 
     Elsewhere libmpg123 guesses the length from the first frame, which is far off at a variable rate, and loses its place where it

@@ -80,7 +80,7 @@ class OggIndex:
         return b"".join(parts)
 
 
-def look_through(path: Path) -> Pages:
+def scan_pages(path: Path) -> Pages:
     """Go through the pages of an Ogg file up to the first that is not as it should be.
 
     Returns:
@@ -104,7 +104,7 @@ def look_through(path: Path) -> Pages:
     return Pages(problem, max(0, position - delay))
 
 
-def index_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
+def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     """Find all packets of the first stream of a codec, without decoding them.
 
     Args:

@@ -64,7 +64,7 @@ class PacketIndex:
         return max(0, min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1))
 
 
-def stamp(packet: AudioPacket) -> int | None:
+def packet_time(packet: AudioPacket) -> int | None:
     """The container's time of a packet; None for the one that only marks the end."""
     return packet.pts if packet.pts is not None else packet.dts
 
@@ -101,7 +101,7 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     counts: list[int] = []
     with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
         for packet in packets:
-            at = stamp(packet)
+            at = packet_time(packet)
             if at is not None:
                 stamps.append(at)
                 checks.append(check(packet))

@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 import soundfile as sf
 
-from nbaudio.audio.decode_errors import no_samples
-from nbaudio.audio.ogg import look_through
+from nbaudio.audio.decode_errors import no_samples_reason
+from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.remote import Remote
@@ -73,7 +73,7 @@ def probe(path: Path | Remote) -> Probe:
         else:
             num_samples, warning = _count_with_ffmpeg(recording)
         known = recording.container if isinstance(recording, SoundfileRecording) else "OGG"
-        pages = look_through(path) if known == "OGG" else None
+        pages = scan_pages(path) if known == "OGG" else None
         if pages and pages.problem:
             # Behind a hole decoders go on as if it were not there: sound from elsewhere would come under these times.
             num_samples = min(num_samples, num_samples if pages.num_samples is None else pages.num_samples)
@@ -81,7 +81,7 @@ def probe(path: Path | Remote) -> Probe:
         if num_samples > 0:
             num_samples, warning = _check_beginning(recording, path, num_samples, warning)
         if num_samples <= 0:
-            raise AudioError(f"{path}: {no_samples(path)}")
+            raise AudioError(f"{path}: {no_samples_reason(path)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
 
 

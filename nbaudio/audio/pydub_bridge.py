@@ -89,7 +89,7 @@ def trim_silence(samples: NDArray[np.int16], rate: int, *, below_db: float = -45
     return samples[max(0, first) : last]
 
 
-def even_loudness(
+def normalize_loudness(
     samples: NDArray[np.int16], rate: int, *, loudness_db: float = -20.0, peak_db: float = -1.0
 ) -> NDArray[np.int16]:
     """Bring a clip to a loudness, so that clips from many recordings can be listened to one after the other.
@@ -105,7 +105,7 @@ def even_loudness(
 
     Examples:
         >>> quiet = np.tile(np.array([100, -100], dtype=np.int16), 8000)
-        >>> even_loudness(quiet, 16000, loudness_db=-20)[:2].tolist()
+        >>> normalize_loudness(quiet, 16000, loudness_db=-20)[:2].tolist()
         [3276, -3277]
     """
     segment = to_audiosegment(samples, rate)

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 
-LAWS = ("mulaw", "linear")
+QUANTIZATIONS = ("mulaw", "linear")
 _MU = 255
 _FULL = 32768
 
 
-def quantise(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8]:
+def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8]:
     """Levels of samples.
 
     Args:
@@ -38,14 +38,14 @@ def quantise(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8
         InputError: an unknown law.
 
     Examples:
-        >>> quantise(np.array([-32768, -100, 0, 100, 32767], dtype=np.int16)).tolist()
+        >>> quantize(np.array([-32768, -100, 0, 100, 32767], dtype=np.int16)).tolist()
         [0, 114, 128, 141, 255]
     """
     return _tables(law)[0][samples.view(np.uint16)]
 
 
-def restore(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
-    """Samples of levels; the inverse of `quantise` but for its rounding.
+def dequantize(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
+    """Samples of levels; the inverse of `quantize` but for its rounding.
 
     Args:
         levels: uint8 of any shape.
@@ -58,7 +58,7 @@ def restore(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
         InputError: an unknown law.
 
     Examples:
-        >>> restore(np.array([0, 114, 128, 141, 255], dtype=np.uint8)).tolist()
+        >>> dequantize(np.array([0, 114, 128, 141, 255], dtype=np.uint8)).tolist()
         [-32768, -103, 3, 103, 32767]
     """
     return _tables(law)[1][levels]
@@ -67,8 +67,8 @@ def restore(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
 @cache
 def _tables(law: str) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
     """The level of every sample (by its bits as unsigned) and the sample of every level."""
-    if law not in LAWS:
-        raise InputError(f"quantisation {law!r} is unknown; known are {', '.join(LAWS)}")
+    if law not in QUANTIZATIONS:
+        raise InputError(f"quantisation {law!r} is unknown; known are {', '.join(QUANTIZATIONS)}")
     x = np.arange(1 << 16, dtype=np.uint16).view(np.int16) / _FULL
     y = np.arange(_MU + 1) / _MU * 2 - 1
     if law == "mulaw":

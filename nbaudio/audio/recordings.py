@@ -14,11 +14,11 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from nbaudio.audio.decode_errors import implausible
-from nbaudio.audio.mp3 import is_whole
+from nbaudio.audio.decode_errors import implausible_header
+from nbaudio.audio.mp3 import is_consistent
 from nbaudio.core.errors import AudioError
 from nbaudio.core.locales import REMEDY
-from nbaudio.storage.range_file import RangedFile
+from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import Remote
 
 Window = NDArray[np.int16] | NDArray[np.float32]
@@ -89,7 +89,7 @@ def _open_elsewhere(place: Remote, windows: int | None, share: float, stack: Exi
     return recording
 
 
-def _open_ranges(place: Remote, file: RangedFile) -> Recording | None:
+def _open_ranges(place: Remote, file: RangeFile) -> Recording | None:
     """A recording of which ranges are read; None where the whole file serves better, be it to say what is wrong with it."""
     try:
         recording = SoundfileRecording(place, file)
@@ -136,7 +136,7 @@ def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
 class SoundfileRecording:
     """A recording read by libsndfile: any window equals the same window of a full decode, sample for sample."""
 
-    def __init__(self, path: Path | Remote, file: BinaryIO | RangedFile) -> None:
+    def __init__(self, path: Path | Remote, file: BinaryIO | RangeFile) -> None:
         """Read an open file, which `close` closes.
 
         Raises:
@@ -146,7 +146,7 @@ class SoundfileRecording:
         self.path = path
         self._descriptor = file
         # Through the descriptor: libsndfile sees no name, so that the content decides.
-        self._file = sf.SoundFile(file if isinstance(file, RangedFile) else file.fileno(), closefd=False)
+        self._file = sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
         self.sampling_rate: int = self._file.samplerate
         self.num_channels: int = self._file.channels
         self.declared_samples: int = self._file.frames
@@ -154,7 +154,7 @@ class SoundfileRecording:
         self.container: str = self._file.format
         subtype: str = self._file.subtype
         self.codec = {"MPEG_LAYER_III": "mp3"}.get(subtype, "flac" if self._file.format == "FLAC" else subtype.lower())
-        if problem := implausible(self.sampling_rate, self.num_channels):
+        if problem := implausible_header(self.sampling_rate, self.num_channels):
             self.close()
             raise AudioError(f"{path}: {problem}")
         self._dtype = "int16" if subtype in _INT16_SUBTYPES else "float32"
@@ -174,14 +174,14 @@ class SoundfileRecording:
         if self.codec in _INEXACT_CODECS:
             return False
         return self.codec != "mp3" or (
-            self.num_channels == 2 and self.sampling_rate >= 32000 and is_whole(self._descriptor.fileno())
+            self.num_channels == 2 and self.sampling_rate >= 32000 and is_consistent(self._descriptor.fileno())
         )
 
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
         # Run-up and window in one call: python-soundfile seeks after every read, and an MP3 decoder then starts anew.
         first = max(0, start - self._run_up)
-        if self.codec.startswith("alac_") and not isinstance(self._descriptor, RangedFile):
+        if self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile):
             # Where its table of packets is damaged, libsndfile lands elsewhere after an earlier read.
             self._file.close()
             self._descriptor.seek(0)
@@ -193,7 +193,7 @@ class SoundfileRecording:
         except sf.LibsndfileError as error:
             raise AudioError(f"{self.path}: samples {start} to {stop} cannot be decoded ({error})") from error
         finally:
-            if isinstance(self._descriptor, RangedFile):
+            if isinstance(self._descriptor, RangeFile):
                 self._descriptor.settle()
         return window[start - first :]
 

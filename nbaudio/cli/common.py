@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from nbaudio.core.errors import NbaudioError, without_queries
+from nbaudio.core.errors import NbaudioError, strip_queries
 from nbaudio.core.locales import is_utf8
-from nbaudio.core.report import Report, harmless
+from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ _NETWORK = {
 }
 
 
-def fetching(command: Callable[..., None]) -> Callable[..., None]:
+def network_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that fetches the options of `nbaudio.storage.network`, which hold while it runs."""
 
     @wraps(command)
@@ -149,7 +149,7 @@ def finish(make: Callable[[], Report], *, as_json: bool) -> None:
 
 def refuse(why: str, *, as_json: bool) -> None:
     """Say in one line why nothing is done."""
-    line = harmless(without_queries(" ".join(why.split())))
+    line = escape_control(strip_queries(" ".join(why.split())))
     typer.echo(_as_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
 
 
@@ -161,6 +161,6 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def parts(text: str) -> tuple[str, ...]:
+def split_commas(text: str) -> tuple[str, ...]:
     """What stands between commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -17,14 +17,14 @@ from nbaudio.cli.common import (
     Window,
     Workspace,
     app,
-    fetching,
     finish,
-    parts,
+    network_options,
+    split_commas,
 )
 
 
 @app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
-@fetching
+@network_options
 def select(
     workspace: Workspace,
     min_similarity: Annotated[
@@ -62,7 +62,7 @@ def select(
             disk=disk,
             dev=_amount(dev),
             test=_amount(test),
-            group_by=parts(group_by),
+            group_by=split_commas(group_by),
             seed=seed,
             gold=gold,
         ),
@@ -85,7 +85,7 @@ def export(
 
 
 @app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
-@fetching
+@network_options
 def materialize(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
@@ -140,7 +140,7 @@ def materialize(
 
 
 @app.command(epilog="Example: nbaudio status CORPUS")
-@fetching
+@network_options
 def status(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
@@ -183,7 +183,7 @@ def convert(
 
 
 @app.command(epilog="Example: nbaudio verify CORPUS")
-@fetching
+@network_options
 def verify(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     jobs: Jobs = None,
@@ -203,7 +203,7 @@ def verify(
 
 
 @app.command(epilog="Example: nbaudio stats W --out report.html")
-@fetching
+@network_options
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
     out: Annotated[

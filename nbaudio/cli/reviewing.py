@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.common import AsJson, Seed, Workspace, app, fetching, finish, parts
+from nbaudio.cli.common import AsJson, Seed, Workspace, app, finish, network_options, split_commas
 
 review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
 app.add_typer(review_app, name="review")
@@ -13,7 +13,7 @@ app.add_typer(review_app, name="review")
 @review_app.command(
     "export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100"
 )
-@fetching
+@network_options
 def review_export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
@@ -44,9 +44,9 @@ def review_export(
             strategy=strategy,
             threshold=threshold,
             seed=seed,
-            reviewers=parts(reviewers),
+            reviewers=split_commas(reviewers),
             overlap=overlap,
-            verdicts=tuple(review.VERDICTS) if verdicts is None else parts(verdicts),
+            verdicts=tuple(review.VERDICTS) if verdicts is None else split_commas(verdicts),
             clips=clips,
             tables=tuple(table or ()),
             zip=zip_,

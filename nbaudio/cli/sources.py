@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.common import AsJson, Jobs, Workspace, app, fetching, finish
+from nbaudio.cli.common import AsJson, Jobs, Workspace, app, finish, network_options
 from nbaudio.core.errors import InputError
 
 
 @app.command(epilog="Example: nbaudio download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1")
-@fetching
+@network_options
 def download(
     source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
     out: Annotated[str, typer.Option(help="the folder for the files: new, or one to go on with")],
@@ -36,7 +36,7 @@ def download(
 
 
 @app.command(epilog="Example: nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W")
-@fetching
+@network_options
 def ingest(
     format_: Annotated[
         str,

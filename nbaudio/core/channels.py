@@ -52,18 +52,18 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
     return numbers
 
 
-def own_channel(segments: pl.DataFrame) -> pl.Expr:
+def source_channel(segments: pl.DataFrame) -> pl.Expr:
     """The column `source_channel` of segments that may lack it: text, null where a segment names no channel."""
     held = pl.col("source_channel") if "source_channel" in segments.columns else pl.lit(None)
     return held.cast(pl.String).alias("source_channel")
 
 
-def unknown_channel() -> pl.Expr:
+def has_unknown_channel() -> pl.Expr:
     """Whether `source_channel` is nothing that the recording has, by its `num_channels` where they are known.
 
     Examples:
         >>> frame = pl.DataFrame({"source_channel": ["1", "right", "0,2", "A", None], "num_channels": [2, 1, 2, 2, 2]})
-        >>> frame.select(unknown_channel().fill_null(value=False)).to_series().to_list()
+        >>> frame.select(has_unknown_channel().fill_null(value=False)).to_series().to_list()
         [False, True, True, True, False]
     """
     own = pl.col("source_channel")

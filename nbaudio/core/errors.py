@@ -11,11 +11,11 @@ _USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
 _QUERY = re.compile(r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*(?:[\s'")>]|$))""", re.IGNORECASE)
 
 
-def without_queries(text: str) -> str:
+def strip_queries(text: str) -> str:
     """A text whose web addresses have no user, query or fragment, which may be secret.
 
     Examples:
-        >>> without_queries("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
+        >>> strip_queries("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
         "https://host/a.wav?...: missing (see 'http://host/?...')"
     """
     return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text)) if "://" in text else text
@@ -26,7 +26,7 @@ class NbaudioError(Exception):
 
     def __init__(self, *args: object) -> None:
         """Take a message; web addresses in it lose what may be secret."""
-        super().__init__(*(without_queries(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(strip_queries(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(NbaudioError):
@@ -76,7 +76,7 @@ class MissingExtraError(NbaudioError):
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
+def requires_extra(extra: str) -> Iterator[None]:
     """Raise a failed import of an optional package as `MissingExtraError`.
 
     Raises:
@@ -88,20 +88,20 @@ def needing(extra: str) -> Iterator[None]:
         raise MissingExtraError.naming(error.name or extra, extra) from error
 
 
-def brief(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     r"""What an error says, in one line: its first line that says something, or else its type.
 
     Examples:
-        >>> brief(ValueError("\nparquet: out of specification\n\nThis error occurred with the following stack:\n[1] scan"))
+        >>> one_line(ValueError("\nparquet: out of specification\n\nThis error occurred with the following stack:\n[1] scan"))
         'parquet: out of specification'
-        >>> brief(MemoryError())
+        >>> one_line(MemoryError())
         'MemoryError'
     """
     return next((line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__)
 
 
 def root_cause(error: BaseException) -> str:
-    r"""The cause of an error whose text holds a traceback of Java or of a remote Python, in one line; else as of `brief`.
+    r"""The cause of an error whose text holds a traceback of Java or of a remote Python, in one line; else as of `one_line`.
 
     Examples:
         >>> root_cause(RuntimeError("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d"))
@@ -114,17 +114,17 @@ def root_cause(error: BaseException) -> str:
         return causes[-1]
     if any(line.lstrip().startswith("Traceback (most recent call last)") for line in lines):
         return next(line.strip() for line in reversed(lines) if line.strip() and not line.lstrip().startswith(("File ", "^")))
-    return brief(error)
+    return one_line(error)
 
 
-def look_up(registry: Mapping[str, T], name: str, what: str) -> T:
+def get_by_name(registry: Mapping[str, T], name: str, what: str) -> T:
     """The entry of that name.
 
     Raises:
         InputError: there is none; names those that are.
 
     Examples:
-        >>> look_up({"flac": 1}, "flac", "encoding")
+        >>> get_by_name({"flac": 1}, "flac", "encoding")
         1
     """
     if name not in registry:

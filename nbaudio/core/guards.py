@@ -20,7 +20,7 @@ from nbaudio.core.errors import InputError
 _Line_co = TypeVar("_Line_co", bytes, str, covariant=True)
 
 #: Of a text file that is read whole, and of one line: a day of speech has a megabyte of words, and five of times of words.
-MOST_TEXT_BYTES = 64 << 20
+MAX_TEXT_BYTES = 64 << 20
 #: Of a file of ours, such as corpus.json: one that names 300,000 recordings and as many shards has 200 MB.
 MOST_JSON_BYTES = 512 << 20
 #: Anything may grow to so many bytes ...
@@ -103,7 +103,7 @@ def check_regular(path: Path) -> os.stat_result:
     return status
 
 
-def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
+def read_all(path: Path, *, most: int = MAX_TEXT_BYTES) -> bytes:
     """All bytes of a file.
 
     Raises:
@@ -115,7 +115,7 @@ def whole(path: Path, *, most: int = MOST_TEXT_BYTES) -> bytes:
         >>> path = Path(tempfile.mkdtemp()) / "a"
         >>> path.write_bytes(b"dobar dan")
         9
-        >>> whole(path)
+        >>> read_all(path)
         b'dobar dan'
     """
     check_regular(path)
@@ -134,29 +134,29 @@ def lines(file: _Lines[AnyStr], path: Path) -> Iterator[AnyStr]:
     r"""The lines of an open file, each with its end.
 
     Raises:
-        InputError: one is longer than `MOST_TEXT_BYTES`; names the file.
+        InputError: one is longer than `MAX_TEXT_BYTES`; names the file.
 
     Examples:
         >>> import io
         >>> list(lines(io.BytesIO(b"a\nb"), Path("a")))
         [b'a\n', b'b']
     """
-    while line := file.readline(MOST_TEXT_BYTES + 1):
+    while line := file.readline(MAX_TEXT_BYTES + 1):
         check_line(line, path)
         yield line
 
 
 def check_line(line: bytes | str, path: Path) -> None:
-    """Let a line pass of which no more than one byte or character beyond `MOST_TEXT_BYTES` was read.
+    """Let a line pass of which no more than one byte or character beyond `MAX_TEXT_BYTES` was read.
 
     Raises:
         InputError: it is longer.
     """
-    if len(line) > MOST_TEXT_BYTES:
-        raise InputError(f"{path}: a line is longer than {MOST_TEXT_BYTES >> 20} MB, which is not read")
+    if len(line) > MAX_TEXT_BYTES:
+        raise InputError(f"{path}: a line is longer than {MAX_TEXT_BYTES >> 20} MB, which is not read")
 
 
-def check_growth(what: object, packed: int, unpacked: int) -> None:
+def check_expansion(what: object, packed: int, unpacked: int) -> None:
     """Let something grow as far as real data do.
 
     Args:
@@ -168,8 +168,8 @@ def check_growth(what: object, packed: int, unpacked: int) -> None:
         InputError: it grows beyond.
 
     Examples:
-        >>> check_growth("a.gz", 1_000, 50_000_000)
-        >>> check_growth("a.gz", 1_000, 70_000_000)
+        >>> check_expansion("a.gz", 1_000, 50_000_000)
+        >>> check_expansion("a.gz", 1_000, 70_000_000)
         Traceback (most recent call last):
         nbaudio.core.errors.InputError: a.gz: 1,000 bytes that grow to more than 64 MB, a bomb; at most 100 times is unpacked
     """
@@ -194,7 +194,7 @@ def check_workbook(path: Path) -> None:
         with zipfile.ZipFile(path) as book:
             members = book.infolist()
             # A member ends where its entry says, whatever follows.
-            check_growth(path, size, sum(member.file_size for member in members))
+            check_expansion(path, size, sum(member.file_size for member in members))
             spans, cells = zip(*(_span(book, member) for member in members if _is_sheet(member)), (0, 0), strict=True)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, zlib.error):
         return

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 #: What Windows takes for devices, whatever follows the first dot.
-DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+RESERVED_DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
@@ -29,20 +29,24 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
     return pl.Series("hash", np.frombuffer(bytes(hashes), dtype="<u8"))
 
 
-def clip_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
+def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
     """A file name for each segment that no system reads as anything else: the id itself where it is plain.
 
     Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
     some file systems do not tell apart.
 
     Examples:
-        >>> clip_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
+        >>> clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
         ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a0618990c.wav']
     """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 
     def name(segment_id: str) -> str:
-        if _SAFE_NAME.fullmatch(segment_id) and not DEVICES.fullmatch(segment_id) and folded[segment_id.casefold()] == 1:
+        if (
+            _SAFE_NAME.fullmatch(segment_id)
+            and not RESERVED_DEVICE_NAMES.fullmatch(segment_id)
+            and folded[segment_id.casefold()] == 1
+        ):
             return f"{segment_id}.{ending}"
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
         return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"

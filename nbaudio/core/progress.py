@@ -1,6 +1,6 @@
 """Progress of long work, with rate and time left: text in a terminal, an ipywidgets bar in a notebook (see `bars`).
 
-Whoever runs a step in a thread can watch it: `watching` names somebody who hears of every stage, and of what is ledgered while it
+A caller that runs a step in a thread follows it with `listen_to_progress`: its callback gets every stage, and each failure while it
 runs. Several may watch at once.
 
 A host that does not answer is named behind the bars that are shown; where there is no bar, on standard error.
@@ -40,7 +40,7 @@ _watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
+def listen_to_progress(watcher: Watcher) -> Iterator[None]:
     """Let somebody hear of the work that this thread does meanwhile."""
     token = _watchers.set((*_watchers.get(), watcher))
     try:
@@ -49,7 +49,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
         _watchers.reset(token)
 
 
-def note(line: str) -> None:
+def progress_note(line: str) -> None:
     """Tell whoever is watching, if anybody, that something could not be used."""
     for watcher in _watchers.get():
         watcher.note(line)
@@ -123,7 +123,7 @@ _waits = _Waits()
 #: Names a host in what is shown, as soon as it has been silent for a while: a context for one request or pause.
 waiting = _waits.waiting
 #: Notes that a host has sent something.
-heard = _waits.heard
+on_message = _waits.heard
 #: A bar, as a function of the words behind it, that names silent hosts for as long as the context lasts.
 naming_hosts = _waits.on
 

@@ -60,7 +60,7 @@ class Report:
                 lines.append(f"  {fact_label(name):<{width}}  {show(value, name)}")
         lines += [f"  note: {line}" for line in self.warnings]
         lines += [f"  problem: {line}" for line in self.problems]
-        return "\n".join(map(harmless, lines))
+        return "\n".join(map(escape_control, lines))
 
     __repr__ = __str__
 
@@ -86,11 +86,11 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
             yield within + name, value
 
 
-def harmless(text: str) -> str:
+def escape_control(text: str) -> str:
     r"""A text without characters that steer a terminal or hide in it: they are written as Python writes them.
 
     Examples:
-        >>> harmless("a\nb \x1b[31m č")
+        >>> escape_control("a\nb \x1b[31m č")
         'a\\nb \\x1b[31m č'
     """
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
@@ -218,11 +218,11 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"
 
 
-def tally(counts: Mapping[str, int], name: str, number: str) -> list[dict[str, Any]]:
+def count_table(counts: Mapping[str, int], name: str, number: str) -> list[dict[str, Any]]:
     """Counts by names that come from outside, as a table: such names are no keys.
 
     Examples:
-        >>> tally({"Ana M.": 3}, "reviewer", "verdicts")
+        >>> count_table({"Ana M.": 3}, "reviewer", "verdicts")
         [{'reviewer': 'Ana M.', 'verdicts': 3}]
     """
     return [{name: key, number: count} for key, count in counts.items()]

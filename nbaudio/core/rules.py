@@ -1,9 +1,9 @@
 """Names of the rules of `select` that put a segment out."""
 
-LOST = ("crosses_splits", "beyond_split_size", "not_gold")
+GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold")
 """Reasons of segments that grouping keeps out of all splits."""
 
-LATER_RULES = ("reviewed", *LOST, "over_budget")
+LATER_RULES = ("reviewed", *GROUPING_RULES, "over_budget")
 """Reasons of segments that pass every filter and still are out."""
 
 

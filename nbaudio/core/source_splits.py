@@ -25,11 +25,11 @@ _WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
 
 
 @lru_cache(maxsize=4096)
-def role(name: str) -> Role | None:
+def split_role(name: str) -> Role | None:
     """What a source's split is for, as its name says; None where the name says nothing of it.
 
     Examples:
-        >>> [role(name) for name in ("train-clean-100", "validation", "test_eval92", "train_nodev", "validated")]
+        >>> [split_role(name) for name in ("train-clean-100", "validation", "test_eval92", "train_nodev", "validated")]
         ['train', 'dev', 'test', 'train', None]
     """
     words = _WORD.findall(name.casefold())
@@ -52,7 +52,7 @@ def split_in(path: str) -> str | None:
         >>> split_in("hr/test/0000"), split_in("2018/session")
         ('test', None)
     """
-    return next((part for part in PurePosixPath(path).parts if role(part)), None)
+    return next((part for part in PurePosixPath(path).parts if split_role(part)), None)
 
 
 def split_of_folder(path: str) -> str | None:

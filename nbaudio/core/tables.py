@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nbaudio.core.channels import own_channel, unknown_channel
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.channels import has_unknown_channel, source_channel
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.guards import check_regular
 
@@ -120,9 +120,9 @@ def reading_parquet(path: Path, *, checked: bool = False) -> Iterator[None]:
     except MemoryError as error:
         raise InputError(f"{path}: not enough memory to read it") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or brief(error)})") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror or one_line(error)})") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
+        raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
 
 def _check_footer(path: Path) -> None:
@@ -231,7 +231,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
         "negative_start": start < 0,
         "end_before_start": end <= start,
         "duplicate": ~pl.struct(*window).is_first_distinct(),
-        "unknown_channel": unknown_channel(),
+        "unknown_channel": has_unknown_channel(),
         "empty_text": (pl.col("text").count() > 0) & (pl.col("text").is_null() | ~pl.col("text").str.contains(r"\S")),
         "past_the_end": pl.col("end_sample") > pl.col("num_samples"),
     }
@@ -240,7 +240,7 @@ def segment_failures(recordings: pl.DataFrame) -> dict[str, pl.Expr]:
 def with_recordings(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """`segments` with `source_channel` and the facts of their recordings that rules look at; the order is kept."""
     facts = recordings.select("recording_id", "sampling_rate", "num_channels", "num_samples")
-    return segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    return segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
 
 
 def check_tables(recordings: Frame, segments: Frame) -> pl.DataFrame:

@@ -9,11 +9,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_turn(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Iterator[Result]:
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Iterator[Result]:
     """Results in the order of the items, of which no more than four times `jobs` are taken ahead.
 
     Examples:
-        >>> list(in_turn(abs, [-2, 1], jobs=2))
+        >>> list(ordered_map(abs, [-2, 1], jobs=2))
         [2, 1]
     """
     waiting: deque[Future[Result]] = deque()

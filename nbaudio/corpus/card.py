@@ -18,8 +18,8 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.tables import SPLITS
 from nbaudio.corpus.containers.registry import Container, container_named
-from nbaudio.proof.display import labelled
-from nbaudio.selection.leakage import MEANING
+from nbaudio.proof.display import describe_claim
+from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
 from nbaudio.text.characters import DELIMITER, SPECIALS
 
@@ -111,7 +111,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
             ("check", "shared values", "clips of dev and test", "means"),
             [
                 (name, told["shared"], told["segments"], told.get("means", ""))
-                for name, told in sorted(manifest["leakage"].items(), key=lambda check: check[0] in MEANING)
+                for name, told in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",
@@ -194,7 +194,7 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
     of = (
         "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds."
     )
-    return f"{of}\n\n{_table(('evidence', 'value'), list(labelled(facts).items()))}"
+    return f"{of}\n\n{_table(('evidence', 'value'), list(describe_claim(facts).items()))}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -15,13 +15,13 @@ from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.corpus.plan import ClipFormat, Sharding, assign_shards, in_windows
-from nbaudio.corpus.publish import Beside, listed, publish_shards
-from nbaudio.corpus.shard_advice import advice
+from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
+from nbaudio.corpus.publish import SideFile, publish_shards, shard_entries
+from nbaudio.corpus.shard_advice import shard_advice_lines
 from nbaudio.corpus.shards import restore_records, write_shards
-from nbaudio.engine.backends import Site, check_engine, workers
+from nbaudio.engine.backends import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import LocalFolder, folder_at, read_object
-from nbaudio.storage.urls import inside
+from nbaudio.storage.urls import stays_inside
 
 _COPIED = ("rejected.parquet", "vocab.json")
 _COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
@@ -64,9 +64,9 @@ def convert(
         DiskFullError: no space; call again when there is.
     """
     began = time.monotonic()
-    sharding = Sharding(parse_size(shard_size), shard_count, window)
+    sharding = ShardLimits(parse_size(shard_size), shard_count, window)
     sharding.check()
-    site = Site(jobs)
+    site = EngineLocation(jobs)
     check_engine(engine, site)
     source, target = _local(corpus), _local(out)
     layout = replace(Layout.at(target.root, target.root), log_kept=None)
@@ -81,7 +81,7 @@ def convert(
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **sharding.to_json()}
     told = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, workers(engine, site) as run_tasks:
+    with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, worker_pool(engine, site) as run_tasks:
         if is_whole:
             restore_records(layout)
         before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
@@ -97,7 +97,7 @@ def convert(
         bad = [result.damaged for result in results if result.damaged]
         if bad:
             raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
-        beside = Beside(layout.folder)
+        beside = SideFile(layout.folder)
         publish_shards(layout, results, container=writer, beside=beside)
         for name in _COPIED:
             with beside.new(name) as path:
@@ -105,7 +105,7 @@ def convert(
         manifest |= {
             "identity": manifest["identity"] | changed,
             "parameters": parameters | changed,
-            "shards": listed(results),
+            "shards": shard_entries(results),
             "tables": beside.hashes,
             "table_bytes": beside.sizes,
         }
@@ -117,7 +117,7 @@ def convert(
         "container": container,
         "clips": sum(result.segments for result in results),
         "shards": len(results),
-        "shards_of_train": advice([result.num_bytes for result in results if result.split == "train"]),
+        "shards_of_train": shard_advice_lines([result.num_bytes for result in results if result.split == "train"]),
         "bytes": num_bytes,
         "shards_kept_from_before": sum(result.kept for result in results),
         "seconds": round(took, 1),
@@ -133,7 +133,7 @@ def _local(where: str | Path) -> LocalFolder:
     return folder
 
 
-def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
+def _clips(source: LocalFolder, sharding: ShardLimits) -> pl.DataFrame:
     """The clips of a corpus as if its shards were packs.
 
     Raises:
@@ -142,8 +142,8 @@ def _clips(source: LocalFolder, sharding: Sharding) -> pl.DataFrame:
     table = read_parquet(source.root / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
     check_places(source, table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
-        if split not in SPLITS or not inside(shard):
+        if split not in SPLITS or not stays_inside(shard):
             raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is none that a corpus can have")
     packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source.root)), "shard").alias("pack")).drop("shard")
-    clips = in_windows(packed.rename({"audio_sha256": "clip_sha256"}), sharding.window)
+    clips = assign_windows(packed.rename({"audio_sha256": "clip_sha256"}), sharding.window)
     return clips.drop("recording_id", "start_sample", "end_sample")

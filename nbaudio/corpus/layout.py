@@ -16,14 +16,14 @@ from typing import Any
 from nbaudio.core.errors import ExistsError
 from nbaudio.storage.atomic import remove, remove_partials
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object, write_object
-from nbaudio.storage.run_log import journal
+from nbaudio.storage.run_log import run_log
 
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
-UNREADABLE = "unreadable_audio"
+UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that puts a segment out whose audio fails while it is cut."""
-CLAIM = f"{_WORK}/identity.json"
+IDENTITY = f"{_WORK}/identity.json"
 _SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
@@ -84,17 +84,17 @@ class Layout:
             ExistsError: the folder holds something else, or another run is at work there; says how to go on.
         """
         self._held(identity)  # before anything is written there
-        with journal(self.log, step, told, of=self, keep=self.log_kept):
+        with run_log(self.log, step, told, of=self, keep=self.log_kept):
             held = self._held(identity)
-            if held != CLAIM:
-                write_object(self.folder, CLAIM, {"identity": identity})
+            if held != IDENTITY:
+                write_object(self.folder, IDENTITY, {"identity": identity})
             remove_partials(self.work)
             self.folder.tidy()
             yield held == MANIFEST
 
     def _held(self, identity: dict[str, Any]) -> str | None:
         """What says that the folder is that of this corpus; None where it is empty."""
-        held = next((name for name in (MANIFEST, CLAIM) if self.folder.exists(name)), None)
+        held = next((name for name in (MANIFEST, IDENTITY) if self.folder.exists(name)), None)
         if held:
             _compare(self, read_object(self.folder, held).get("identity", {}), identity)
         # A run that was killed while it claimed the folder has left its work folder only.
@@ -112,7 +112,7 @@ class Layout:
         """Publish: the manifest last, then what the run needed to go on goes."""
         self.folder.tidy()  # workers may have been killed
         write_object(self.folder, MANIFEST, manifest)
-        self.folder.remove(CLAIM)
+        self.folder.remove(IDENTITY)
         for path in self.work.iterdir():
             if path != self.log:
                 remove(path)

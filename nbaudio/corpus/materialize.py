@@ -11,33 +11,42 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.audio import encoder, versions
-from nbaudio.core.channels import check_channel, own_channel
+from nbaudio.audio import codec_versions, encoder
+from nbaudio.core.channels import check_channel, source_channel
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.guards import parse_size
-from nbaudio.core.progress import note, progress
+from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED, parquet_schema
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import MANIFEST, Layout
 from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
-from nbaudio.corpus.plan import ClipFormat, Sharding, assign_shards, clip_keys, cut_tasks, facts_of, in_windows, windows_of
+from nbaudio.corpus.plan import (
+    ClipFormat,
+    ShardLimits,
+    assign_shards,
+    assign_windows,
+    clip_keys,
+    cut_tasks,
+    cut_windows,
+    recording_facts,
+)
 from nbaudio.corpus.publish import publish
-from nbaudio.corpus.selected import check_text, frozen, selection_hash
-from nbaudio.corpus.shard_advice import advice
+from nbaudio.corpus.selected import check_text, freeze_table, selection_hash
+from nbaudio.corpus.shard_advice import shard_advice_lines
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.status import what_next
-from nbaudio.corpus.tar_source import stream_tasks
-from nbaudio.engine.backends import RunTasks, Site, check_engine, workers
-from nbaudio.proof.evidence import claim
-from nbaudio.review.log import seen_ids
+from nbaudio.corpus.tar_source import tasks_from_tar
+from nbaudio.engine.backends import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.proof.evidence import selection_claim
+from nbaudio.review.log import reviewed_ids
 from nbaudio.storage import upload
-from nbaudio.storage.archives import is_stream
-from nbaudio.storage.atomic import remove_partials, telling_full_disks
+from nbaudio.storage.archives import is_in_archive
+from nbaudio.storage.atomic import raise_disk_full, remove_partials
 from nbaudio.storage.folders import read_object
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
 # A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
@@ -54,7 +63,7 @@ class _Run:
     layout: Layout
     container: str
     format: ClipFormat
-    sharding: Sharding
+    sharding: ShardLimits
     show: bool
     began: float
     table: Path
@@ -123,10 +132,10 @@ def materialize(
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     encoder(encoding).check_rate(rate)
-    sharding = Sharding(parse_size(shard_size), shard_count, window)
+    sharding = ShardLimits(parse_size(shard_size), shard_count, window)
     sharding.check()
     layout = Layout.at(out, workspace.path)
-    site = Site(jobs, address, beam_options)
+    site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
     channel = str(channel)
     check_channel(channel)
@@ -149,11 +158,11 @@ def materialize(
     )
     recordings = workspace.recordings
     accepted = _accepted(run)  # refused before anything is touched
-    check_text(run.table, text, judged=bool(seen_ids(workspace)))
+    check_text(run.table, text, judged=bool(reviewed_ids(workspace)))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
     seen = _reviewed_in_train(workspace, accepted)
-    proven = claim(workspace)
+    proven = selection_claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
     identity = {**parameters, "selection": selection_hash(run.table, text)}
@@ -163,8 +172,8 @@ def materialize(
             restore_records(layout)
         before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
         # The table as it is now: a selection that is made meanwhile is a file of its own.
-        run = replace(run, table=frozen(run.table, layout.work / "segments.parquet", text))
-        results, lost, num_cut = _cut_and_pack(run, facts_of(recordings), engine, site)
+        run = replace(run, table=freeze_table(run.table, layout.work / "segments.parquet", text))
+        results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             manifest = publish(
                 layout,
@@ -175,7 +184,7 @@ def materialize(
                 recordings=recordings,
                 selection=workspace.report("select"),
             )
-            manifest |= {"identity": identity, "parameters": parameters, "versions": versions(), "about": about.to_json()}
+            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_json()}
             manifest["evidence"] = proven
             own_card = publish_card(layout.folder, manifest, before=before)
             layout.finish(manifest)
@@ -196,7 +205,7 @@ def _sharing(packs: Path | Remote) -> Iterator[None]:
         upload.tidy(packs)
         yield
         return
-    with telling_full_disks(packs):
+    with raise_disk_full(packs):
         packs.mkdir(parents=True, exist_ok=True)
     folder = os.open(packs, os.O_RDONLY)
     try:
@@ -219,18 +228,24 @@ def _tidy_alone(descriptor: int, packs: Path) -> None:
     remove_partials(packs)
 
 
-def _cut_and_pack(run: _Run, facts: pl.DataFrame, engine: str | None, site: Site) -> tuple[list[ShardResult], pl.DataFrame, int]:
+def _cut_and_pack(
+    run: _Run, facts: pl.DataFrame, engine: str | None, site: EngineLocation
+) -> tuple[list[ShardResult], pl.DataFrame, int]:
     """The shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut now.
 
     What a disk has damaged is cut again.
     """
     num_cut = 0
-    with workers(engine, site) as run_tasks:
+    with worker_pool(engine, site) as run_tasks:
         for _ in range(_ATTEMPTS):
             dealt, lost, cut_now = _cut_missing(run, run_tasks, facts)
             num_cut += cut_now
             # Who shares no disk has neither the table nor the corpus' folder: shards are written here, out of what they have cut.
-            with workers("loky", Site(site.jobs)) if isinstance(run.packs, Remote) else nullcontext(run_tasks) as packing:
+            with (
+                worker_pool("loky", EngineLocation(site.jobs))
+                if isinstance(run.packs, Remote)
+                else nullcontext(run_tasks) as packing
+            ):
                 results = write_shards(
                     run.layout,
                     dealt,
@@ -257,7 +272,7 @@ def _places(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remo
     audio = workspace.audio_root
     if audio is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
-    if packs is None or not is_address(str(packs)):
+    if packs is None or not is_url(str(packs)):
         return audio, Path(packs or workspace.path / "packs").absolute()
     upload.check_writable(str(packs))
     if not isinstance(audio, Remote):
@@ -284,7 +299,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
     pending = segments.filter(pl.col("decision") == "pending").height
     if pending:
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
-    accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(own_channel(segments))
+    accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(source_channel(segments))
     if accepted.is_empty():
         raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
     uncut = accepted.filter(pl.col("start_sample").is_null() | pl.col("end_sample").is_null())
@@ -297,13 +312,13 @@ def _accepted(run: _Run) -> pl.DataFrame:
 
 
 def _reviewed_in_train(workspace: Workspace, accepted: pl.DataFrame) -> int:
-    reviewed = pl.Series(sorted(seen_ids(workspace)), dtype=pl.String)
+    reviewed = pl.Series(sorted(reviewed_ids(workspace)), dtype=pl.String)
     return accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(reviewed.implode())).height
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Cut what no pack holds: clips dealt out to shards, `segment_id` and `detail` of what failed, and how many were cut."""
-    accepted = in_windows(_accepted(run), run.sharding.window)
+    accepted = assign_windows(_accepted(run), run.sharding.window)
     accepted = accepted.with_columns(clip_keys(accepted, facts, run.format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
@@ -311,7 +326,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     num_missing = len(missing)
     failures: dict[str, Failure] = {}
     if num_missing:
-        failures = _cut(run, run_tasks, windows_of(missing, facts, run.format), facts)
+        failures = _cut(run, run_tasks, cut_windows(missing, facts, run.format), facts)
         del missing
         have = index_of(run.packs)
     accepted = accepted.drop("start_sample", "end_sample", "source_channel")
@@ -339,8 +354,8 @@ def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFr
     """Cut windows into packs; what failed, by clip key."""
     hours = windows["seconds"].sum() / 3600
     root = run.audio_root
-    if isinstance(root, Remote) and is_stream(root):
-        tasks = stream_tasks(windows, facts, root, run.packs, run.format)
+    if isinstance(root, Remote) and is_in_archive(root):
+        tasks = tasks_from_tar(windows, facts, root, run.packs, run.format)
     else:
         tasks = cut_tasks(windows, facts, root, run.packs, run.format)
     failures: dict[str, Failure] = {}
@@ -348,7 +363,7 @@ def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFr
         for result in cut_all(run_tasks, tasks):
             failures |= {failure.clip_key: failure for failure in result.failures}
             for failure in result.failures:
-                note(failure.detail)
+                progress_note(failure.detail)
             advance(result.seconds / 3600)
     return failures
 
@@ -371,7 +386,7 @@ def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], los
         "rejected": sum(manifest["rejected"].values()),
         "reasons": manifest["rejected"],
         "shards": len(results),
-        "shards_of_train": advice([result.num_bytes for result in results if result.split == "train"]),
+        "shards_of_train": shard_advice_lines([result.num_bytes for result in results if result.split == "train"]),
         "bytes": sum(result.num_bytes for result in results),
         "clips_cut_now": num_cut,
         "clips_already_cut": kept - num_cut,

@@ -19,16 +19,16 @@ from typing import BinaryIO, cast
 
 import polars as pl
 
-from nbaudio.audio import clip_of, encode_clip, open_recording
+from nbaudio.audio import encode_clip, open_recording, resample_window
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
-from nbaudio.corpus.containers.base import checked
+from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine.backends import RunTasks
 from nbaudio.storage import upload
-from nbaudio.storage.atomic import sha256_file, whole_file
-from nbaudio.storage.remote import CHANGED, Remote, remote
-from nbaudio.storage.retry import AbsentError
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.atomic import atomic_write, sha256_file
+from nbaudio.storage.remote import CHANGED_MESSAGE, Remote, remote
+from nbaudio.storage.retry import RemoteNotFoundError
+from nbaudio.storage.urls import is_url
 
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
@@ -131,12 +131,12 @@ def _new_pack(pack: Path | Remote) -> Iterator[Path]:
     """A path of this machine to write to, which becomes the pack when the context ends well."""
     if isinstance(pack, Remote):
         with TemporaryDirectory(prefix="nbaudio-") as folder:
-            with whole_file(Path(folder) / pack.name, sync=False) as partial:
+            with atomic_write(Path(folder) / pack.name, sync=False) as partial:
                 yield partial
             upload.send(pack, Path(folder) / pack.name)
     else:
         # No fsync: what a power cut could leave is found by the hashes.
-        with whole_file(pack, sync=False) as partial:
+        with atomic_write(pack, sync=False) as partial:
             yield partial
 
 
@@ -148,7 +148,9 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
         with open_recording(source.path, windows=len(source.windows), share=share) as recording:
             for key, start, stop, channel in source.windows:
                 try:
-                    clip = clip_of(recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=channel)
+                    clip = resample_window(
+                        recording, start, stop, num_samples=source.num_samples, rate=task.format.rate, channel=channel
+                    )
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
                     yield key, Failure(key, f"{source.path.name}: {error}")
@@ -174,7 +176,7 @@ def _check_unchanged(source: Source) -> None:
         same = (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
     may_be = source.num_bytes in (None, status.st_size) and source.sha256 is not None
     if not same and not (may_be and sha256_file(source.path) == source.sha256):
-        raise AudioError(f"{source.path.name}: {CHANGED}")
+        raise AudioError(f"{source.path.name}: {CHANGED_MESSAGE}")
 
 
 def _changed_meanwhile(source: Source) -> str | None:
@@ -197,7 +199,7 @@ def _check_unchanged_there(source: Source, place: Remote) -> None:
         with place.fetched() as path:
             if sha256_file(path) == source.sha256:
                 return
-    raise AudioError(f"{place}: {CHANGED}")
+    raise AudioError(f"{place}: {CHANGED_MESSAGE}")
 
 
 def read_index(pack: Path | Remote) -> pl.DataFrame | None:
@@ -248,8 +250,8 @@ class PackDamagedError(NbaudioError):
 
 def remove_pack(pack: str) -> None:
     """Remove a pack by its path or address, if it is there."""
-    if is_address(pack):
-        upload.remove(remote(pack))
+    if is_url(pack):
+        upload.delete_file(remote(pack))
     else:
         Path(pack).unlink(missing_ok=True)
 
@@ -261,10 +263,10 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         PackDamagedError: its argument is the path of the bad pack.
     """
     places = clips.select("pack", "offset", "length")
-    elsewhere = len(places) > 0 and is_address(places["pack"][0])
+    elsewhere = len(places) > 0 and is_url(places["pack"][0])
     found = _read_elsewhere(places.rows()) if elsewhere else _read_here(places.iter_rows())
     for pack, sha256, data in zip(places["pack"], clips["clip_sha256"], found, strict=True):
-        clip = checked(data, sha256)
+        clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield clip
@@ -291,7 +293,7 @@ def _read_elsewhere(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
         pack, offset, length = place
         try:
             return remote(pack).read(offset, offset + length)
-        except AbsentError as error:
+        except RemoteNotFoundError as error:
             raise PackDamagedError(pack) from error
 
     with ThreadPoolExecutor(_READERS) as pool:

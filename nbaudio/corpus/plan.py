@@ -101,13 +101,13 @@ class PackTask:
     record: Path
 
 
-def facts_of(recordings: pl.DataFrame) -> pl.DataFrame:
+def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     """`recording_id` and what planning needs to know of recordings: path, rate, length, hash, size, time, version, codec."""
     absent = [pl.lit(None).alias(name) for name in _FACTS if name not in recordings.columns]
     return recordings.with_columns(absent).select("recording_id", *_FACTS)
 
 
-def with_facts(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
+def join_recording_facts(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Segments with the facts of their recordings, in their order."""
     return segments.join(recordings, on="recording_id", how="left", maintain_order="left")
 
@@ -115,7 +115,7 @@ def with_facts(segments: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame
 def clip_keys(segments: pl.DataFrame, recordings: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
     """The key of every segment's clip: hex of a SHA-256 over source, window, channel and format.
 
-    `segments` carries its `recording_id`, `start_sample`, `end_sample` and `source_channel`; `recordings` is as of `facts_of`.
+    `segments` has `recording_id`, `start_sample`, `end_sample` and `source_channel`; `recordings` is from `recording_facts`.
     Where no hash was taken, path, size and time of change or version stand for the source.
     """
     source = pl.coalesce(
@@ -127,7 +127,7 @@ def clip_keys(segments: pl.DataFrame, recordings: pl.DataFrame, clip_format: Cli
     version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
     pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
     described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format), version)
-    parts = (with_facts(part, recordings) for part in segments.iter_slices(_ROWS))
+    parts = (join_recording_facts(part, recordings) for part in segments.iter_slices(_ROWS))
     keys = [_short_hashes(part.select(described).to_series()) for part in parts]
     return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")
 
@@ -147,8 +147,8 @@ def cut_tasks(
     """Cut tasks for clips, longest first so that the last workers end together.
 
     Args:
-        windows: as of `windows_of`.
-        recordings: as of `facts_of`.
+        windows: as of `cut_windows`.
+        recordings: as of `recording_facts`.
         audio_root: the folder that recordings' paths are relative to.
         packs: the folder for packs.
         clip_format: what to make.
@@ -164,17 +164,17 @@ def cut_tasks(
         .sort("seconds", "task", descending=[True, False])
     )
     for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
-        part = with_facts(windows.slice(start, length), recordings)
+        part = join_recording_facts(windows.slice(start, length), recordings)
         sources = [source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
         yield cut_task(sources, packs, clip_format, seconds)
 
 
-def windows_of(missing: pl.DataFrame, recordings: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
+def cut_windows(missing: pl.DataFrame, recordings: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
     """What to cut, each clip once, by recording and place.
 
     Args:
         missing: `clip_key`, `recording_id`, `start_sample`, `end_sample` and `source_channel` of segments without clips.
-        recordings: as of `facts_of`.
+        recordings: as of `recording_facts`.
         clip_format: what to make.
 
     Returns:
@@ -221,7 +221,7 @@ def source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
 
 
 @dataclass(frozen=True)
-class Sharding:
+class ShardLimits:
     """How clips are dealt out to shards.
 
     Attributes:
@@ -249,7 +249,7 @@ class Sharding:
                 raise InputError(f"{name} must be 1 or more, not {number}")
 
 
-def in_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
+def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
     """Give every segment its window: `window`, a name, and `position` in it, from 0; none where `size` is 1.
 
     A window holds up to `size` segments of one recording and one split that follow each other.
@@ -260,7 +260,7 @@ def in_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
 
     Examples:
         >>> table = pl.DataFrame({"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]})
-        >>> in_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)["window"].to_list()
+        >>> assign_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)["window"].to_list()
         ['r 0', 'r 0', 'r 1']
     """
     if size == 1:
@@ -275,7 +275,7 @@ def in_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
-def assign_shards(clips: pl.DataFrame, sharding: Sharding) -> pl.DataFrame:
+def assign_shards(clips: pl.DataFrame, sharding: ShardLimits) -> pl.DataFrame:
     """Give every clip its shard: `shard` (from 0) and `shards` (how many its split has), rows in the order inside shards.
 
     Inside a split, clips are ordered by a hash of their key and dealt out at equal bytes: every shard is a random sample of its

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.core.version import __version__
-from nbaudio.corpus.containers.base import Shard
+from nbaudio.corpus.containers.base import WrittenShard
 from nbaudio.corpus.containers.registry import Container
-from nbaudio.corpus.layout import UNREADABLE, Layout
+from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.shards import ShardResult, rows_of
-from nbaudio.selection.leakage import grouping, proof
-from nbaudio.storage.atomic import Rows, sha256_file, write_json
+from nbaudio.selection.leakage import grouping, leakage_record
+from nbaudio.storage.atomic import JsonRows, sha256_file, write_json
 from nbaudio.storage.folders import Folder
 from nbaudio.text import vocabulary
 
@@ -42,10 +42,10 @@ def publish(
         recordings: the recordings table.
         selection: the report of the selection.
     """
-    beside = Beside(layout.folder)
+    beside = SideFile(layout.folder)
     characters = publish_shards(layout, shards, container=container, beside=beside)
     with layout.folder.local("segments.parquet") as path:
-        leakage = proof(pl.scan_parquet(path, glob=False), keys=grouping(selection.get("facts", {})))
+        leakage = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping(selection.get("facts", {})))
         inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
     reasons: Counter[str] = Counter()
 
@@ -68,14 +68,14 @@ def publish(
         "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
-        "sources": Rows(used.select(facts)),
-        "shards": listed(shards),
+        "sources": JsonRows(used.select(facts)),
+        "shards": shard_entries(shards),
         "tables": beside.hashes,
         "table_bytes": beside.sizes,
     }
 
 
-class Beside:
+class SideFile:
     """What lies beside the shards, published file by file.
 
     Attributes:
@@ -96,7 +96,7 @@ class Beside:
             self.hashes[name], self.sizes[name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, beside: Beside) -> set[str]:
+def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, beside: SideFile) -> set[str]:
     """Remove other shards, and write segments.parquet and what the container wants beside its shards.
 
     Returns:
@@ -104,7 +104,7 @@ def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Cont
     """
     layout.keep_only({shard.name for shard in shards})
     described = [
-        Shard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
+        WrittenShard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
         for shard in shards
     ]
     characters: set[str] = set()
@@ -124,7 +124,7 @@ def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Cont
     return characters
 
 
-def listed(shards: Iterable[ShardResult]) -> list[dict[str, Any]]:
+def shard_entries(shards: Iterable[ShardResult]) -> list[dict[str, Any]]:
     """The shards as corpus.json lists them."""
     return [
         {
@@ -143,7 +143,7 @@ def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) 
     """Those of some segments that are not in, each with the rule that put it out and, where it failed, what happened."""
     outside = segments.join(inside.select("segment_id"), on="segment_id", how="anti", maintain_order="left")
     return outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
-        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE)).otherwise("reason"),
+        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
         decision=pl.lit("reject"),
         split=pl.lit(None, dtype=pl.String),
     )

@@ -10,7 +10,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import SEGMENTS, conform, parquet_schema, parquet_slices
 from nbaudio.corpus.plan import digest
 from nbaudio.corpus.publish import write_table
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.text.near import sentences
 
 _SOURCE = "text_source"
@@ -57,17 +57,17 @@ def selection_hash(table: Path, text: str | None) -> str:
     return digest(part.select(decided) for part in parts)
 
 
-def frozen(source: Path, target: Path, text: str | None) -> Path:
+def freeze_table(source: Path, target: Path, text: str | None) -> Path:
     """The table as it is now, in a file of its own: a hard link where possible, written anew where it ships another text."""
     target.unlink(missing_ok=True)
     if text is not None:
-        with whole_file(target, sync=False) as partial:
+        with atomic_write(target, sync=False) as partial:
             write_table(partial, (_shipped(part, text) for part in parquet_slices(source)))
         return target
     try:
         os.link(source, target)
     except OSError:
-        with whole_file(target, sync=False) as partial:
+        with atomic_write(target, sync=False) as partial:
             shutil.copyfile(source, partial)
     return target
 

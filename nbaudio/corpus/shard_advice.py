@@ -11,7 +11,7 @@ _SHARDS_A_READER = 4
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def advice(shards: Sequence[int]) -> str:
+def shard_advice_lines(shards: Sequence[int]) -> str:
     """What a number of shards is good for, and which other would be.
 
     Args:
@@ -21,7 +21,7 @@ def advice(shards: Sequence[int]) -> str:
         One line; empty where there are none.
 
     Examples:
-        >>> advice([480_000_000] * 12)
+        >>> shard_advice_lines([480_000_000] * 12)
         'read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)'
     """
     if not shards:

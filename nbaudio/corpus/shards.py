@@ -19,7 +19,7 @@ from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine.backends import RunTasks
-from nbaudio.storage.atomic import sha256_path, size_of, telling_full_disks, whole_file, write_json
+from nbaudio.storage.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 
 # What a clip is, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
@@ -168,7 +168,7 @@ def _deal_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> N
         segments = conform(part, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_PLACE, strict=False)
         dealt = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
         for (number,), rows in dealt.partition_by("number", as_dict=True, include_key=False).items():
-            with telling_full_disks(files[number]), files[number].open("ab") as target:
+            with raise_disk_full(files[number]), files[number].open("ab") as target:
                 rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
 
 
@@ -186,7 +186,7 @@ def _metadata(task: PackTask) -> pl.DataFrame:
 
 def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:
     # No fsync: a record that a power cut leaves empty only has its shard written once more.
-    with whole_file(rows_of(path), sync=False) as partial:
+    with atomic_write(rows_of(path), sync=False) as partial:
         described.write_parquet(partial)
     write_json(path, record, sync=False)
 

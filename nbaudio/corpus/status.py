@@ -7,7 +7,7 @@ from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import CLAIM, MANIFEST, UNREADABLE, Layout, shard_names
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object
 
@@ -33,7 +33,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     folder = folder_at(corpus)
     here = isinstance(folder, LocalFolder)
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole, claimed, lines = folder.exists(MANIFEST), folder.exists(CLAIM), run_log.read(log) if log else []
+    whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:
         raise InputError(f"{folder}: no {MANIFEST}, and no run has begun one there (not a corpus)")
     # Between the manifest and its end a run only tidies up.
@@ -52,9 +52,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 def what_next(corpus: object, *, failed: int) -> str:
     """What to do with a corpus that has just been finished, of which some segments could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    mend = (
-        f"mend the recordings that rejected.parquet calls {UNREADABLE} ({failed:,} segments) and run the same again, or go on: "
-    )
+    mend = f"mend the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments) and rerun, or go on: "
     return mend + verify if failed else verify
 
 
@@ -69,7 +67,7 @@ def _finished(folder: Folder) -> Report:
             "kept": sum(split["segments"] for split in splits),
             "hours": round(sum(split["hours"] for split in splits), 6),
             "rejected": sum(rejected.values()),
-            "failures": rejected.get(UNREADABLE, 0),
+            "failures": rejected.get(UNREADABLE_AUDIO, 0),
             "shards": len(manifest["shards"]),
         }
     except (KeyError, TypeError, AttributeError) as error:

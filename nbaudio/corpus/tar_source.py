@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.errors import AudioError
-from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task, source_of, with_facts
-from nbaudio.storage.archives import in_order
+from nbaudio.corpus.plan import ClipFormat, CutTask, Source, cut_task, join_recording_facts, source_of
+from nbaudio.storage.archives import members_in_order
 from nbaudio.storage.remote import Content, Remote
 
 # Of recordings in one task; twice as many tasks as there are workers wait at a time.
@@ -18,7 +18,7 @@ _TASK_BYTES = 16 << 20
 _NOTHING = Content(b"", None)
 
 
-def stream_tasks(
+def tasks_from_tar(
     windows: pl.DataFrame, recordings: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
     """Cut tasks in the order of the archive, made as it is read; reading ends with the last recording that is wanted.
@@ -30,7 +30,7 @@ def stream_tasks(
         packs: the folder for packs.
         clip_format: what to make.
     """
-    ordered = with_facts(windows, recordings).sort("path", maintain_order=True)
+    ordered = join_recording_facts(windows, recordings).sort("path", maintain_order=True)
     counts = ordered.group_by("path", maintain_order=True).len()
     starts = accumulate(counts["len"], initial=0)
     # Where the windows of each recording are: few bytes each, as there may be some 100,000.
@@ -53,7 +53,7 @@ def stream_tasks(
 def _found(folder: Remote, windows: dict[str, tuple[int, int]]) -> Iterator[Remote]:
     """Recordings as the archive has them; behind its end those that it lacks."""
     try:
-        for place in in_order(folder, windows):
+        for place in members_in_order(folder, windows):
             yield place
             if not windows:
                 return

@@ -10,19 +10,19 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import decode_clip
-from nbaudio.core.errors import AudioError, InputError, brief
+from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.containers.base import checked, clips_in
-from nbaudio.corpus.layout import CLAIM, MANIFEST, TABLES, shard_names
+from nbaudio.corpus.containers.base import clips_in, verified_clip
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, shard_names
 from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.engine.backends import Site, check_engine, run_tasks
-from nbaudio.selection.leakage import grouping, proof
+from nbaudio.engine.backends import EngineLocation, check_engine, run_tasks
+from nbaudio.selection.leakage import grouping, leakage_record
 from nbaudio.storage.atomic import sha256_file, sha256_listed
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
-from nbaudio.storage.retry import AbsentError
+from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace
 
 _PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
@@ -67,7 +67,7 @@ def verify(
     Raises:
         InputError: there is no corpus.json, or no such workspace.
     """
-    site = Site(jobs, address, beam_options)
+    site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
     kept = None if workspace is None else Workspace.open(workspace)
     report = _report(folder_at(corpus), engine=engine, site=site, show_progress=show_progress)
@@ -76,9 +76,9 @@ def verify(
     return report
 
 
-def _report(folder: Folder, *, engine: str | None, site: Site, show_progress: bool) -> Report:
+def _report(folder: Folder, *, engine: str | None, site: EngineLocation, show_progress: bool) -> Report:
     if not folder.exists(MANIFEST):
-        hint = "an unfinished run: call materialize again" if folder.exists(CLAIM) else "not a corpus"
+        hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
         raise InputError(f"{folder}: no {MANIFEST} ({hint})")
     if missing := [name for name in TABLES if not folder.exists(name)]:
         return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
@@ -97,7 +97,7 @@ def _verify(
     tables: dict[str, Path],
     *,
     engine: str | None,
-    site: Site,
+    site: EngineLocation,
     show_progress: bool,
 ) -> Report:
     try:
@@ -111,7 +111,7 @@ def _verify(
         segments = read_parquet(tables["segments.parquet"], _COLUMNS)
         rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
     except (KeyError, TypeError, OSError) as error:
-        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {brief(error)})") from error
+        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
     problems += _check_numbers(manifest, segments, rejected)
     check_places(folder, segments)
     listed = {shard["name"] for shard in shards}
@@ -216,7 +216,7 @@ def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame)
     """What the splits share, found anew from transcripts and decoded samples (`heard`), and where corpus.json says otherwise."""
     selection = manifest.get("selection", {})
     table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
-    found = proof(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
+    found = leakage_record(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
     leaks = {check: told["shared"] for check, told in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
@@ -244,7 +244,7 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
                 hashes[str(name)] = "" if wrong else sha256_file(path)
                 bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
         except InputError as error:
-            absent = isinstance(error.__cause__, FileNotFoundError | AbsentError)
+            absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
             problems.append(f"{name}: {'missing' if absent else str(error).rpartition(': ')[2]}")
         except AudioError as error:
             problems.append(str(error))
@@ -276,7 +276,7 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
     with path.open("rb") as file:
         for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
             file.seek(offset)
-            data = checked(file.read(length), sha256)
+            data = verified_clip(file.read(length), sha256)
             if data is None:
                 problems.append(f"{segment_id} is damaged")
                 continue

@@ -1,6 +1,6 @@
 """Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
-An engine is a context manager over a `Site`, and a line in `ENGINES`: it finds or starts workers, gives a function that runs
+An engine is a context manager over an `EngineLocation`, listed in `ENGINES`: it finds or starts workers, gives a function that runs
 tasks on them, and lets them go. Dask, Ray and the processes of one machine are joblib backends. Workers need the driver's
 nbaudio.
 
@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeVar
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
-from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, look_up, needing, root_cause
+from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
 from nbaudio.engine import spark
 
 Task = TypeVar("Task")
@@ -58,7 +58,7 @@ class RunTasks(Protocol):
 
 
 @dataclass(frozen=True)
-class Site:
+class EngineLocation:
     """Where workers are.
 
     Attributes:
@@ -78,7 +78,7 @@ class Site:
 
 
 @contextmanager
-def _loky(site: Site) -> Iterator[RunTasks]:
+def _loky(site: EngineLocation) -> Iterator[RunTasks]:
     with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=_end_with, initargs=(os.getpid(),)):
         yield _run_joblib
     # The processes would be kept for the next call: their memory is wanted, or the program is about to end.
@@ -86,13 +86,13 @@ def _loky(site: Site) -> Iterator[RunTasks]:
 
 
 @contextmanager
-def _threading(site: Site) -> Iterator[RunTasks]:
+def _threading(site: EngineLocation) -> Iterator[RunTasks]:
     yield partial(_run_threads, site.local_jobs)
 
 
 @contextmanager
-def _dask(site: Site) -> Iterator[RunTasks]:
-    with needing("dask"):
+def _dask(site: EngineLocation) -> Iterator[RunTasks]:
+    with requires_extra("dask"):
         import distributed
     with ExitStack() as stack:
         cluster = site.address or stack.enter_context(
@@ -104,9 +104,9 @@ def _dask(site: Site) -> Iterator[RunTasks]:
 
 
 @contextmanager
-def _ray(site: Site) -> Iterator[RunTasks]:
+def _ray(site: EngineLocation) -> Iterator[RunTasks]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
-    with needing("ray"):
+    with requires_extra("ray"):
         import ray
         from ray.util.joblib import register_ray
     _check_reachable(site.address or "")
@@ -130,14 +130,14 @@ def _check_reachable(address: str) -> None:
 
 
 @contextmanager
-def _spark(site: Site) -> Iterator[RunTasks]:
+def _spark(site: EngineLocation) -> Iterator[RunTasks]:
     with spark.context(site.address or f"local[{site.local_jobs}]") as context:
         yield partial(_run_spark, context)
 
 
 @contextmanager
-def _beam(site: Site) -> Iterator[RunTasks]:
-    with needing("beam"):
+def _beam(site: EngineLocation) -> Iterator[RunTasks]:
+    with requires_extra("beam"):
         from apache_beam.options.pipeline_options import PipelineOptions
     flags = [_absolute(flag) for flag in shlex.split(site.beam_options)]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
@@ -154,20 +154,20 @@ def _absolute(flag: str) -> str:
 
 
 # Engine -> the context manager of its workers.
-ENGINES: Mapping[str, Callable[[Site], AbstractContextManager[RunTasks]]] = MappingProxyType(
+ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = MappingProxyType(
     {"loky": _loky, "threading": _threading, "dask": _dask, "ray": _ray, "spark": _spark, "beam": _beam}
 )
 _CLUSTERS = ("dask", "ray", "spark")
 
 
-def check_engine(engine: str | None, site: Site) -> None:
+def check_engine(engine: str | None, site: EngineLocation) -> None:
     """Refuse an engine that is not there, or a site that it does not have, before any work is done.
 
     Raises:
         InputError: names what is allowed.
     """
     if engine is not None:
-        look_up(ENGINES, engine, "engine")
+        get_by_name(ENGINES, engine, "engine")
     if site.jobs is not None and site.jobs < 1:
         raise InputError(f"jobs must be 1 or more, not {site.jobs}")
     if site.address is not None and engine not in _CLUSTERS:
@@ -177,7 +177,7 @@ def check_engine(engine: str | None, site: Site) -> None:
 
 
 @contextmanager
-def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
+def worker_pool(engine: str | None, site: EngineLocation) -> Iterator[RunTasks]:
     """Workers for as long as the context lasts.
 
     Args:
@@ -190,7 +190,7 @@ def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
         EngineError: it cannot be started or reached, or fails later.
 
     Examples:
-        >>> with workers("threading", Site(jobs=2)) as run:
+        >>> with worker_pool("threading", EngineLocation(jobs=2)) as run:
         ...     sorted(run(abs, [-2, 1]))
         [1, 2]
     """
@@ -203,15 +203,15 @@ def workers(engine: str | None, site: Site) -> Iterator[RunTasks]:
 
 
 def run_tasks(
-    function: Callable[[Task], Result], tasks: Iterable[Task], *, engine: str | None = "loky", site: Site | None = None
+    function: Callable[[Task], Result], tasks: Iterable[Task], *, engine: str | None = "loky", site: EngineLocation | None = None
 ) -> Iterator[Result]:
     """Call a module-level function on every task, with workers that are let go afterwards.
 
     Examples:
-        >>> sorted(run_tasks(abs, [-2, 1], site=Site(jobs=1)))
+        >>> sorted(run_tasks(abs, [-2, 1], site=EngineLocation(jobs=1)))
         [1, 2]
     """
-    with workers(engine, site or Site()) as run:
+    with worker_pool(engine, site or EngineLocation()) as run:
         yield from run(function, tasks)
 
 

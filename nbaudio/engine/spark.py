@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from nbaudio.core.errors import EngineError, needing, root_cause
+from nbaudio.core.errors import EngineError, requires_extra, root_cause
 
 # Lines of Java's log that tell of a failure, the most telling first.
 _CAUSES = (
@@ -34,7 +34,7 @@ def context(master: str) -> Iterator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what Spark looks for otherwise need not have nbaudio
     with warnings.catch_warnings(), TemporaryFile() as log:
         warnings.filterwarnings("ignore", module="pyspark")  # newer pandas, of which nothing is used here
-        with needing("spark"):
+        with requires_extra("spark"):
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
         from py4j.protocol import Py4JError  # comes with PySpark

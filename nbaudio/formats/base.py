@@ -17,7 +17,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.locales import check_utf8
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
-from nbaudio.storage.atomic import home_of, leads_out
+from nbaudio.storage.atomic import escapes_folder, trusted_root
 
 #: The columns that every reader gives; further columns of a source are kept behind them.
 TRANSCRIPTS = pl.Schema(
@@ -87,7 +87,7 @@ class Transcripts:
 Reader = Callable[..., Transcripts]
 
 
-def gather(
+def collect_rows(
     source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
 ) -> Transcripts:
     """The transcripts out of rows and problems as a reader comes upon them, with few of them in memory at once.
@@ -102,7 +102,7 @@ def gather(
         InputError: there is no row at all; says what was wanted and the first problem.
 
     Examples:
-        >>> found = gather(Path("x"), [{"name": "a.wav"}, Problem("x", 2, "broken")], wanted="a list")
+        >>> found = collect_rows(Path("x"), [{"name": "a.wav"}, Problem("x", 2, "broken")], wanted="a list")
         >>> found.frame["name"].to_list(), found.problems.rows()
         (['a.wav'], [('x', 2, 'broken')])
     """
@@ -132,11 +132,11 @@ def gather(
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
-def tidied(frame: pl.DataFrame) -> pl.DataFrame:
+def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """What a source has, as tables can have it: see `RESERVED` and `WRITTEN` for names of columns; a blank speaker is none.
 
     Examples:
-        >>> tidied(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
+        >>> clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
         {'speaker_id': ['ana', None], 'source_audio': ['x', 'y']}
     """
     names: dict[str, str] = {}
@@ -155,7 +155,7 @@ def check_link(path: Path, folder: Path) -> None:
     Raises:
         InputError: it is.
     """
-    if leads_out(path, home_of(folder)):
+    if escapes_folder(path, trusted_root(folder)):
         raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
     if not path.is_dir():
         with suppress(FileNotFoundError):
@@ -189,14 +189,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
 
 
-def printable(name: str) -> str:
+def escape_surrogates(name: str) -> str:
     r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
 
     Raises:
         InputError: it is not ASCII where names are not read as UTF-8, and may be another one than it seems.
 
     Examples:
-        >>> printable("caf\udce9.wav")
+        >>> escape_surrogates("caf\udce9.wav")
         'caf\\xe9.wav'
     """
     check_utf8(name)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.formats.base import Problem
 from nbaudio.formats.columnar import batches, schema_of
 
@@ -72,7 +72,7 @@ def read_cells(source: Path, *, separator: str | None = None, quotes: bool | Non
             guards.check_workbook(source)
             return _numbered(_sheet(source, sheet), 2)
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{source}: cannot be read as a table ({brief(error)})") from error
+        raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     raise InputError(f"{source}: a file that ends in one of {', '.join(_ENDINGS)} is wanted")
 
 
@@ -174,4 +174,4 @@ def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
     except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
-        raise ValueError(f"{type(error).__name__}: {brief(error)}") from error
+        raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nbaudio.core.guards import check_growth, check_regular
+from nbaudio.core.guards import check_expansion, check_regular
 
 ARROW = ".arrow"
 # What a batch may unpack to.
@@ -65,7 +65,7 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
                 yield pa.RecordBatch.from_arrays([_column(batch, name) for name in chosen.values()], names=list(chosen))
 
 
-def holds_any(path: Path, leaf: str) -> bool:
+def has_any_value(path: Path, leaf: str) -> bool:
     """Whether any value of a struct's field is there; in Parquet by the statistics, without which it is taken to be."""
     check_regular(path)
     if path.suffix == ARROW:
@@ -87,13 +87,13 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
     size, total = check_regular(path).st_size, 0
     with pq.ParquetFile(path) as file:
         groups = range(file.num_row_groups)
-        check_growth(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
+        check_expansion(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
         for group, longest in zip(groups, _longest_values(path, file, columns), strict=True):
             at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
             found = file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns))
             for batch in map(_plain, found):
                 total += batch.nbytes
-                check_growth(path, size, total)
+                check_expansion(path, size, total)
                 yield batch
 
 
@@ -111,7 +111,7 @@ def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | N
             in_lists = sum(_longest(column) for column in held if hasattr(column, "values"))
             group = file.metadata.row_group(number)
             values = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
-            check_growth(path, path.stat().st_size, values * in_lists)
+            check_expansion(path, path.stat().st_size, values * in_lists)
             yield fixed + sum(map(_longest, held))
 
 

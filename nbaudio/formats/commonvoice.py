@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import Problem, Transcripts, gather, numbered_lines
-from nbaudio.storage.atomic import home_of, leads_out
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
+from nbaudio.storage.atomic import escapes_folder, trusted_root
 
 _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"
@@ -54,13 +54,13 @@ def read(source: Path) -> Transcripts:
     if not tables:
         raise InputError(f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; wanted is a language's folder")
     further = ("segment_id", "source_split", "source_duration", *_ABOUT)
-    found = gather(source, _items(source, tables), further=further, wanted="a language of Common Voice")
+    found = collect_rows(source, _items(source, tables), further=further, wanted="a language of Common Voice")
     clips = source / "clips"
-    return replace(found, audio_root=clips if clips.is_dir() and not leads_out(clips, home_of(source)) else None)
+    return replace(found, audio_root=clips if clips.is_dir() and not escapes_folder(clips, trusted_root(source)) else None)
 
 
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
-    if leads_out(source / "clips", home_of(source)):
+    if escapes_folder(source / "clips", trusted_root(source)):
         yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name where to")
     durations = {}
     if (source / _DURATIONS).is_file():

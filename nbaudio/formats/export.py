@@ -20,7 +20,7 @@ from nbaudio.formats import kaldi_writer, lhotse_writer, nemo_writer
 from nbaudio.formats.rows import Writer
 from nbaudio.storage.atomic import remove_partials, write_json
 from nbaudio.storage.remote import Remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
 __all__ = ["WRITERS", "Writer", "export"]
@@ -125,7 +125,7 @@ def _usable(
         else:
             path = root / row["path"]
             file = os.path.relpath(path, out) if relative else str(path)
-        if "::" in file and is_address(file):
+        if "::" in file and is_url(file):
             problems.append(f"{name}: is in an archive, which no such toolkit reads; {row['segments']:,} segments left out")
         elif wrong := writer.refuses(file):
             problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")

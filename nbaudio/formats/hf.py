@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.names import is_audio
-from nbaudio.core.source_splits import role, split_in
-from nbaudio.formats.base import Problem, Transcripts, check_link, gather, printable
-from nbaudio.formats.columnar import ARROW, batches, holds_any, schema_of
+from nbaudio.core.source_splits import split_in, split_role
+from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows, escape_surrogates
+from nbaudio.formats.columnar import ARROW, batches, has_any_value, schema_of
 from nbaudio.formats.columns import Choice, choose
 from nbaudio.storage.atomic import read_json
 
@@ -94,7 +94,7 @@ def read(
                 check_link(path, root)
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
-            problems.append(Problem(printable(path.name), None, brief(error)))
+            problems.append(Problem(escape_surrogates(path.name), None, one_line(error)))
     columns = {name for part in parts for name in schema_of(part.path).names}
     found_by = {"text": _TEXT, "asr": _ASR, "speaker": _SPEAKER, "id": _ID}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
@@ -112,9 +112,9 @@ def read(
             try:
                 yield from _rows(part, choices, embeds=embeds)
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
-                yield Problem(part.path.name, None, f"cannot be read on: {brief(error)}")
+                yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = gather(source, items(), further=_FURTHER, wanted=_WANTED)
+    found = collect_rows(source, items(), further=_FURTHER, wanted=_WANTED)
     found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 
@@ -132,7 +132,7 @@ def _split_of(path: Path, source: Path) -> str | None:
     """The split of a file, as Hugging Face finds it in names of files and folders."""
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
-    if shard and role(shard[1]):
+    if shard and split_role(shard[1]):
         return shard[1]
     return split_in(relative.removesuffix(path.suffix)) or (shard[1] if shard else None)
 
@@ -157,7 +157,7 @@ def _saved(state: Path) -> list[tuple[Path, str | None]]:
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
     stem = relative.with_suffix("").as_posix()
-    if printable(stem) != stem:
+    if escape_surrogates(stem) != stem:
         raise InputError("its name is not Unicode; rename it")
     schema = schema_of(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
@@ -169,7 +169,7 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
             f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
             f"it has {', '.join(kinds)}, the option audio says which one is meant"
         )
-    return _Part(path, stem, split, found[0], holds_any(path, f"{found[0]}.bytes"))
+    return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
 
 
 def _rows(part: _Part, choices: Mapping[str, Sequence[str]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:

@@ -127,7 +127,7 @@ WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
-def parts(names: Mapping[str, str]) -> Kind:
+def struct_fields(names: Mapping[str, str]) -> Kind:
     """The kind of an object of which some parts are kept, as text: JSON key -> name of the part."""
     fields = [(name, str | int | None, None) for name in names.values()]
     decode = msgspec.json.Decoder(
@@ -178,7 +178,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         size = os.fstat(file.fileno()).st_size
         while start < size:
             file.seek(start + _BLOCK_BYTES)
-            guards.check_line(file.readline(guards.MOST_TEXT_BYTES + 1), source)
+            guards.check_line(file.readline(guards.MAX_TEXT_BYTES + 1), source)
             end = min(file.tell(), size)
             ahead.append(pool.submit(_block, file.fileno(), start, end, kinds))
             start = end

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.source_splits import role
-from nbaudio.formats.base import Problem, Transcripts, gather, numbered_lines
-from nbaudio.formats.manifests import own_root
+from nbaudio.core.source_splits import split_role
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
+from nbaudio.formats.manifests import innermost_root
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 # Channels as ``segments`` counts them or letters them, and sides as ``reco2file_and_channel`` does.
@@ -54,7 +54,7 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
         raise InputError(f"{source}: there is no wav.scp; wanted is a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
         raise InputError(f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text")
-    return own_root(gather(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder"), source)
+    return innermost_root(collect_rows(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder"), source)
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
@@ -74,7 +74,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
                 yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is taken")
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
-    split = source.name if role(source.name) else None
+    split = source.name if split_role(source.name) else None
     seen = set()
     for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
         if isinstance(utterance, Problem):

@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.times import decimal_seconds
-from nbaudio.formats.rows import Writer, timed
-from nbaudio.storage.atomic import whole_file
+from nbaudio.formats.rows import Writer, timed_segments
+from nbaudio.storage.atomic import atomic_write
 
 _NAMES = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
 _BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
@@ -32,7 +32,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
     utterances, mixed, collapsed = defaultdict(list), 0, 0
     prefixed = _are_prefixed(segments)
-    for each in timed(segments, recordings):
+    for each in timed_segments(segments, recordings):
         utterance = _key(each.row["segment_id"])
         speaker = utterance if each.row["speaker_id"] is None else _speaker(each.row["speaker_id"])
         if speaker != utterance and not prefixed:
@@ -50,7 +50,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     for file in files:
         # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
-        with whole_file(file) as partial:
+        with atomic_write(file) as partial:
             partial.write_text("".join(lines), encoding="utf8", newline="\n")
     notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot say"] if mixed else []
     if collapsed:

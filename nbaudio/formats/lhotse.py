@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
-from nbaudio.core.source_splits import role
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import Problem, Transcripts, gather
-from nbaudio.formats.manifests import manifests, own_root
-from nbaudio.storage.urls import is_address
+from nbaudio.formats.base import Problem, Transcripts, collect_rows
+from nbaudio.formats.manifests import innermost_root, manifests
+from nbaudio.storage.urls import is_url
 
 _ENDINGS = (".jsonl", ".jsonl.gz")
 _KIND = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+))?")
@@ -100,19 +100,19 @@ def read(source: Path) -> Transcripts:
         [('a-1', 'a.wav', '0.5', '1.75')]
     """
     sets = _sets(source)
-    found = gather(
+    found = collect_rows(
         source,
         (item for each in sets for item in _items(each)),
         further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
         wanted="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
-    return own_root(found, source if source.is_dir() else source.parent)
+    return innermost_root(found, source if source.is_dir() else source.parent)
 
 
 def _sets(source: Path) -> list[_Set]:
     if source.is_file():
         named = _kind(source)
-        return [_Set(named[2] if named and role(named[2] or "") else None, None, None, source)]
+        return [_Set(named[2] if named and split_role(named[2] or "") else None, None, None, source)]
     kinds: dict[str | None, dict[str, Path]] = {}
     for path in manifests(source, _ENDINGS):
         if found := _kind(path):
@@ -204,7 +204,7 @@ def _name(recording: _Recording) -> str:
         if source.type == "command":
             raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are taken")
         is_file = source.type == "file" and source.source
-        if not is_file and not (source.type == "url" and is_address(source.source) and not source.source.startswith("file:")):
+        if not is_file and not (source.type == "url" and is_url(source.source) and not source.source.startswith("file:")):
             raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are taken")
     if len(recording.sources) != 1:
         raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; one is wanted")
@@ -238,7 +238,7 @@ def _read(
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             total, packed = 0, file.stat().st_size
             for number, line in enumerate(guards.lines(lines, file), 1):
-                guards.check_growth(file, packed, total := total + len(line))
+                guards.check_expansion(file, packed, total := total + len(line))
                 if not line.strip():
                     continue
                 try:
@@ -249,4 +249,4 @@ def _read(
                     continue
                 yield from rows
     except (OSError, EOFError, zlib.error, InputError) as error:
-        yield Problem(file.name, number + 1, f"cannot be read on: {brief(error)}")
+        yield Problem(file.name, number + 1, f"cannot be read on: {one_line(error)}")

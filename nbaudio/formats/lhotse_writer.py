@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.times import decimal_seconds
-from nbaudio.formats.rows import Timed, Writer, present, timed, write_lines
-from nbaudio.storage.urls import is_address
+from nbaudio.formats.rows import TimedSegment, Writer, drop_none, timed_segments, write_lines
+from nbaudio.storage.urls import is_url
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
@@ -25,8 +25,8 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     written = {row["recording_id"]: _recording(row) for row in recordings.iter_rows(named=True)}
     parts: tuple[Iterator[dict[str, Any]], ...] = (
         iter(written.values()),
-        (_supervision(each, each.start) for each in timed(segments, recordings)),
-        (_cut(each, written[each.row["recording_id"]]) for each in timed(segments, recordings)),
+        (_supervision(each, each.start) for each in timed_segments(segments, recordings)),
+        (_cut(each, written[each.row["recording_id"]]) for each in timed_segments(segments, recordings)),
     )
     return [write_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)], []
 
@@ -35,7 +35,7 @@ def _recording(row: dict[str, Any]) -> dict[str, Any]:
     channels = list(range(row["num_channels"]))
     return {
         "id": row["recording_id"],
-        "sources": [{"type": "url" if is_address(row["file"]) else "file", "channels": channels, "source": row["file"]}],
+        "sources": [{"type": "url" if is_url(row["file"]) else "file", "channels": channels, "source": row["file"]}],
         "sampling_rate": row["sampling_rate"],
         "num_samples": row["num_samples"],
         "duration": decimal_seconds(row["num_samples"], row["sampling_rate"]),
@@ -43,10 +43,10 @@ def _recording(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _supervision(each: Timed, start: Any) -> dict[str, Any]:
+def _supervision(each: TimedSegment, start: Any) -> dict[str, Any]:
     row = each.row
-    custom = present(asr_text=row["asr_text"], similarity=row["similarity"])
-    return present(
+    custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
+    return drop_none(
         id=row["segment_id"],
         recording_id=row["recording_id"],
         start=start,
@@ -58,7 +58,7 @@ def _supervision(each: Timed, start: Any) -> dict[str, Any]:
     )
 
 
-def _cut(each: Timed, recording: dict[str, Any]) -> dict[str, Any]:
+def _cut(each: TimedSegment, recording: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": each.row["segment_id"],
         "start": each.start,
@@ -70,7 +70,7 @@ def _cut(each: Timed, recording: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _channel(each: Timed) -> int | list[int]:
+def _channel(each: TimedSegment) -> int | list[int]:
     return each.channels[0] if len(each.channels) == 1 else each.channels
 
 

@@ -21,10 +21,10 @@ import polars as pl
 
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.threads import in_turn
-from nbaudio.formats.base import Problem, Transcripts, check_link, gather, printable
+from nbaudio.core.threads import ordered_map
+from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows, escape_surrogates
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import home_of, leads_out
+from nbaudio.storage.atomic import escapes_folder, trusted_root
 from nbaudio.storage.remote import Remote
 
 _WANTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
@@ -77,7 +77,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
         check_link(root, source)
         # One split lies beside what is said of all of them.
         beside = root.parent / _SPEAKERS
-        files = chain([(_SPEAKERS, guards.whole(beside))] if beside.is_file() else [], _in_folder(root))
+        files = chain([(_SPEAKERS, guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
     elif source.is_file():
         files = _in_archive(source)
@@ -85,7 +85,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
     else:
         raise InputError(f"{source}: there is no such folder or file; wanted is {_WANTED}")
     speakers: dict[str, tuple[str, str]] = {}
-    found = gather(source, _items(files, root, speakers), further=("segment_id", "source_split"), wanted=_WANTED)
+    found = collect_rows(source, _items(files, root, speakers), further=("segment_id", "source_split"), wanted=_WANTED)
     about = pl.DataFrame(
         [(speaker, *facts) for speaker, facts in speakers.items()],
         schema=dict.fromkeys(("speaker_id", "speaker_gender", "speaker_name"), pl.String),
@@ -114,7 +114,7 @@ def _items(
         if path.endswith(".flac"):
             meet(path, "a recording without a transcript")
         elif data is None:
-            yield Problem(path, None, f"larger than {guards.MOST_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+            yield Problem(path, None, f"larger than {guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
         elif path.endswith(_SPEAKERS):
             speakers.update(_speakers(data))
         else:
@@ -171,21 +171,21 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
         where = Path(folder).relative_to(root).parts
         for name in sorted(filter(_wanted, names)):
             relative = "/".join((*where, name))
-            if printable(relative) != relative:
-                yield Problem(printable(relative), None, _NOT_UNICODE)
+            if escape_surrogates(relative) != relative:
+                yield Problem(escape_surrogates(relative), None, _NOT_UNICODE)
                 continue
             if name.endswith(".flac"):
                 yield relative, None
                 continue
             path = Path(folder, name)
             try:
-                if path.is_symlink() and leads_out(path, home_of(root)):
+                if path.is_symlink() and escapes_folder(path, trusted_root(root)):
                     yield Problem(relative, None, "a link that leads out of the folder")
                     continue
                 if not path.is_file():
                     yield Problem(relative, None, "no file but a pipe, socket, device or folder")
                     continue
-                yield relative, path.read_bytes() if path.stat().st_size <= guards.MOST_TEXT_BYTES else None
+                yield relative, path.read_bytes() if path.stat().st_size <= guards.MAX_TEXT_BYTES else None
             except OSError as error:
                 yield Problem(relative, None, error.strerror or str(error))
 
@@ -205,7 +205,7 @@ def _elsewhere(source: Remote) -> tuple[Remote, Iterator[_File | Problem]]:
     def files() -> Iterator[_File | Problem]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
-        for chapter in in_turn(partial(_fetched, source), chapters, jobs=_JOBS):
+        for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
             yield from chapter
 
     return source, files()
@@ -220,7 +220,7 @@ def _fetched(root: Remote, paths: list[str]) -> list[_File | Problem]:
             continue
         place = root.parent / _SPEAKERS if path.startswith("../") else root / path
         try:
-            found.append((path, place.whole(guards.MOST_TEXT_BYTES)))
+            found.append((path, place.whole(guards.MAX_TEXT_BYTES)))
         except AudioError as error:
             if not path.startswith("../"):
                 found.append(Problem(path, None, str(error)))
@@ -232,12 +232,12 @@ def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Proble
 
     With the bytes of its texts, or of its `audio` instead.
     """
-    most = _MAX_AUDIO_BYTES if audio else guards.MOST_TEXT_BYTES
+    most = _MAX_AUDIO_BYTES if audio else guards.MAX_TEXT_BYTES
     try:
         for member in archives.members(source):
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])
-            if printable(path) != path:
-                yield Problem(printable(path), None, _NOT_UNICODE)
+            if escape_surrogates(path) != path:
+                yield Problem(escape_surrogates(path), None, _NOT_UNICODE)
             elif _wanted(path.rpartition("/")[2]):
                 read = path.endswith(".flac") == audio and member.entry.size <= most
                 yield path, member.read() if read else None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nbaudio.core.errors import InputError
-from nbaudio.formats.base import Transcripts, check_link, printable
+from nbaudio.formats.base import Transcripts, check_link, escape_surrogates
 
 
 def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
@@ -23,12 +23,12 @@ def manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
         raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
     for file in files:
         check_link(file, source)
-        if printable(file.name) != file.name:
-            raise InputError(f"{source}: {printable(file.name)}: its name is not Unicode; rename it")
+        if escape_surrogates(file.name) != file.name:
+            raise InputError(f"{source}: {escape_surrogates(file.name)}: its name is not Unicode; rename it")
     return files
 
 
-def own_root(found: Transcripts, folder: Path) -> Transcripts:
+def innermost_root(found: Transcripts, folder: Path) -> Transcripts:
     """`found` with the innermost folder that holds all of its recordings that are there, if any are.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.names import recording_id, resolve
 
 TABLES = {".csv": ",", ".tsv": "\t"}
@@ -33,10 +33,10 @@ def read_mapping(path: Path) -> dict[str, str]:
     """
     separator = TABLES.get(path.suffix.lower())
     try:
-        text = guards.whole(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
         pairs = _scp_pairs(path, text) if separator is None else _table_pairs(path, text, separator)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of names ({brief(error)})") from error
+        raise InputError(f"{path}: cannot be read as a list of names ({one_line(error)})") from error
     mapping: dict[str, str] = {}
     for line, name, value in pairs:
         if mapping.setdefault(name, value) != value:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core.source_splits import role
+from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import Problem, Transcripts, gather
+from nbaudio.formats.base import Problem, Transcripts, collect_rows
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
-from nbaudio.formats.manifests import manifests, own_root
+from nbaudio.formats.manifests import innermost_root, manifests
 
 _KINDS = {
     "audio_filepath": TEXT,
@@ -48,17 +48,17 @@ def read(source: Path) -> Transcripts:
         [('a.wav', '3207.70', '3227.54', 'dobar dan')]
     """
     files = manifests(source, (".json", ".jsonl"))
-    found = gather(
+    found = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
         further=("segment_id", "source_split", "language"),
         wanted="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
-    return own_root(found, files[0].parent)
+    return innermost_root(found, files[0].parent)
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
-    named = file.stem != "manifest" if file != source else role(file.stem)
+    named = file.stem != "manifest" if file != source else split_role(file.stem)
     split = file.stem if named else None
     for block in read_blocks(file, _KINDS):
         yield from (Problem(file.name, *problem) for problem in block.problems)

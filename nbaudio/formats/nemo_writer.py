@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.formats.rows import Writer, present, timed, write_lines
+from nbaudio.formats.rows import Writer, drop_none, timed_segments, write_lines
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
@@ -13,7 +13,7 @@ def _files(out: Path, split: str | None) -> list[Path]:
 
 def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
     lines = (
-        present(
+        drop_none(
             audio_filepath=each.row["file"],
             offset=each.start,
             duration=each.duration,
@@ -22,10 +22,10 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
             speaker=each.row["speaker_id"],
             segment_id=each.row["segment_id"],
         )
-        for each in timed(segments, recordings)
+        for each in timed_segments(segments, recordings)
     )
     files = [write_lines(file, lines) for file in _files(out, split)]
-    partly = sum(not each.is_on_all for each in timed(segments, recordings))
+    partly = sum(not each.is_on_all for each in timed_segments(segments, recordings))
     note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot say"
     return files, [note] if partly else []
 

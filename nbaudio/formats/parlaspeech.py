@@ -16,7 +16,7 @@ import pyarrow as pa
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
-from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, parts, read_blocks
+from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, read_blocks, struct_fields
 
 _KINDS = {
     "file": TEXT,
@@ -32,7 +32,7 @@ _KINDS = {
     "norm_words_start_times": FLOATS,
     "norm_words_end_times": FLOATS,
     "speaker": TEXT,
-    "speaker_info": parts({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
+    "speaker_info": struct_fields({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
     "split": TEXT,
     "utterance_id_start": TEXT,
     "utterance_id_end": TEXT,
@@ -128,12 +128,12 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
     columns = []
     for name in (*TRANSCRIPTS, *others):
         dtype = TRANSCRIPTS.get(name, pl.String())
-        parts = [
+        struct_fields = [
             frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
             for frame, length in zip(frames, lengths, strict=True)
         ]
         # The largest column stays in pieces: to join them takes its memory twice.
-        columns.append(pl.concat(parts, rechunk=name != "word_times").alias(name))
+        columns.append(pl.concat(struct_fields, rechunk=name != "word_times").alias(name))
         frames[:] = [frame.drop(name, strict=False) for frame in frames]
     return pl.DataFrame(columns)
 

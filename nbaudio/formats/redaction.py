@@ -6,7 +6,7 @@ from dataclasses import replace
 import polars as pl
 
 from nbaudio.formats.base import Transcripts
-from nbaudio.storage.urls import SIGNED, hidden, told_apart
+from nbaudio.storage.urls import SIGNED, redact, stored_names
 
 # What was said is never changed, and names are treated on their own.
 _KEPT = ("name", "text", "text_raw", "asr_text")
@@ -28,7 +28,7 @@ def redacted(
     """
     names = transcripts.frame["name"].unique().drop_nulls()
     addresses = names.filter(names.str.contains("://", literal=True)).to_list()
-    stored = told_apart([*addresses, *mapping, *mapping.values()], always=fetches)
+    stored = stored_names([*addresses, *mapping, *mapping.values()], always=fetches)
     frame = transcripts.frame
     if stored:
         frame = frame.with_columns(pl.col("name").replace(stored))
@@ -37,6 +37,6 @@ def redacted(
     frame = frame.with_columns(pl.col(holding).str.replace_all(SIGNED, "${1}...")) if holding else frame
     problems = transcripts.problems
     if problems["reason"].str.contains("://", literal=True).any():
-        problems = problems.with_columns(pl.col("reason").map_elements(hidden, return_dtype=pl.String))
+        problems = problems.with_columns(pl.col("reason").map_elements(redact, return_dtype=pl.String))
     pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
     return replace(transcripts, frame=frame, problems=problems), pairs

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from nbaudio.core.channels import channel_numbers, own_channel
+from nbaudio.core.channels import channel_numbers, source_channel
 from nbaudio.core.times import decimal_seconds
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -30,7 +30,7 @@ class Writer(NamedTuple):
     refuses: Callable[[str], str | None] = lambda _: None
 
 
-class Timed(NamedTuple):
+class TimedSegment(NamedTuple):
     """A segment with its times in seconds, such that start and start + duration are its samples again."""
 
     row: dict[str, Any]
@@ -53,24 +53,24 @@ class Timed(NamedTuple):
         return self.end - self.start
 
 
-def timed(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[Timed]:
+def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
     """Segments in order, each with what its recording is: `file`, `sampling_rate`, `num_channels`, `num_samples`."""
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
-    joined = segments.select(*columns, own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
     for row in joined.iter_rows(named=True):
         rate = row["sampling_rate"]
-        yield Timed(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
+        yield TimedSegment(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
 
 
-def present(**values: Any) -> dict[str, Any]:
+def drop_none(**values: Any) -> dict[str, Any]:
     """What is not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def write_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
     """JSON lines, whole or not at all, gzipped where the name says so; decimals are numbers with all their digits."""
-    with whole_file(target) as partial, partial.open("wb") as file:
+    with atomic_write(target) as partial, partial.open("wb") as file:
         if target.suffix == ".gz":
             # Neither name nor time, so that equal lines are equal bytes.
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:

@@ -12,13 +12,13 @@ from typing import Any
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
-from nbaudio.formats.base import Problem, Transcripts, check_link, gather, printable
+from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows, escape_surrogates
 
 #: From the text of a file to rows without `name`, and problems as line and reason.
 Parse = Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]]
 
 
-def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encoding: str | None, wanted: str) -> Transcripts:
+def read_sidecars(source: Path, endings: tuple[str, ...], parse: Parse, *, encoding: str | None, wanted: str) -> Transcripts:
     """Read every such file of a folder, or a single one; the recordings are looked for in the same folder.
 
     Args:
@@ -42,15 +42,15 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
     def items() -> Iterator[dict[str, Any] | Problem]:
         for file in files:
             path = file.relative_to(root).as_posix()
-            if printable(path) != path:
-                yield Problem(printable(path), None, "its name is not Unicode; rename it")
+            if escape_surrogates(path) != path:
+                yield Problem(escape_surrogates(path), None, "its name is not Unicode; rename it")
                 continue
             ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
             name = path.removesuffix(path[len(path) - len(ending) :])
             try:
                 if file != source:
                     check_link(file, root)
-                text = _text(guards.whole(file), encoding)
+                text = _text(guards.read_all(file), encoding)
             except (OSError, InputError) as error:
                 yield Problem(path, None, str(error))
                 continue
@@ -61,7 +61,7 @@ def read_beside(source: Path, endings: tuple[str, ...], parse: Parse, *, encodin
             for item in parse(text):
                 yield Problem(path, *item) if isinstance(item, tuple) else {"name": name, "source_split": split, **item}
 
-    return replace(gather(source, items(), further=("source_split",), wanted=wanted), audio_root=root)
+    return replace(collect_rows(source, items(), further=("source_split",), wanted=wanted), audio_root=root)
 
 
 def _is_one(path: Path, endings: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.formats.base import Transcripts
-from nbaudio.formats.sidecar import read_beside
+from nbaudio.formats.sidecar import read_sidecars
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
@@ -44,7 +44,7 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
     """
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
-    return read_beside(source, endings, _cues, encoding=encoding, wanted=f"subtitles that end in {' or '.join(endings)}")
+    return read_sidecars(source, endings, _cues, encoding=encoding, wanted=f"subtitles that end in {' or '.join(endings)}")
 
 
 def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:

@@ -18,7 +18,7 @@ from nbaudio.core.times import add_seconds
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Problem, Transcripts
 from nbaudio.formats.cells import read_cells
 from nbaudio.formats.columns import are_ids, choose
-from nbaudio.formats.manifests import own_root
+from nbaudio.formats.manifests import innermost_root
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
 _YES_NO = {"yes": True, "no": False, None: None}
@@ -106,7 +106,7 @@ def read(
     nameless = [Problem(source.name, line, f"{columns['name']} is empty") for line in cells.lines.filter(~named)]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
-    return own_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
+    return innermost_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
 
 
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:

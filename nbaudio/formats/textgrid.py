@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.formats.base import Transcripts
-from nbaudio.formats.sidecar import read_beside
+from nbaudio.formats.sidecar import read_sidecars
 
 _TOKEN = re.compile(
     r"""
@@ -46,7 +46,7 @@ def read(source: Path, *, tier: str | None = None, encoding: str | None = None) 
         >>> read(source).frame.select("name", "source_start", "source_end", "text").rows()
         [('a', '0', '0.75', 'dobar')]
     """
-    return read_beside(
+    return read_sidecars(
         source,
         (".textgrid",),
         partial(_intervals, tier=tier),

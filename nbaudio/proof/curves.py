@@ -225,11 +225,11 @@ def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
     return np.where((total < allowed) & (sums.segments > 0) & (sums.judged > 0), needed, np.nan)
 
 
-def smallest_sample(*, precision: float, confidence: float) -> int:
+def min_sample_size(*, precision: float, confidence: float) -> int:
     """How many reviews prove a precision if none of them finds a fault.
 
     Examples:
-        >>> smallest_sample(precision=0.98, confidence=0.95)
+        >>> min_sample_size(precision=0.98, confidence=0.95)
         150
     """
     return int(np.ceil(-np.log(1 - confidence) / (1 - precision)))
@@ -239,7 +239,7 @@ def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
     """Where testing begins, from the highest threshold: each has about twice the sample of the one before."""
     size = np.divide(sums.segments, sums.possible, out=np.zeros(len(sums.possible)), where=sums.possible > 0)
     reached = np.maximum.accumulate(size[::-1])
-    least = smallest_sample(precision=precision, confidence=confidence)
+    least = min_sample_size(precision=precision, confidence=confidence)
     doublings = [1.5 * least * 2**power for power in range(64) if 1.5 * least * 2**power <= reached[-1]]
     wanted = doublings or [least] * bool(reached[-1] >= least)
     places = (len(reached) - 1 - np.searchsorted(reached, wanted, "left")).tolist()

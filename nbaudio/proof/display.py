@@ -23,16 +23,16 @@ _LABELS = {
 }
 
 
-def labelled(claimed: Mapping[str, Any]) -> dict[str, Any]:
+def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
     """A claim of `evidence.claim` as people read it: what is told of its threshold, by name, the most telling first.
 
     Examples:
-        >>> labelled({"precision": 0.75, "threshold": 0.8, "curve": []})
+        >>> describe_claim({"precision": 0.75, "threshold": 0.8, "curve": []})
         {'threshold on similarity': 0.8, 'right, estimated share': 0.75}
     """
     return {label: claimed[name] for name, label in _LABELS.items() if name in claimed}
 
 
-def threshold_of(selection: Mapping[str, Any]) -> float:
+def selection_threshold(selection: Mapping[str, Any]) -> float:
     """The threshold on similarity of a selection, 0.8 where there is none yet; of the facts of the report of `select`."""
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))

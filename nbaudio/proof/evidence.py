@@ -12,13 +12,13 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
 from nbaudio.core.tables import seconds_column
-from nbaudio.proof.curves import curve, smallest_sample
-from nbaudio.proof.display import THRESHOLDS, threshold_of
-from nbaudio.proof.weights import Sample, collect
+from nbaudio.proof.curves import curve, min_sample_size
+from nbaudio.proof.display import THRESHOLDS, selection_threshold
+from nbaudio.proof.weights import Sample, weigh_rounds
 from nbaudio.review.log import verdicts
 from nbaudio.review.records import fingerprint
-from nbaudio.review.rounds import Round, outside, rounds
-from nbaudio.review.sampling import draw, within_reach
+from nbaudio.review.rounds import Round, rounds, verdicts_outside
+from nbaudio.review.sampling import draw, reviewable_segments
 from nbaudio.review.text_corrections import uncorrected
 from nbaudio.storage.workspace import Workspace
 
@@ -78,10 +78,10 @@ def evidence(
             f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
         )
     known, pool, corpus = _read(workspace)
-    sample = _of_lengths(collect(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    sample = _of_lengths(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
     tell = partial(_told, sample, precision=precision, confidence=confidence)
-    now, lowest = threshold_of(workspace.report("select").get("facts", {})), _lowest(found)
+    now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
     facts: dict[str, Any] = {
@@ -100,7 +100,7 @@ def evidence(
         "method": METHOD,
     }
     warnings = _warnings(
-        workspace, known, sample, found, corpus=corpus, least=smallest_sample(precision=precision, confidence=confidence)
+        workspace, known, sample, found, corpus=corpus, least=min_sample_size(precision=precision, confidence=confidence)
     )
     report = Report("evidence", facts, warnings=warnings)
     asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
@@ -108,7 +108,7 @@ def evidence(
     return report
 
 
-def claim(workspace: Workspace | str | Path) -> dict[str, Any]:
+def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     """What the verdicts that there are now prove of what was selected, for corpus.json, the data card and the page of `stats`.
 
     Args:
@@ -130,7 +130,7 @@ def claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     sample = workspace_sample(workspace, **lengths)
     if sample.judged.is_empty():
         return {}
-    used = threshold_of(workspace.report("select").get("facts", {}))
+    used = selection_threshold(workspace.report("select").get("facts", {}))
     at = curve(sample, **asked, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
     found = curve(sample, **asked)
     few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
@@ -165,7 +165,7 @@ def workspace_sample(workspace: Workspace | str | Path, *, min_duration: float =
         InputError: there is no workspace, or its reviews cannot be read.
     """
     known, pool, corpus = _read(Workspace.open(workspace))
-    return _of_lengths(collect(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    return _of_lengths(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
 
 
 def next_reviews(workspace: Workspace | str | Path, *, n: int, threshold: float = 0.8, seed: int = 42) -> pl.DataFrame:
@@ -190,7 +190,7 @@ def _read(workspace: Workspace, segments: pl.DataFrame | None = None) -> tuple[l
         heard = ("asr_text", "word_times") if any(one.strategy == "suspicious" for one in known) else ()
         segments = workspace.segment_columns(*_NEEDED, *heard)
     segments = uncorrected(workspace, segments)
-    pool, _ = within_reach(workspace, segments)
+    pool, _ = reviewable_segments(workspace, segments)
     return known, pool.with_columns(seconds_column()), fingerprint(segments)
 
 
@@ -231,7 +231,7 @@ def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
 def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: float) -> tuple[int, float]:
     """How many reviews to ask for next, and at which threshold: about the lowest one that is not proven and might be."""
     if not found["reviewed"].sum():
-        return max(_FIRST_ROUND, 2 * smallest_sample(precision=precision, confidence=confidence)), now
+        return max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence)), now
     proven = _lowest(found)
     hopeful = found.filter(pl.col("more").is_not_null() & (pl.col("threshold") < (2.0 if proven is None else proven)))
     if hopeful.is_empty():
@@ -276,7 +276,7 @@ def _warnings(
         for one in known
         if one.changed
     ]
-    if others := outside(workspace, known):
+    if others := verdicts_outside(workspace, known):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
         )

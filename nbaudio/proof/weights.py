@@ -28,7 +28,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import rates
+from nbaudio.review.sampling import inclusion_probabilities
 
 _LEAST_LEFT = 0.1
 
@@ -53,7 +53,7 @@ class Sample:
         return Sample(population, self.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
 
 
-def collect(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
+def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
     """Weigh what was judged.
 
     Args:
@@ -69,7 +69,7 @@ def collect(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") ->
     for number, one in enumerate(rounds):
         if one.corpus == corpus:
             there = _there(pool, one)
-            own = rates(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
+            own = inclusion_probabilities(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])
     rate = reached @ chances if rounds else np.zeros(len(pool))

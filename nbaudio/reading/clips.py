@@ -12,10 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import encoder
-from nbaudio.core.errors import AudioError, InputError, look_up
-from nbaudio.corpus.containers.base import checked
-from nbaudio.reading.order import Ints
-from nbaudio.storage.atomic import whole_file
+from nbaudio.core.errors import AudioError, InputError, get_by_name
+from nbaudio.corpus.containers.base import verified_clip
+from nbaudio.reading.order import IntArray
+from nbaudio.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from nbaudio.audio.playable import PlayableSegment
@@ -87,10 +87,10 @@ class Clip:
             InputError: another suffix, a rate that the format cannot have, or the clip was read as levels or encoded bytes.
         """
         target = Path(path)
-        form = encoder(look_up(_ENCODINGS, target.suffix.lower(), "suffix"))
+        form = encoder(get_by_name(_ENCODINGS, target.suffix.lower(), "suffix"))
         form.check_rate(self.sampling_rate)
         data = form.encode(self._pcm(), self.sampling_rate)
-        with whole_file(target) as partial_file:
+        with atomic_write(target) as partial_file:
             partial_file.write_bytes(data)
         return target
 
@@ -115,7 +115,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Clips:
+class ClipReader:
     """All clips of a split or a corpus, and how to have them.
 
     Attributes:
@@ -132,7 +132,7 @@ class Clips:
     in_flight: int
     read_anew: Callable[[str, int, int], bytes]
 
-    def requests(self, clips: Ints) -> list[Request]:
+    def requests(self, clips: IntArray) -> list[Request]:
         """Requests that bring these clips, in the order in which they are first needed; neighbours share one."""
         order = np.sort(clips)
         needed = {clip: place for place, clip in enumerate(clips.tolist())}
@@ -150,10 +150,12 @@ class Clips:
             AudioError: they are not the right ones.
         """
         table = self._table
-        encoded = checked(bytes(data), table.sha256[number])
+        encoded = verified_clip(bytes(data), table.sha256[number])
         if encoded is None:
             start = table.starts[number]
-            encoded = checked(self.read_anew(table.shards[number], start, start + table.lengths[number]), table.sha256[number])
+            encoded = verified_clip(
+                self.read_anew(table.shards[number], start, start + table.lengths[number]), table.sha256[number]
+            )
             if encoded is None:
                 which = f"{table.shards[number]}: clip {table.ids[number]!r}"
                 raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")

@@ -15,14 +15,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import decode_clip, decode_levels
-from nbaudio.audio.quantization import LAWS
-from nbaudio.core.errors import InputError, look_up
+from nbaudio.audio.quantization import QUANTIZATIONS
+from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.guards import parse_size
 from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.reading.clips import Clip, Clips, Request
-from nbaudio.reading.order import BUFFER, RUN, Epoch, Share
+from nbaudio.reading.clips import Clip, ClipReader, Request
+from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
 from nbaudio.storage import fork_guard
 from nbaudio.storage.cache import LIMIT, Cache
@@ -64,13 +64,13 @@ class Corpus:
 
     def to_pandas(self) -> "pd.DataFrame":
         """`segments` as a pandas frame."""
-        fork_guard.check("Corpus.to_pandas")
+        fork_guard.check_not_forked("Corpus.to_pandas")
         return self.segments.to_pandas()
 
     @property
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
-        fork_guard.check("Corpus.shards")
+        fork_guard.check_not_forked("Corpus.shards")
         return pl.DataFrame(self.manifest["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
@@ -191,7 +191,7 @@ class Corpus:
             pad=bool(pad),
         )
         part = {"rank": rank, "world_size": world_size, "worker": worker, "num_workers": num_workers}
-        share = Share(**{name: _whole(name, value) for name, value in part.items()})
+        share = Partition(**{name: _whole(name, value) for name, value in part.items()})
         threads = min(4, os.cpu_count() or 1) if threads is None else _whole("threads", threads, least=1)
         return Stream(self._clips(clips, give, _STREAM_REQUESTS), order, share, threads=threads)
 
@@ -199,19 +199,19 @@ class Corpus:
     def _numbers(self) -> dict[str, int]:
         return {segment_id: number for number, segment_id in enumerate(self.segments["segment_id"])}
 
-    def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> Clips:
+    def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> ClipReader:
         encoding = self.manifest["parameters"]["encoding"]
         ways: dict[str, Callable[[bytes], NDArray[Any]] | None] = {
             "samples": partial(_samples, encoding=encoding),
             "levels": decode_levels,
             "encoded": None,
         }
-        decode = look_up(ways, give, "way to give clips")
-        if give == "levels" and encoding not in LAWS:
+        decode = get_by_name(ways, give, "way to give clips")
+        if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = isinstance(self.folder, LocalFolder)
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        return Clips(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_anew)
+        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_anew)
 
     def _read_anew(self, name: str, start: int, stop: int) -> bytes:
         """The bytes [start, stop) of a file as they are, and not as the cache has them: what it holds of them goes."""
@@ -266,7 +266,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         Traceback (most recent call last):
         nbaudio.core.errors.InputError: .../no such folder/segments.parquet: ...
     """
-    fork_guard.check(f"open_corpus({str(where)!r})")
+    fork_guard.check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
         asked = pool.submit(read_manifest, folder)

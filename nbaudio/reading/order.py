@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
 
-Ints = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 #: Neighbours that are drawn together.
 RUN = 16
@@ -32,7 +32,7 @@ BUFFER = 24 << 20
 _FIRST_BLOCK = 1 << 20
 
 
-class Share(NamedTuple):
+class Partition(NamedTuple):
     """Which part of an epoch a consumer takes: its rank of so many, and its worker of so many in that rank."""
 
     rank: int = 0
@@ -40,7 +40,7 @@ class Share(NamedTuple):
     worker: int = 0
     num_workers: int = 1
 
-    def check(self) -> "Share":
+    def check(self) -> "Partition":
         """Itself.
 
         Raises:
@@ -53,7 +53,7 @@ class Share(NamedTuple):
                 )
         return self
 
-    def part(self, worker: int, num_workers: int) -> "Share":
+    def part(self, worker: int, num_workers: int) -> "Partition":
         """A worker's part of a rank's.
 
         Raises:
@@ -71,9 +71,9 @@ class Share(NamedTuple):
             pad: ranks get equally many; who would have one fewer gets the next rank's first one as well.
 
         Examples:
-            >>> [Share(rank, 3).of(10) for rank in range(3)]
+            >>> [Partition(rank, 3).of(10) for rank in range(3)]
             [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
-            >>> [Share(rank, 3).of(10, pad=True) for rank in range(3)]
+            >>> [Partition(rank, 3).of(10, pad=True) for rank in range(3)]
             [slice(0, 4, None), slice(3, 7, None), slice(6, 10, None)]
         """
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
@@ -84,7 +84,7 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps:
+class Groups:
     """Groups of clips, one after the other.
 
     Attributes:
@@ -92,34 +92,34 @@ class Steps:
         edges: where each step begins in `clips`, and behind them where the last ends.
     """
 
-    clips: Ints
-    edges: Ints
+    clips: IntArray
+    edges: IntArray
 
     @classmethod
-    def single(cls, clips: Ints) -> "Steps":
+    def single(cls, clips: IntArray) -> "Groups":
         """Each clip a step."""
         return cls(clips, np.arange(len(clips) + 1))
 
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    def __iter__(self) -> Iterator[Ints]:
+    def __iter__(self) -> Iterator[IntArray]:
         return (self.clips[start:end] for start, end in zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True))
 
-    def __getitem__(self, which: slice | Ints) -> "Steps":
+    def __getitem__(self, which: slice | IntArray) -> "Groups":
         if isinstance(which, slice):
             which = np.arange(len(self))[which]
         sizes = np.diff(self.edges)[which]
         edges = np.concatenate(([0], np.cumsum(sizes)))
         inner = np.arange(edges[-1]) - np.repeat(edges[:-1], sizes)
-        return Steps(self.clips[np.repeat(self.edges[:-1][which], sizes) + inner], edges)
+        return Groups(self.clips[np.repeat(self.edges[:-1][which], sizes) + inner], edges)
 
     @property
-    def first(self) -> Ints:
+    def first(self) -> IntArray:
         """The first clip of each step."""
         return self.clips[self.edges[:-1]]
 
-    def sums(self, values: Ints) -> Ints:
+    def sums(self, values: IntArray) -> IntArray:
         """Sum of a value of clips over each step; no step is empty."""
         return np.add.reduceat(values[self.clips], self.edges[:-1]) if len(self) else np.zeros(0, np.int64)
 
@@ -167,22 +167,22 @@ class Epoch:
         return found.hexdigest()
 
     @cached_property
-    def lengths(self) -> Ints:
+    def lengths(self) -> IntArray:
         """Bytes of each clip's audio."""
         return self.index["length"].to_numpy()
 
     @cached_property
-    def whole(self) -> Steps:
+    def whole(self) -> Groups:
         """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive)
             return windows[self._order(windows, "window")] if self.shuffle else windows
         if self.batch_s is None:
-            return Steps.single(self._drawn)
+            return Groups.single(self._drawn)
         ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
         return _joined([self._batches(self._drawn[start:end]) for start, end in pairwise([0, *ends.tolist()])])
 
-    def of(self, share: Share, left: Steps) -> tuple[Steps, Ints]:
+    def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """What a consumer is given of steps that are left: its own, and where its blocks begin among them, and end."""
         own = left[share.of(len(left), pad=self.pad)]
         ends = _blocks(own.sums(self.lengths), self.buffer, self._pools[own.first])
@@ -191,8 +191,8 @@ class Epoch:
             blocks = [block[self._order(block, "block")] for block in blocks]
         return _joined(blocks), np.array([0, *ends])
 
-    def after(self, done: Sequence[Sequence[tuple[Share, int]]]) -> Steps:
-        """Steps that are left when consumers have taken so many each; once for each time that they were parted anew."""
+    def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
+        """Groups that are left when consumers have taken so many each; once for each time that they were parted anew."""
         left = self.whole
         for level in done:
             gone = [self.of(share, left)[0][:taken].first for share, taken in level]
@@ -200,7 +200,7 @@ class Epoch:
         return left
 
     @cached_property
-    def _drawn(self) -> Ints:
+    def _drawn(self) -> IntArray:
         """All clips, runs of neighbours after each other."""
         numbers = np.arange(len(self.index))
         if not self.shuffle:
@@ -210,7 +210,7 @@ class Epoch:
         return np.argsort(self._mixed(np.cumsum(places % self.run == 0), "run"), kind="stable")
 
     @cached_property
-    def _pools(self) -> Ints:
+    def _pools(self) -> IntArray:
         """Of each clip, out of which part of the epoch its batch is made: what lies together is read together."""
         pools = np.zeros(len(self.index), np.int64)
         if self.batch_s is not None:
@@ -218,20 +218,20 @@ class Epoch:
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 
-    def _batches(self, clips: Ints) -> Steps:
+    def _batches(self, clips: IntArray) -> Groups:
         """Batches of clips of about equal durations."""
         durations = self.index["duration_s"].to_numpy()[clips]
         by_length = np.argsort(durations, kind="stable")
-        return Steps(clips[by_length], _batch_edges(durations[by_length], self.batch_s or 0.0))
+        return Groups(clips[by_length], _batch_edges(durations[by_length], self.batch_s or 0.0))
 
-    def _order(self, steps: Steps, purpose: str) -> Ints:
+    def _order(self, steps: Groups, purpose: str) -> IntArray:
         return np.argsort(self._mixed(steps.first, purpose), kind="stable")
 
-    def _mixed(self, numbers: Ints, purpose: str) -> NDArray[np.uint64]:
+    def _mixed(self, numbers: IntArray, purpose: str) -> NDArray[np.uint64]:
         return mixed(numbers, f"{purpose} {self.seed} {self.epoch}")
 
 
-def mixed(numbers: Ints, key: str) -> NDArray[np.uint64]:
+def mixed(numbers: IntArray, key: str) -> NDArray[np.uint64]:
     """A hash of each number under a key, the same in every version of NumPy: the finaliser of SplitMix64.
 
     Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
@@ -248,16 +248,16 @@ def mixed(numbers: Ints, key: str) -> NDArray[np.uint64]:
         return z ^ (z >> np.uint64(31))
 
 
-def _windows(index: pl.DataFrame, size: int) -> Steps:
+def _windows(index: pl.DataFrame, size: int) -> Groups:
     """Consecutive clips of each recording, so many to a step; what a recording has left over is a shorter one."""
     _, codes = np.unique(index["recording_id"].to_numpy(), return_inverse=True)
     ordered = np.lexsort((index["start_sample"].to_numpy(), codes))
     recordings = codes[ordered]
     places = np.arange(len(recordings)) - np.searchsorted(recordings, recordings)
-    return Steps(ordered, np.append(np.flatnonzero(places % size == 0), len(places)))
+    return Groups(ordered, np.append(np.flatnonzero(places % size == 0), len(places)))
 
 
-def _blocks(num_bytes: Ints, most: int, pools: Ints) -> list[int]:
+def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
     """Where blocks end: each as long as it stays below its bound and in its pool, but never empty."""
     ends, total, start = [], np.cumsum(num_bytes), 0
     changes = np.append(np.flatnonzero(np.diff(pools)) + 1, len(pools))
@@ -271,7 +271,7 @@ def _blocks(num_bytes: Ints, most: int, pools: Ints) -> list[int]:
     return ends
 
 
-def _batch_edges(durations: NDArray[np.float64], most: float) -> Ints:
+def _batch_edges(durations: NDArray[np.float64], most: float) -> IntArray:
     """Where batches of sorted durations begin, and the last ends: clips times the longest is at most `most`, unless it is one."""
     edges, count = [0], 0
     for place, duration in enumerate(durations.tolist()):
@@ -282,9 +282,9 @@ def _batch_edges(durations: NDArray[np.float64], most: float) -> Ints:
     return np.array([*edges, len(durations)])
 
 
-def _joined(blocks: Sequence[Steps]) -> Steps:
+def _joined(blocks: Sequence[Groups]) -> Groups:
     if not blocks:
-        return Steps(np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return Groups(np.zeros(0, np.int64), np.zeros(1, np.int64))
     offsets = np.cumsum([0, *(len(block.clips) for block in blocks)])
     edges = [block.edges[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)]
-    return Steps(np.concatenate([block.clips for block in blocks]), np.concatenate([*edges, offsets[-1:]]))
+    return Groups(np.concatenate([block.clips for block in blocks]), np.concatenate([*edges, offsets[-1:]]))

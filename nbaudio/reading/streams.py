@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbaudio.core.errors import InputError
-from nbaudio.reading.clips import Clip, Clips
-from nbaudio.reading.order import Epoch, Share, Steps
+from nbaudio.reading.clips import Clip, ClipReader
+from nbaudio.reading.order import Epoch, Groups, Partition
 
 # Clips that a thread decodes at once, and how many such tasks are ahead of each thread.
 _AT_ONCE = 8
 _TASKS_AHEAD = 3
 
-_Level = list[tuple[Share, int]]
+_Level = list[tuple[Partition, int]]
 _Task = Callable[[], list[Clip]]
 
 
@@ -39,7 +39,7 @@ class Stream:
         threads: that decode.
     """
 
-    def __init__(self, clips: Clips, epoch: Epoch, share: Share, *, threads: int) -> None:
+    def __init__(self, clips: ClipReader, epoch: Epoch, share: Partition, *, threads: int) -> None:
         self.epoch, self.share = epoch, share.check()
         self.clips, self.threads = clips, threads
         self._start_over([], 0)
@@ -57,7 +57,7 @@ class Stream:
                 self._taken += 1
                 yield clips if self.listed else clips[0]
 
-    def of(self, share: Share, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
+    def of(self, share: Partition, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
         """The same stream for another consumer, or of another epoch, from its beginning."""
         order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
         return Stream(self.clips, order, share, threads=threads or self.threads)
@@ -76,8 +76,8 @@ class Stream:
         try:
             states = [state] if isinstance(state, dict) else list(state)
             known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
-            level = [(Share(*one["share"]).check(), int(one["taken"])) for one in states]
-            done = [[(Share(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
+            level = [(Partition(*one["share"]).check(), int(one["taken"])) for one in states]
+            done = [[(Partition(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
         for version, parameters, before in known:
@@ -151,7 +151,7 @@ class Stream:
         for tasks in requested:
             yield from _drained(tasks)
 
-    def _request(self, steps: Steps, fetchers: ThreadPoolExecutor) -> list[_Task]:
+    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> list[_Task]:
         """Ask for the audio of some steps, that of the first ones first; the tasks that decode it."""
         requests = self.clips.requests(steps.clips)
         where: dict[int, _Piece] = {}
@@ -191,10 +191,10 @@ class _Threads(ThreadPoolExecutor):
         self.shutdown(wait=True, cancel_futures=True)
 
 
-def _check_complete(shares: list[Share]) -> None:
+def _check_complete(shares: list[Partition]) -> None:
     worlds = {(share.world_size, share.num_workers) for share in shares}
     world_size, num_workers = next(iter(worlds))
-    wanted = {Share(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
+    wanted = {Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
     if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
         raise InputError(
             f"to part what is left anew, the states of all {len(wanted)} consumers are wanted, one each; {len(shares)} were given"

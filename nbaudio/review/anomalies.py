@@ -13,7 +13,7 @@ _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
 
 
-def reasons(pool: pl.DataFrame) -> pl.DataFrame:
+def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
     """Why each segment is suspicious, if it is.
 
     Reasons, the first that hits: ``duplicate audio`` (half of it is in another segment of its recording too), ``duplicate text``
@@ -30,7 +30,7 @@ def reasons(pool: pl.DataFrame) -> pl.DataFrame:
 
     Examples:
         >>> text = ["evo odgovori na sve teme"] * 2 + ["da"]
-        >>> reasons(pl.DataFrame({"segment_id": ["a", "b", "c"], "text": text}))["reason"].to_list()
+        >>> anomaly_reasons(pl.DataFrame({"segment_id": ["a", "b", "c"], "text": text}))["reason"].to_list()
         ['duplicate text', 'duplicate text', None]
     """
     rules = {

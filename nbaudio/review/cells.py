@@ -14,7 +14,7 @@ MAX_CELL = 32_767
 MADE = dt.datetime(2000, 1, 1)  # noqa: DTZ001
 
 #: How a text ends that was too long for its cell.
-CUT = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
+TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
 
 # XML has no place for controls, and LibreOffice drops tabs; Unicode has pictures of them.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {
@@ -60,33 +60,33 @@ def cell_text(text: str) -> str:
     return encoded[: 2 * (MAX_CELL - len(mark))].decode("utf-16-le", "ignore") + mark
 
 
-def with_controls(text: str, original: str) -> str:
+def restore_controls(text: str, original: str) -> str:
     r"""What was typed in a cell, with controls in place of their pictures where the original has the control, not the picture.
 
     Examples:
-        >>> with_controls("da␇ ne␊", "da\x07")
+        >>> restore_controls("da␇ ne␊", "da\x07")
         'da\x07 ne␊'
     """
     back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
     return text.translate({picture: code for picture, code in back.items() if chr(picture) not in original})
 
 
-def as_read(text: str) -> str:
+def normalize_cell(text: str) -> str:
     """A text as far as every program brings it back: without Excel's escapes, which some read and some do not.
 
     Examples:
-        >>> as_read("_x005F_x0041_ da") == as_read("_x0041_ da") == as_read("A da")
+        >>> normalize_cell("_x005F_x0041_ da") == normalize_cell("_x0041_ da") == normalize_cell("A da")
         True
     """
     plain = text.replace("x005F_", "")
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), plain)
 
 
-def marked(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
+def diff_fragments(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
     """Both texts in fragments, words that differ after `steps` marked; each side's fragments make up its text again.
 
     Examples:
-        >>> marked("evo blic odgovori", "evo blitz odgovori")[1]
+        >>> diff_fragments("evo blic odgovori", "evo blitz odgovori")[1]
         [('evo ', False), ('blitz', True), (' odgovori', False)]
     """
     parts = word_diff(reference, hypothesis, steps=steps)
@@ -112,7 +112,7 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
     return merged
 
 
-def put(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:
+def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:
     """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font."""
     text = "".join(piece for piece, _ in fragments)
     # xlsxwriter takes a text like this for rich text of its own making, and writes its tags as they are.

@@ -7,7 +7,7 @@ import polars as pl
 
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.remote import Remote
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path,
 
 
 def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: str) -> dict[str, str]:
-    from nbaudio.audio import clip_of, encode_clip, encode_mp3
+    from nbaudio.audio import encode_clip, encode_mp3, resample_window
 
     failed = {}
     for row in windows.iter_rows(named=True):
         try:
-            samples = clip_of(
+            samples = resample_window(
                 recording,
                 row["start_sample"],
                 row["end_sample"],
@@ -75,5 +75,5 @@ def _write(path: Path, data: bytes) -> None:
         if path.read_bytes() == data:
             return
         raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
-    with whole_file(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_bytes(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.review.cells import cell_text
 
 #: What is between the fields, by the ending of the file.
@@ -23,18 +23,18 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 _COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
 
 
-def guard(text: str) -> str:
+def escape_formula(text: str) -> str:
     """A text that no spreadsheet computes or takes for a number.
 
     Examples:
-        >>> guard("=1+1"), guard("007"), guard("da"), unguard(guard("'tis"))
+        >>> escape_formula("=1+1"), escape_formula("007"), escape_formula("da"), unescape_formula(escape_formula("'tis"))
         ("'=1+1", "'007", 'da', "'tis")
     """
     return f"'{text}" if _COMPUTED.match(text) else text
 
 
-def unguard(text: str) -> str:
-    """The text that `guard` was given; others stay as they are."""
+def unescape_formula(text: str) -> str:
+    """The text that `escape_formula` was given; others stay as they are."""
     return text[1:] if text.startswith("'") and _COMPUTED.match(text[1:]) else text
 
 
@@ -49,7 +49,7 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
     writer = csv.writer(out, delimiter=SEPARATORS[kind])
     writer.writerow(rows.columns)
     for row in rows.iter_rows():
-        writer.writerow([guard(cell_text(value)) if isinstance(value, str) else value for value in row])
+        writer.writerow([escape_formula(cell_text(value)) if isinstance(value, str) else value for value in row])
     return out.getvalue().encode("utf-8-sig")
 
 
@@ -66,7 +66,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         >>> read_delimited(path)
         [['segment_id', 'verdict'], ["'-a", 'ok']]
     """
-    data = guards.whole(path)
+    data = guards.read_all(path)
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
@@ -79,6 +79,6 @@ def read_delimited(path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as a table ({brief(error)})") from error
+        raise InputError(f"{path}: cannot be read as a table ({one_line(error)})") from error
     finally:
         csv.field_size_limit(limit)

@@ -62,7 +62,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Verdict).decode
 
 
-def check_words(words: Sequence[str]) -> None:
+def check_verdict_list(words: Sequence[str]) -> None:
     """Refuse words that a list of verdicts cannot have: spreadsheets would read them as something else, or not count them.
 
     Raises:
@@ -120,7 +120,7 @@ def verdicts(workspace: Workspace | str | Path) -> pl.DataFrame:
     return last.filter(pl.col("verdict").is_not_null())
 
 
-def seen_in(workspace: Workspace) -> dict[str, set[str]]:
+def reviewed_by_review(workspace: Workspace) -> dict[str, set[str]]:
     """Segments that reviewers were given or judged, by the name of the review; training has none of them."""
     seen = workspace.reviewed()
     for review, segment_id in verdicts(workspace).select("review", "segment_id").iter_rows():
@@ -128,9 +128,9 @@ def seen_in(workspace: Workspace) -> dict[str, set[str]]:
     return seen
 
 
-def seen_ids(workspace: Workspace) -> set[str]:
-    """As `seen_in`, of all reviews together."""
-    return set().union(*seen_in(workspace).values())
+def reviewed_ids(workspace: Workspace) -> set[str]:
+    """As `reviewed_by_review`, of all reviews together."""
+    return set().union(*reviewed_by_review(workspace).values())
 
 
 def _path(workspace: Workspace) -> Path:

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import guards
-from nbaudio.core.errors import ExistsError, InputError, brief
+from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.review.log import VERDICTS
 from nbaudio.storage.atomic import write_json
@@ -22,7 +22,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
 
 #: The two verdicts that name no fault; every other word of a review's list does.
-RIGHT, UNSURE = "ok", "unsure"
+OK, UNSURE = "ok", "unsure"
 _PLACE = ("segment_id", "recording_id", "source_start", "source_end")
 
 
@@ -75,11 +75,11 @@ class ReviewRecord:
         """
         path = _path(workspace, name)
         try:
-            return msgspec.json.decode(guards.whole(path, most=guards.MOST_JSON_BYTES), type=cls)
+            return msgspec.json.decode(guards.read_all(path, most=guards.MOST_JSON_BYTES), type=cls)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(f"{path}: cannot be read ({brief(error)})") from error
+            raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
     def check_asked(self, asked: Mapping[str, object]) -> None:
         """Let pass when this very review is asked for again.

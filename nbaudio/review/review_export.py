@@ -10,22 +10,22 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.errors import ExistsError, InputError, look_up
-from nbaudio.core.hashing import clip_names
-from nbaudio.core.report import Report, duration, tally
+from nbaudio.core.errors import ExistsError, InputError, get_by_name
+from nbaudio.core.hashing import clip_file_names
+from nbaudio.core.report import Report, count_table, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.delimited import SEPARATORS, write_delimited
-from nbaudio.review.log import VERDICTS, check_words, seen_ids
+from nbaudio.review.log import VERDICTS, check_verdict_list, reviewed_ids
 from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
 from nbaudio.review.rounds import rounds
-from nbaudio.review.sampling import STRATEGIES, draw, within_reach
+from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
 from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.text_corrections import uncorrected
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.score import steps_of
+from nbaudio.text.score import normalization_steps
 
 _CLIPS = "clips"
 _NO_AUDIO = "no audio yet"
@@ -100,10 +100,10 @@ def export(
     """
     workspace, out = Workspace.open(workspace), Path(out).absolute()
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
-    check_words(verdicts)
+    check_verdict_list(verdicts)
 
     segments = uncorrected(workspace, workspace.segments)
-    pool, silent = within_reach(workspace, segments)
+    pool, silent = reviewable_segments(workspace, segments)
     audible = workspace.audio_root is not None
     if pool.is_empty():
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
@@ -132,7 +132,7 @@ def export(
     kept: list[Path] = []
     for sheet in sheets:
         part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = _sheet_files(part, record, sheet, tables=tables, steps=steps_of(workspace))
+        made = _sheet_files(part, record, sheet, tables=tables, steps=normalization_steps(workspace))
         if zip:
             made |= _zipped(made, part, sheet.path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
@@ -140,9 +140,9 @@ def export(
     # Remembered first: a sheet must never be out while its segments can still go into training.
     record.save(workspace)
     for path in files.keys() - set(kept):
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_bytes(files[path])
-    left = _left(pool, seen_ids(workspace)).select(seconds_column())["duration_s"]
+    left = _left(pool, reviewed_ids(workspace)).select(seconds_column())["duration_s"]
     report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
@@ -159,7 +159,7 @@ def _check(
 ) -> None:
     if out.suffix.lower() != ".xlsx" or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
-    look_up(STRATEGIES, strategy, "strategy")
+    get_by_name(STRATEGIES, strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
@@ -167,7 +167,7 @@ def _check(
     if len({name.casefold() for name in reviewers}) < len(reviewers):
         raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
-        look_up(dict.fromkeys(known), name, what)
+        get_by_name(dict.fromkeys(known), name, what)
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
@@ -235,7 +235,7 @@ def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> 
 def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
     """The rows of the sheet with their clips cut, and why there is none, by segment id."""
     rows = drawn.with_columns(
-        duration_s=seconds_column(), clip=pl.Series(clip_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
+        duration_s=seconds_column(), clip=pl.Series(clip_file_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
     )
     root = workspace.audio_root
     failed = {} if root is None else write_clips(rows, root, folder / _CLIPS, encoding=encoding)
@@ -331,7 +331,7 @@ def _report(
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": tally(given, "reviewer", "segments")} if record.reviewers else {}),
+        **({"reviewers": count_table(given, "reviewer", "segments")} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }

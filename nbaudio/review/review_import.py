@@ -15,12 +15,12 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame
-from nbaudio.core.report import Report, first_lines, tally
+from nbaudio.core.report import Report, count_table, first_lines
 from nbaudio.review.agreements import agreement, disagreements
-from nbaudio.review.cells import CUT, as_read, cell_text, with_controls
-from nbaudio.review.delimited import guard, unguard
+from nbaudio.review.cells import TRUNCATED, cell_text, normalize_cell, restore_controls
+from nbaudio.review.delimited import escape_formula, unescape_formula
 from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
-from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes, records
+from nbaudio.review.records import OK, ReviewRecord, content_hashes, records
 from nbaudio.review.sheet import NO_HYPOTHESIS
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.text_corrections import correct_texts, uncorrected
@@ -83,7 +83,7 @@ class _Given:
             {name: {segment_id: place for place, segment_id in enumerate(one.segment_ids)} for name, one in known.items()},
             dict(zip(contents, segments["text"].fill_null(""), strict=True)),
             dict(zip(contents, shown, strict=True)),
-            frozenset(as_read(row["transcript"]) for row in shown),
+            frozenset(normalize_cell(row["transcript"]) for row in shown),
         )
 
 
@@ -250,7 +250,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
     """
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
-        named = unguard(named)
+        named = unescape_formula(named)
     if row.key:
         content, reviewer, review = row.key
         if review not in given.records:
@@ -293,21 +293,21 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
         found.counts["changed_since"] += 1
     else:
         found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
-    if corrected and shown and as_read(corrected).strip() == as_read(shown["transcript"]).strip():
+    if corrected and shown and normalize_cell(corrected).strip() == normalize_cell(shown["transcript"]).strip():
         corrected = None
-    if corrected and CUT.search(corrected):
+    if corrected and TRUNCATED.search(corrected):
         found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is taken")
         corrected = None
-    if corrected and verdict == RIGHT:
-        raise InputError(f"'{RIGHT}' says that the transcript is right, but there is a corrected text")
+    if corrected and verdict == OK:
+        raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
     if corrected:
-        corrected = with_controls(corrected, given.texts.get(match.content, ""))
+        corrected = restore_controls(corrected, given.texts.get(match.content, ""))
     return verdict, comment or "", corrected
 
 
 def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
     """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
-    kept = {name: text for name, text in shown.items() if row[name] == guard(text) != text}
+    kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
         kept["corrected text"] = row["corrected text"].removeprefix("'")
     return replace(row, cells={**row.cells, **kept})
@@ -321,8 +321,8 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
     """
     changes = []
     for name, text in shown.items():
-        there = as_read(row[name])
-        if name not in row.cells or there == as_read(text):
+        there = normalize_cell(row[name])
+        if name not in row.cells or there == normalize_cell(text):
             continue
         if name == "transcript" and there in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted without each other")
@@ -358,8 +358,8 @@ def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict],
         "sheets": len(came),
         **counts,
         "verdicts_in_all": len(held),
-        "by_reviewer": tally(dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()), "reviewer", "verdicts"),
-        "by_word": tally(dict(by_word.iter_rows()), "verdict", "count"),
+        "by_reviewer": count_table(dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()), "reviewer", "verdicts"),
+        "by_word": count_table(dict(by_word.iter_rows()), "verdict", "count"),
         "corrected_texts": corrected,
         "disagreements": len(apart),
         "agreement": agreement(workspace).to_dicts(),

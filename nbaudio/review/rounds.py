@@ -15,7 +15,7 @@ import polars as pl
 
 from nbaudio.core.tables import text_column
 from nbaudio.review.log import verdicts
-from nbaudio.review.records import RIGHT, UNSURE, ReviewRecord, content_hashes, records, word_hashes
+from nbaudio.review.records import OK, UNSURE, ReviewRecord, content_hashes, records, word_hashes
 from nbaudio.review.text_corrections import uncorrected
 from nbaudio.storage.workspace import Workspace
 
@@ -83,7 +83,7 @@ def rounds(workspace: Workspace | str | Path) -> list[Round]:
     return [_round(record, said, now.unique("segment_id")) for record in kept]
 
 
-def outside(workspace: Workspace, known: Sequence[Round]) -> int:
+def verdicts_outside(workspace: Workspace, known: Sequence[Round]) -> int:
     """How many segments have verdicts but were drawn by none of the rounds, or lie beyond what it has reached."""
     reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in known]
     return len(set(verdicts(workspace)["segment_id"]).difference(*reached))
@@ -104,7 +104,7 @@ def consensus(said: pl.DataFrame) -> pl.DataFrame:
         [('a', 'right'), ('b', 'unsure')]
     """
     word = pl.col("verdict")
-    right, wrong = (word == RIGHT).all(), ~word.is_in([RIGHT, UNSURE]).any()
+    right, wrong = (word == OK).all(), ~word.is_in([OK, UNSURE]).any()
     verdict = pl.when(right).then(pl.lit("right")).when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("unsure"))
     return said.group_by("segment_id").agg(verdict=verdict)
 
@@ -137,7 +137,7 @@ def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> set[str]:
     known = known.join(words, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    right = last.group_by("segment_id").agg((pl.col("verdict") == RIGHT).all())
+    right = last.group_by("segment_id").agg((pl.col("verdict") == OK).all())
     return set(right.filter("verdict")["segment_id"])
 
 

@@ -19,11 +19,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.channels import own_channel
-from nbaudio.core.errors import look_up
+from nbaudio.core.channels import source_channel
+from nbaudio.core.errors import get_by_name
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import segment_failures
-from nbaudio.review.anomalies import reasons
+from nbaudio.review.anomalies import anomaly_reasons
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
 
@@ -40,7 +40,7 @@ _FOCUS = 0.75
 _NEAR = 0.05
 
 
-def within_reach(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Segments that can be reviewed now, and those that could be if their recordings were there.
 
     What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
@@ -56,7 +56,7 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
     """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
-    joined = segments.with_columns(own_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    joined = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
     rules = segment_failures(recordings)
     broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
     known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
@@ -105,7 +105,7 @@ def draw(
     return frame.sort("place", "segment_id").select("segment_id", "probability", "stratum")
 
 
-def rates(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
+def inclusion_probabilities(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
     """The inclusion probability of every segment of the pool in a first round, before any verdict.
 
     Raises:
@@ -113,7 +113,7 @@ def rates(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) 
 
     Examples:
         >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "speaker_id": ["x", "x", "x", "y"]})
-        >>> rates(pool, strategy="speaker", n=2).round(3).to_list()
+        >>> inclusion_probabilities(pool, strategy="speaker", n=2).round(3).to_list()
         [0.423, 0.423, 0.423, 0.732]
     """
     frame = wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
@@ -126,7 +126,7 @@ def wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFra
     Raises:
         InputError: the strategy is not known.
     """
-    return look_up(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
+    return get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
 
 
 def random(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
@@ -182,8 +182,8 @@ def near(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
 
 def suspicious(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Three of four from what looks wrong, evenly over the reasons (see `suspicion.reasons`), the rest from elsewhere."""
-    return _focus(reasons(pool).select(stratum="reason"))
+    """Three of four from what looks wrong, evenly over the reasons (see `suspicion.anomaly_reasons`), the rest from elsewhere."""
+    return _focus(anomaly_reasons(pool).select(stratum="reason"))
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(

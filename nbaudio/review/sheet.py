@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.cells import Fragment, cell_text, marked, new_workbook, put
+from nbaudio.review.cells import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
 from nbaudio.review.log import VERDICTS
 from nbaudio.review.records import ReviewRecord
 
@@ -172,7 +172,7 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any], steps: Sequ
         cells.text(number, "transcript", row["text"])
         cells.text(number, "hypothesis", NO_HYPOTHESIS, "note")
     else:
-        sides = marked(cell_text(row["text"]), cell_text(row["asr_text"]), steps=steps)
+        sides = diff_fragments(cell_text(row["text"]), cell_text(row["asr_text"]), steps=steps)
         for name, fragments in zip(("transcript", "hypothesis"), sides, strict=True):
             cells.rich(number, name, fragments)
     for name in FILLED_IN:
@@ -240,7 +240,9 @@ class _Cells:
 
     def rich(self, row: int, name: str, fragments: list[Fragment], style: str = "text") -> None:
         whole = len(fragments) == 1 and fragments[0][1]
-        put(self.sheet, (row, self.columns[name]), fragments, self.fonts, self.formats["all differs" if whole else style])
+        put_fragments(
+            self.sheet, (row, self.columns[name]), fragments, self.fonts, self.formats["all differs" if whole else style]
+        )
 
 
 def _write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: Mapping[str, str], rows: int) -> None:
@@ -320,7 +322,7 @@ def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     font = {False: book.add_format()}
     for number, pair in enumerate(texts):
         for column, text in enumerate(pair):
-            put(sheet, (number, column), [(cell_text(text), False)], font, None)
+            put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
     first = len(facts) + 1
     sheet.write_string(first, 2, "probability")
     for number, probability in enumerate(rows["probability"], start=first + 1):

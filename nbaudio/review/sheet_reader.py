@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.review.cells import MADE
 from nbaudio.review.delimited import SEPARATORS, read_delimited
@@ -171,7 +171,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
         finally:
             book.close()
     except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
-        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {brief(error)})") from error
+        raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
 
 
 def _text(value: Any) -> str:

@@ -15,10 +15,10 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import CORRECTED_TEXTS, text_column
 from nbaudio.review.bound_corrections import uncorrected_bounds
 from nbaudio.review.log import verdicts
-from nbaudio.review.records import RIGHT, content_hashes
+from nbaudio.review.records import OK, content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normal import nfc
-from nbaudio.text.score import scored, steps_of
+from nbaudio.text.score import normalization_steps, score_table
 
 # What a correction changes, and `uncorrected` brings back.
 _CHANGED = ("text", "text_normalized", "similarity", "wer", "cer")
@@ -61,7 +61,7 @@ def correct_texts(workspace: Workspace | str | Path) -> Report:
     before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
     rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
     if len(rows):
-        after = _rewritten(segments, before, rows, steps_of(workspace))
+        after = _rewritten(segments, before, rows, normalization_steps(workspace))
         changed = [name for name in _CHANGED if name in segments.columns]
         fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *changed)
         # First what was there, then what takes its place: a kill in between loses neither.
@@ -113,7 +113,7 @@ def _wanted(
         # Whoever calls the corrected text ok does not contradict it.
         judged = pl.col("content") == contents.get(str(segment_id), "")
         known = {contents.get(str(segment_id)), corrected_contents.get(str(segment_id))}
-        happy = sorted(of_one.filter((pl.col("verdict") == RIGHT) & judged)["reviewer"])
+        happy = sorted(of_one.filter((pl.col("verdict") == OK) & judged)["reviewer"])
         who = ", ".join(sorted(given["reviewer"]))
         if len(texts) > 1:
             problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
@@ -146,7 +146,7 @@ def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series, st
         text=pl.coalesce("text_corrected", "text"),
         text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
     )
-    scores = scored(new, steps)
+    scores = score_table(new, steps)
     names = [name for name in _CHANGED[1:] if name in segments.columns]
     # What has never been scored stays so; a normal form follows its text in any case.
     follows = {name: corrected & (pl.col("similarity").is_not_null() | (name == "text_normalized")) for name in names}

@@ -14,8 +14,8 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.runs.pages import CSS, PLACE
-from nbaudio.storage.atomic import whole_file, write_json
+from nbaudio.runs.pages import CSS, LINKS_MARKER
+from nbaudio.storage.atomic import atomic_write, write_json
 
 # The page loads nothing: no require.js, no MathJax, no widgets from a content delivery network.
 _OFFLINE = """{%- extends 'index.html.j2' -%}
@@ -29,7 +29,7 @@ CSS</style>
 {%- endblock -%}
 {%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
 {%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
-""".replace("CSS", CSS).replace("PLACE", PLACE)
+""".replace("CSS", CSS).replace("PLACE", LINKS_MARKER)
 # What the notebooks ask for, and what every Jupyter knows when they are opened by hand.
 _KERNEL = "python3"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -108,5 +108,5 @@ def _keep(working: Path, final: Path) -> None:
 
 def _write_page(notebook: Path, page: Path) -> None:
     text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(notebook))  # type: ignore[no-untyped-call]
-    with whole_file(page) as partial:
+    with atomic_write(page) as partial:
         partial.write_text(text, encoding="utf8")

@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import whole
+from nbaudio.core.guards import read_all
 from nbaudio.core.resources import PACKAGE, bundled
-from nbaudio.storage.urls import without_secrets
+from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
 
@@ -81,7 +81,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
         for name, value in part.items():
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
-            if isinstance(value, str) and without_secrets(value) != value:  # notebooks hold their parameters
+            if isinstance(value, str) and redact_url(value) != value:  # notebooks hold their parameters
                 raise InputError(f"{where}: {name} is an address with a password or query, which would be written down")
             is_path = name in PATHS and value is not None and not _URL.match(value)
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
@@ -196,7 +196,7 @@ def _parse(text: str, where: str) -> Any:
 
 def _read(manifest: Path) -> dict[Any, Any]:
     try:
-        values = _parse(whole(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
+        values = _parse(read_all(manifest, most=_MOST_BYTES).decode("utf8"), str(manifest))
     except OSError as error:
         raise InputError(f"{manifest}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
 """The pages of a run: links from each to the previous and the next one, and an index that lists them.
 
-`PLACE` is where a page has its links; `link_pages` fills all of them in, again after every run, as pages may have been added.
+`LINKS_MARKER` marks where a page has its links; `link_pages` fills them in after every run, as pages may have been added.
 """
 
 import json
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 
-PLACE = '<nav class="nbaudio-pages"></nav>'
+LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;
   font: 14px/1.5 system-ui, sans-serif; }
 .nbaudio-pages a { color: #00629b; }
@@ -58,16 +58,16 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     for number, (page, *_) in enumerate(there):
         before = _link(there[number - 1], "← {}") if number else "<span></span>"
         after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
-        links = PLACE.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<').encode()
+        links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<').encode()
         parts = _LINKS.split(page.read_bytes())
-        with whole_file(page) as partial:
+        with atomic_write(page) as partial:
             partial.write_bytes(links.join(parts))
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{_code(page[2])}</p></li>" for page in there)
     others = "".join(
         f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()
     )
     others = f"<h2>Beside the pages</h2>\n<ul>{others}</ul>\n" if others else ""
-    with whole_file(folder / "index.html") as partial:
+    with atomic_write(folder / "index.html") as partial:
         partial.write_text(_INDEX.format(title=escape(out.name), pages=pages, others=others), encoding="utf8")
     return folder / "index.html"
 

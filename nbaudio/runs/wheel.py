@@ -13,7 +13,7 @@ from pathlib import Path
 from nbaudio.core.report import Report
 from nbaudio.core.resources import FOLDERS, PACKAGE
 from nbaudio.core.version import __version__
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 
 REQUIREMENTS = "requirements-worker.txt"
 # What notebooks, sheets and plots need; a worker decodes, cuts, packs and checks.
@@ -44,14 +44,14 @@ def wheel(*, out: str | Path = "dist") -> Report:
     record = f"nbaudio-{__version__}.dist-info/RECORD"
     listed = io.StringIO()
     lines = csv.writer(listed, lineterminator="\n")
-    with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic_write(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _files():
             archive.writestr(_entry(name), data)
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             lines.writerow((name, f"sha256={digest}", len(data)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
-    with whole_file(path.with_name(REQUIREMENTS)) as partial:
+    with atomic_write(path.with_name(REQUIREMENTS)) as partial:
         partial.write_text("".join(f"{line}\n" for line in _requirements()))
     return Report(
         "wheel",

@@ -14,7 +14,7 @@ from nbaudio.core.guards import parse_size
 from nbaudio.core.hashing import hash_column
 from nbaudio.selection.sizes import ClipSize
 
-MICRO = 1_000_000
+MICROSECONDS = 1_000_000
 """Microseconds in a second."""
 
 
@@ -49,9 +49,9 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
     if hours is not None and disk is not None:
         raise InputError(f"hours={hours} and disk={disk!r}: a corpus has one budget, give one of the two")
     if hours is not None:
-        return Budget(int(Decimal(str(hours)) * 3600 * MICRO), pl.col("micros"), 3600 * MICRO, "hours")
+        return Budget(int(Decimal(str(hours)) * 3600 * MICROSECONDS), pl.col("micros"), 3600 * MICROSECONDS, "hours")
     if disk is not None:
-        cost = (pl.col("micros") * clip_size.per_second / MICRO).ceil().cast(pl.Int64) + clip_size.per_clip
+        cost = (pl.col("micros") * clip_size.per_second / MICROSECONDS).ceil().cast(pl.Int64) + clip_size.per_clip
         return Budget(parse_size(disk), cost, 10**9, "GB")
     return None
 

@@ -1,6 +1,6 @@
 """Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
 
-Conventions: a segment is lost when grouping keeps it out of every split, see `nbaudio.core.rules.LOST`. A choice of columns is
+Conventions: a segment is lost when grouping keeps it out of every split (`core.rules.GROUPING_RULES`). A choice of columns is
 costly when it loses more than `COSTLY` of what could be kept.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rules import LOST
+from nbaudio.core.rules import GROUPING_RULES
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.splits import usable_keys
 
@@ -40,7 +40,7 @@ class Grouping:
 
     Attributes:
         columns: none of their values is in two splits.
-        divided: as of `nbaudio.selection.splits.divide`.
+        divided: as of `nbaudio.selection.splits.assign_splits`.
         losses: of these columns, and of the others that were tried; None where dev, test or train cannot be filled.
         by_default: whether no columns were asked for.
     """
@@ -106,7 +106,7 @@ def choose_grouping(
     def attempt(columns: tuple[str, ...]) -> pl.DataFrame:
         losses[columns] = None
         divided = divide_by(usable_keys(fit, columns)[0])
-        losses[columns] = Loss(int(divided["reason"].is_in(LOST).sum()), lost_share(divided))
+        losses[columns] = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
         return divided
 
     best: tuple[float, tuple[str, ...], pl.DataFrame] | None = None

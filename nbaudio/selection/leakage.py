@@ -18,7 +18,7 @@ from nbaudio.text.near import NearIndex, sentences
 SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence", "identical audio"
 GROUPS = ("speaker_id", "recording_id")
 
-MEANING = {
+CHECK_MEANINGS = {
     SENTENCE: "equal but for case, punctuation, blanks, Unicode normal form and invisible characters",
     NEAR_SENTENCE: "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's characters; none is missed",
     AUDIO: "equal bytes of the encoded clips, hence equal samples: all clips of a corpus are encoded alike",
@@ -122,7 +122,7 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
     return pl.DataFrame(rows, schema=schema)
 
 
-def proof(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
+def leakage_record(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
     """The leakage check as corpus.json holds it: by check `shared`, `segments` and the first exceptions, in JSON values.
 
     Raises:
@@ -130,7 +130,7 @@ def proof(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> di
 
     Examples:
         >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["da", "ne"], "speaker_id": ["x", "y"]}
-        >>> proof(pl.DataFrame(rows), keys=["speaker_id"])["speaker_id"]
+        >>> leakage_record(pl.DataFrame(rows), keys=["speaker_id"])["speaker_id"]
         {'shared': 0, 'segments': 0, 'exceptions': []}
     """
     found = exceptions(segments, keys=keys)
@@ -139,7 +139,7 @@ def proof(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> di
         some = found.filter(pl.col("check") == check).drop("check")
         listed = some.head(_MOST_LISTED).to_dicts()
         told[check] = {
-            **({"means": MEANING[check]} if check in MEANING else {}),
+            **({"means": CHECK_MEANINGS[check]} if check in CHECK_MEANINGS else {}),
             "shared": some["value"].n_unique(),
             "segments": len(some),
             "exceptions": listed,

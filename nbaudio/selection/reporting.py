@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.report import Report, fact_key, tally
-from nbaudio.core.rules import LATER_RULES, LOST
-from nbaudio.core.source_splits import role
+from nbaudio.core.report import Report, count_table, fact_key
+from nbaudio.core.rules import GROUPING_RULES, LATER_RULES
+from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import SPLITS, text_column, with_durations, without_audio
-from nbaudio.selection.budget import MICRO
+from nbaudio.selection.budget import MICROSECONDS
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
@@ -43,9 +43,9 @@ def select_report(
         by_hand: what people decided, as of `review.decisions`.
     """
     counted = chosen.drop("text", "text_normalized", "asr_text", "word_times", strict=False)
-    timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICRO).round())
+    timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round())
     kept = timed.filter(pl.col("split").is_not_null())
-    lost = timed.filter(pl.col("reason").is_in(LOST))
+    lost = timed.filter(pl.col("reason").is_in(GROUPING_RULES))
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
@@ -63,8 +63,8 @@ def select_report(
             if len(by_hand)
             else {}
         ),
-        **({"reviewed": tally(taken, "review", "segments")} if taken else {}),
-        **({} if held_out is None else {"source_held_out_in_train": tally(held_out, "split", "segments")}),
+        **({"reviewed": count_table(taken, "review", "segments")} if taken else {}),
+        **({} if held_out is None else {"source_held_out_in_train": count_table(held_out, "split", "segments")}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost_to_grouping": {"segments": len(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
         **alternatives,
@@ -156,7 +156,9 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
     if "source_split" not in kept.columns:
         return None
     train = text_column(kept, "source_split").cast(pl.String).filter(kept["split"] == "train").drop_nulls()
-    return {name: number for name, number in train.value_counts().sort("source_split").iter_rows() if role(name) in HELD_OUT}
+    return {
+        name: number for name, number in train.value_counts().sort("source_split").iter_rows() if split_role(name) in HELD_OUT
+    }
 
 
 def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:

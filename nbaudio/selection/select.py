@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.channels import own_channel
+from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.hashing import hash_column
@@ -22,15 +22,15 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.deciding import decisions
-from nbaudio.review.log import seen_in
+from nbaudio.review.log import reviewed_by_review
 from nbaudio.review.rounds import JUDGED, gold_ids
-from nbaudio.selection.budget import MICRO, Budget, over_budget
+from nbaudio.selection.budget import MICROSECONDS, Budget, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
-from nbaudio.selection.sizes import PCM, ClipSize, measure
-from nbaudio.selection.splits import divide, usable_keys
+from nbaudio.selection.sizes import PCM, ClipSize, measure_clip_size
+from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.workspace import Workspace
 
@@ -111,7 +111,7 @@ def select(
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
     right = gold_ids(workspace, workspace.segment_columns(*JUDGED)) if gold else set()
-    reviews = seen_in(workspace)
+    reviews = reviewed_by_review(workspace)
     by_hand = decisions(workspace)
     chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
     report = select_report(
@@ -186,7 +186,7 @@ def decide(
     budget = parameters.budget()
 
     def divide_by(keys: Sequence[str]) -> pl.DataFrame:
-        divided = divide(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
+        divided = assign_splits(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
         if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
                 f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
@@ -245,7 +245,7 @@ def filtered(
     usable_keys(segments, keys)
     recordings = conform(recordings, RECORDINGS, "recordings")
     preview = without_audio(recordings)
-    rate = pl.Series("rate", [MICRO] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
+    rate = pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
     facts = recordings.select(
         "recording_id",
         "num_channels",
@@ -258,7 +258,7 @@ def filtered(
     # A text of which normalisation leaves nothing is empty.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in segments.columns).alias("text")
     frame = (
-        segments.with_columns(own_channel(segments), text)
+        segments.with_columns(source_channel(segments), text)
         .select(*dict.fromkeys((*own, "text", "source_channel", "similarity", *keys)))
         .with_row_index("row")
         .join(facts, on="recording_id", how="left", maintain_order="left", validate="m:1")
@@ -286,7 +286,7 @@ def filtered(
         *dict.fromkeys(("segment_id", "recording_id", "speaker_id", "source_channel", *keys)),
         "start_sample",
         "end_sample",
-        micros=(length * MICRO + pl.col("rate") - 1) // pl.col("rate"),
+        micros=(length * MICROSECONDS + pl.col("rate") - 1) // pl.col("rate"),
         reason=pl.coalesce(rejected, *(pl.when(hit).then(pl.lit(name)) for name, hit in rules.items())),
     )
 
@@ -329,4 +329,4 @@ def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: p
         .select("recording_id", "start_sample", "end_sample", "source_channel")
         .join(facts, on="recording_id", how="left")
     )
-    return measure(clips.sort("path", "start_sample"), root) or PCM
+    return measure_clip_size(clips.sort("path", "start_sample"), root) or PCM

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.audio import encode_clip, read_clip
-from nbaudio.core.channels import own_channel
+from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError
 from nbaudio.core.times import rescale
 from nbaudio.storage.remote import Remote
@@ -36,7 +36,7 @@ PCM = ClipSize(2.0 * RATE, _PER_CLIP)
 """The upper bound: FLAC keeps what it cannot compress as it is."""
 
 
-def measure(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
+def measure_clip_size(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
     """What clips take, measured by encoding some and taken three standard errors above their mean.
 
     Args:
@@ -49,7 +49,7 @@ def measure(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
     """
     measured = []
     for path, start, end, channel, num_samples, rate in clips.select(
-        "path", "start_sample", "end_sample", own_channel(clips), "num_samples", "sampling_rate"
+        "path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate"
     ).iter_rows():
         try:
             samples = read_clip(root / path, start, end, num_samples=num_samples, rate=RATE, channel=channel or "mix")

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import SPLITS
-from nbaudio.selection.budget import MICRO
+from nbaudio.selection.budget import MICROSECONDS
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_HOUR = 3600 * MICRO
+_HOUR = 3600 * MICROSECONDS
 # What select itself decides, what each segment has of its own, and what tables are called by inside.
 _NO_KEYS = frozenset(
     ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
@@ -86,7 +86,7 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[s
     return [key for key in keys if key not in empty], empty
 
 
-def divide(
+def assign_splits(
     segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int, gold: pl.Series | None = None
 ) -> pl.DataFrame:
     """Divide segments into splits; no value of any key is in two of them.
@@ -113,7 +113,7 @@ def divide(
     Examples:
         >>> rows = {"segment_id": ["a", "b", "c"], "speaker_id": ["x", "x", "y"], "micros": [1, 1, 1]}
         >>> targets = {"test": Target(2, "segments")}
-        >>> divide(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
+        >>> assign_splits(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
         ['test', 'test', 'train']
     """
     division = _Division(segments, keys, seed)

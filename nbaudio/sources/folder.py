@@ -7,8 +7,8 @@ from pathlib import Path
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
-from nbaudio.formats.base import Problem, Transcripts, Windows, gather
-from nbaudio.sources.recordings import list_audio, list_elsewhere
+from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
+from nbaudio.sources.recordings import list_audio, list_remote
 from nbaudio.storage.remote import Remote
 
 # Six places and seven digits: what segments' times are computed with.
@@ -42,10 +42,10 @@ def read(source: Path | Remote, *, window: str | None = None, partial: str = "ke
         raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
-    paths, refused = list_audio(source) if isinstance(source, Path) else list_elsewhere(source, ())
+    paths, refused = list_audio(source) if isinstance(source, Path) else list_remote(source, ())
     # Where there is something, ingest tells what is not taken.
     problems = [Problem(name, None, reason) for name, reason in refused]
     rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
-    found = gather(source, rows if len(paths) else problems, further=("source_split",), wanted="a folder with audio files")
+    found = collect_rows(source, rows if len(paths) else problems, further=("source_split",), wanted="a folder with audio files")
     root = source if isinstance(source, Path) else str(source)
     return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

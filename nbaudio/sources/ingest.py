@@ -17,7 +17,7 @@ from urllib.request import url2pathname
 
 import polars as pl
 
-from nbaudio.core.channels import own_channel
+from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.guards import parse_size
 from nbaudio.core.names import resolve, segment_ids
@@ -25,16 +25,16 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
 from nbaudio.core.times import to_samples_column
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
-from nbaudio.formats.base import Reader, Transcripts, printable, tidied
+from nbaudio.formats.base import Reader, Transcripts, clean_columns, escape_surrogates
 from nbaudio.formats.mapping import TABLES, read_mapping, source_ids
 from nbaudio.formats.redaction import redacted
 from nbaudio.sources import folder, remote_sources, reporting
-from nbaudio.sources.recordings import FACTS, list_audio, list_elsewhere, look_at
-from nbaudio.sources.windows import place
-from nbaudio.storage.atomic import whole_file
+from nbaudio.sources.recordings import FACTS, list_audio, list_remote, probe_recordings
+from nbaudio.sources.windows import fill_times
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
 __all__ = ["PROBLEMS", "READERS", "Reader", "Transcripts", "ingest"]
@@ -115,12 +115,12 @@ def ingest(
     """
     if format not in READERS:
         raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
-    if is_address(str(out)):
+    if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
     for what, given in {"source": source, "audio": audio, "names": names, "out": out}.items():
-        if given is not None and printable(str(given)) != str(given):
-            raise InputError(f"{printable(str(given))}: the {what} has a name that is not Unicode; rename it")
+        if given is not None and escape_surrogates(str(given)) != str(given):
+            raise InputError(f"{escape_surrogates(str(given))}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     kept = Cache(out / "fetched", parse_size(cache))
     origin = remote_sources.origin(source, kept)
@@ -151,21 +151,21 @@ def ingest(
         _write_embedded(transcripts.embedded, root)
     root = root or _audio_folder(transcripts.audio_root, kept)
 
-    transcripts = replace(transcripts, frame=tidied(transcripts.frame))
+    transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
     transcripts, mapping = redacted(transcripts, mapping, fetches=isinstance(root, Remote) and root.is_scheme)
     named = transcripts.frame["name"].unique()
     if isinstance(root, Remote):
         settings["cache"] = kept.limit
-        available, refused = list_elsewhere(root, [mapping.get(name, name) for name in named])
+        available, refused = list_remote(root, [mapping.get(name, name) for name in named])
     else:
         available, refused = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
     Workspace.create(out, **settings, audio=root and str(root))  # before the recordings: a killed run can be run again
     audit = resolve(named, available, mapping=mapping)
     found = audit["path"].drop_nulls().unique().sort()
-    facts = look_at(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
+    facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
     ids = source_ids({} if Path(names or "").suffix.lower() in TABLES else mapping, audit, transcripts.frame)
     recordings = _recordings(audit, facts, ids)
-    frame = place(transcripts.frame, audit, recordings, transcripts.windows)
+    frame = fill_times(transcripts.frame, audit, recordings, transcripts.windows)
     segments = _segments(frame, audit, recordings)
 
     # What is told about segments is told without their texts: filters copy what they let through.
@@ -188,7 +188,7 @@ def ingest(
     )
     report = Report(
         "ingest",
-        reporting.facts(transcripts, audit, recordings, told, with_audio=root is not None),
+        reporting.ingest_facts(transcripts, audit, recordings, told, with_audio=root is not None),
         [*transcripts.notes, *reporting.warnings(workspace, recordings, told)],
         [line for kind, frame in problems.items() for line in reporting.lines(kind, frame)],
     )
@@ -199,7 +199,7 @@ def ingest(
 def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | None:
     if audio is None:
         return None
-    if is_address(str(audio)) and not str(audio).startswith("file://"):
+    if is_url(str(audio)) and not str(audio).startswith("file://"):
         return remote(str(audio), cache)
     if str(audio).startswith("file://"):
         audio = url2pathname(urlsplit(str(audio)).path)
@@ -225,7 +225,7 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
         try:
             if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
                 continue
-            with whole_file(path, sync=False) as partial:
+            with atomic_write(path, sync=False) as partial:
                 partial.write_bytes(data)
         except OSError:
             # A name that no file can have, or that another has as its folder: that recording is missing, and told as such.
@@ -257,7 +257,7 @@ def _segments(transcripts: pl.DataFrame, audit: pl.DataFrame, recordings: pl.Dat
     """The segments table: samples where the recording is there, and the first rule that a segment breaks."""
     # Joins copy what goes through them: only the columns that the rules look at do.
     own = [name for name in ("segment_id",) if name in transcripts.columns]
-    looked_at = transcripts.select("name", "source_start", "source_end", "text", own_channel(transcripts), *own)
+    looked_at = transcripts.select("name", "source_start", "source_end", "text", source_channel(transcripts), *own)
     named = looked_at.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
     joined = with_recordings(named, recordings)
     rate, length = joined["sampling_rate"], pl.col("num_samples")

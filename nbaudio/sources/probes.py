@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.core.version import __version__
-from nbaudio.storage.atomic import append_lines, telling_full_disks
+from nbaudio.storage.atomic import append_lines, raise_disk_full
 
 PROBES = "probes.jsonl"
 _BATCH = 4096
@@ -60,7 +60,7 @@ class Probes:
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Keep what was found of files; it is on the disk when this returns."""
-        with telling_full_disks(self.path):
+        with raise_disk_full(self.path):
             append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
 
     def remove(self) -> None:

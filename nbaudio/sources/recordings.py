@@ -13,13 +13,13 @@ from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
-from nbaudio.core.threads import in_turn
-from nbaudio.formats.base import printable
+from nbaudio.core.threads import ordered_map
+from nbaudio.formats.base import escape_surrogates
 from nbaudio.sources.probes import Probes
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import home_of, leads_out, sha256_file
+from nbaudio.storage.atomic import escapes_folder, sha256_file, trusted_root
 from nbaudio.storage.remote import Remote
-from nbaudio.storage.urls import check_address, inside, without_secrets
+from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
     {
@@ -54,7 +54,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
         POSIX paths relative to `root`, sorted; and path and reason of what is not taken: links that lead out of the folder or
         nowhere, names that are no Unicode, folders that cannot be read or are named like a recording, and what is no file at all.
     """
-    home = home_of(root)
+    home = trusted_root(root)
     found = [pl.Series("path", dtype=pl.String)]
     refused: list[tuple[str, str]] = []
     folders = [""]
@@ -68,33 +68,35 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
-                    if entry.is_symlink() and leads_out(root / name, home):
-                        refused.append((printable(name), "a link that leads out of the audio folder"))
+                    if entry.is_symlink() and escapes_folder(root / name, home):
+                        refused.append((escape_surrogates(name), "a link that leads out of the audio folder"))
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
                         if is_audio(entry.name):
-                            refused.append((printable(name), "a folder with the name of a recording; recordings in it are taken"))
-                    elif printable(name) != name:
-                        refused.append((printable(name), "its name is not Unicode; rename it"))
+                            refused.append(
+                                (escape_surrogates(name), "a folder with the name of a recording; recordings in it are taken")
+                            )
+                    elif escape_surrogates(name) != name:
+                        refused.append((escape_surrogates(name), "its name is not Unicode; rename it"))
                     elif not _is(entry.is_file):
                         nothing = "a link that leads nowhere" if entry.is_symlink() else "no file but a pipe, socket or device"
                         refused.append((name, nothing))
                     else:
                         paths.append(name)
         except OSError as error:
-            refused.append((printable(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
+            refused.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
         found.append(pl.Series("path", paths, dtype=pl.String))
     return pl.concat(found).sort(), sorted(refused)
 
 
-def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tuple[str, str]]]:
+def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tuple[str, str]]]:
     """The same for a folder that lies elsewhere. Where it gives no list, recordings are taken to be called as they are named.
 
     Args:
         root: the folder.
         names: of recordings, as transcripts spell them.
     """
-    listed = archives.listing(root, is_audio) if archives.is_stream(root) else root.listing(is_audio)
+    listed = archives.listing(root, is_audio) if archives.is_in_archive(root) else root.listing(is_audio)
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
     paths, refused = [], []
@@ -103,11 +105,11 @@ def list_elsewhere(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[
             if root.is_scheme and name.startswith(root.root) and "::" in name:
                 refused.append((name, "an address inside another is not taken from transcripts"))
             elif root.is_scheme and name.startswith(root.root):
-                paths.append(check_address(name))
-            elif not root.is_scheme and is_audio(name) and inside(name):
+                paths.append(check_url(name))
+            elif not root.is_scheme and is_audio(name) and stays_inside(name):
                 paths.append(name)
         except InputError as error:
-            refused.append((without_secrets(name), str(error)))
+            refused.append((redact_url(name), str(error)))
     return pl.Series("path", paths, dtype=pl.String), refused
 
 
@@ -119,7 +121,7 @@ def _is(question: Callable[[], bool]) -> bool:
         return False
 
 
-def look_at(
+def probe_recordings(
     root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path | None = None
 ) -> pl.DataFrame:
     """What each recording is: read, not believed.
@@ -184,8 +186,8 @@ def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: 
     # Whoever waits for a network leaves the processor to others.
     workers = jobs or 2 * (os.cpu_count() or 1)
     with progress("fetch", len(paths), "recordings") as advance:
-        places = _as_they_come(root, paths) if archives.is_stream(root) else (root / path for path in paths)
-        for row in in_turn(kept, places, jobs=workers):
+        places = _as_they_come(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
+        for row in ordered_map(kept, places, jobs=workers):
             rows.append(row)
             advance(1)
             if len(rows) == _BATCH:
@@ -198,7 +200,7 @@ def _as_they_come(root: Remote, paths: Paths) -> Iterator[Remote]:
     """Files of a compressed tar, each with its bytes; those that the archive no longer has come last and without."""
     missing = set(paths)
     with suppress(AudioError):  # it breaks off
-        for place in archives.in_order(root, missing):
+        for place in archives.members_in_order(root, missing):
             missing.discard(place.path)
             yield place
     yield from (root / path for path in sorted(missing))

@@ -17,12 +17,12 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
-from nbaudio.core.threads import in_turn
+from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
-from nbaudio.storage.atomic import append_lines, read_lines, telling_full_disks, whole_file
+from nbaudio.storage.atomic import append_lines, atomic_write, raise_disk_full, read_lines
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 
 BY_THEMSELVES = frozenset({"librispeech", "folder"})
 _NOTES = ".fetched.jsonl"
@@ -43,7 +43,7 @@ def origin(source: str | Path, cache: Cache) -> Path | Remote:
         >>> print(origin("s3://bucket/LibriSpeech/", Cache(Path("cache"))))
         s3://bucket/LibriSpeech
     """
-    if not is_address(str(source)):
+    if not is_url(str(source)):
         path = Path(source).absolute()
         if not path.is_dir():
             with suppress(FileNotFoundError):  # the reader says what is wanted
@@ -124,13 +124,13 @@ def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
         status, target = places[name].status(), folder / name
         here = known.get(name) == [*status] and status.version and target.is_file() and target.stat().st_size == status.num_bytes
         if not here:
-            with whole_file(target, sync=False) as partial:
+            with atomic_write(target, sync=False) as partial:
                 places[name].download(partial, status)
-            with telling_full_disks(notes):
+            with raise_disk_full(notes):
                 append_lines(notes, [_encode([name, *status])])
 
     with progress("fetch source", len(places), "files", show=len(places) > 1) as advance:
-        for _ in in_turn(fetch, places, jobs=_JOBS):
+        for _ in ordered_map(fetch, places, jobs=_JOBS):
             advance(1)
     _keep_only(folder, {*places, _NOTES})
 

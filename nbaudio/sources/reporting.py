@@ -27,7 +27,7 @@ def lines(kind: str, problems: pl.DataFrame) -> list[str]:
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 
-def facts(
+def ingest_facts(
     transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
 ) -> dict[str, Any]:
     """What an ingest counted, and the columns that it took."""

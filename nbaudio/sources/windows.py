@@ -12,7 +12,7 @@ from nbaudio.formats.base import Windows
 _MICRO = 1_000_000
 
 
-def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
+def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
     """`frame` with the times of whole recordings filled in where the audio is there.
 
     A whole recording without an id of its own takes that of the recording; windows are called after their times.
@@ -30,7 +30,7 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, wi
         >>> frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]})
         >>> audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
         >>> recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [16000], "num_samples": [40000]})
-        >>> place(frame, audit, recordings, None).select("segment_id", "source_start", "source_end").rows()
+        >>> fill_times(frame, audit, recordings, None).select("segment_id", "source_start", "source_end").rows()
         [('a', '0', '2.5')]
     """
     whole = whole_recording()

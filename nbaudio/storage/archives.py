@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio.core import guards
-from nbaudio.core.errors import AudioError, InputError, brief
-from nbaudio.storage.listings import sorted_out
+from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.storage.listings import filter_names
 from nbaudio.storage.remote import Content, Remote, remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 
 _ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: What an archive that is damaged or none raises while it is read.
@@ -47,11 +47,11 @@ class Member(NamedTuple):
         return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
 
 
-def is_stream(place: Remote) -> bool:
+def is_in_archive(place: Remote) -> bool:
     """Whether a folder or file is in a compressed tar.
 
     Examples:
-        >>> is_stream(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_stream(remote("tar://::/data/all.tar"))
+        >>> is_in_archive(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_in_archive(remote("tar://::/data/all.tar"))
         (True, False)
     """
     return place.root.startswith("tar://") and place.root.lower().endswith(_ENDINGS)
@@ -110,7 +110,7 @@ class _Unpacked(io.RawIOBase):
     def check(self, position: int) -> None:
         """Raise tarfile.ReadError where the archive may not grow up to there."""
         try:
-            guards.check_growth(self._archive, self._size, position)
+            guards.check_expansion(self._archive, self._size, position)
         except InputError as error:
             raise tarfile.ReadError(str(error)) from error
 
@@ -120,18 +120,18 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
     names: list[str] = []
     broken = []
     try:
-        names.extend(place.path for place in in_order(folder))
+        names.extend(place.path for place in members_in_order(folder))
     except AudioError as error:
         broken.append((folder.name or folder.root.rpartition("/")[2], str(error)))
-    paths, refused = sorted_out(names, wanted)
+    paths, refused = filter_names(names, wanted)
     return paths, refused + broken
 
 
-def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
+def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
     """Files below a folder of a compressed tar, in the order of the archive, each with its bytes.
 
     Args:
-        folder: of which `is_stream` holds.
+        folder: of which `is_in_archive` holds.
         wanted: paths below the folder; None gives all, without bytes.
 
     Raises:
@@ -141,7 +141,7 @@ def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[R
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
     start = len(top) + 1 if top else 0
     with ExitStack() as stack:
-        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if is_address(outer) else Path(outer)
+        path = stack.enter_context(remote(outer, folder.cache, folder.network).fetched()) if is_url(outer) else Path(outer)
         try:
             for member in members(path):
                 name = member.name[start:]
@@ -152,4 +152,4 @@ def in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[R
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except BROKEN as error:
-            raise AudioError(f"{outer}: the archive breaks off or is none ({brief(error)})") from error
+            raise AudioError(f"{outer}: the archive breaks off or is none ({one_line(error)})") from error

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from nbaudio.core import guards
-from nbaudio.core.errors import DiskFullError, InputError, brief
+from nbaudio.core.errors import DiskFullError, InputError, one_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,11 +33,11 @@ _FLUSH_EVERY_S = 0.05
 _SYNCED_AT_ONCE = 16
 
 
-def full_disk(error: BaseException) -> str | None:
+def disk_full_reason(error: BaseException) -> str | None:
     """What the system says where an error means that there is no room to write; None where it means something else.
 
     Examples:
-        >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(5, "Input/output error"))
+        >>> disk_full_reason(OSError(28, "No space left on device")), disk_full_reason(OSError(5, "Input/output error"))
         ('No space left on device', None)
     """
     # Polars raises errors of its own, with the number in words, or without where the end of a Parquet file is not written.
@@ -49,18 +49,18 @@ def full_disk(error: BaseException) -> str | None:
 
 
 @contextmanager
-def telling_full_disks(target: Path) -> Iterator[None]:
+def raise_disk_full(target: Path) -> Iterator[None]:
     """Let errors for want of room to write at `target` be `DiskFullError`."""
     try:
         yield
     except Exception as error:
-        if full := full_disk(error):
+        if full := disk_full_reason(error):
             raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
         raise
 
 
 @contextmanager
-def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
+def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """A path beside `target` to write a file or make a folder at; moved onto `target` at the end, removed when anything fails.
 
     Args:
@@ -71,7 +71,7 @@ def whole_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
         DiskFullError: there is no space left.
     """
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    with telling_full_disks(target):
+    with raise_disk_full(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -133,13 +133,13 @@ def remove_partials(*folders: Path) -> None:
             remove(path)
 
 
-class Rows(list[dict[str, Any]]):
+class JsonRows(list[dict[str, Any]]):
     """The rows of a frame as `write_json` writes them, one by one: as dictionaries they would take several times the memory.
 
     Examples:
         >>> import tempfile
         >>> import polars as pl
-        >>> write_json(path := Path(tempfile.mkdtemp()) / "a.json", {"rows": Rows(pl.DataFrame({"n": [1, 2]}))})
+        >>> write_json(path := Path(tempfile.mkdtemp()) / "a.json", {"rows": JsonRows(pl.DataFrame({"n": [1, 2]}))})
         >>> read_json(path)
         {'rows': [{'n': 1}, {'n': 2}]}
     """
@@ -157,8 +157,8 @@ class Rows(list[dict[str, Any]]):
 
 
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
-    """Write `value` as readable JSON, whole or not at all (see `whole_file`); equal values give equal bytes."""
-    with whole_file(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
+    """Write `value` as readable JSON, whole or not at all (see `atomic_write`); equal values give equal bytes."""
+    with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
         json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # by pieces: a manifest may name 300,000 recordings
         file.write("\n")
 
@@ -207,7 +207,7 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
         try:
             found.append(decode(line))
         except msgspec.MsgspecError as error:
-            raise InputError(f"{target}: line {number}: not {what} ({brief(error)})") from error
+            raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
     return found
 
 
@@ -218,30 +218,30 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: the file is missing or holds something else.
     """
     try:
-        value = json.loads(guards.whole(path, most=guards.MOST_JSON_BYTES))
+        value = json.loads(guards.read_all(path, most=guards.MOST_JSON_BYTES))
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{path}: cannot be read ({brief(error)})") from error
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
     return value
 
 
-def home_of(folder: Path) -> Path:
+def trusted_root(folder: Path) -> Path:
     """Where links below a folder may lead: into itself; of a snapshot in Hugging Face's cache, also to the blobs beside it."""
     whole = Path(os.path.realpath(folder))
     above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
     return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)
 
 
-def leads_out(path: Path, home: Path) -> bool:
-    """Whether a path is a link, or lies behind one, that leads out of a folder, as of `home_of`.
+def escapes_folder(path: Path, home: Path) -> bool:
+    """Whether a path is a link, or lies behind one, that leads out of a folder, as of `trusted_root`.
 
     Examples:
         >>> import tempfile
-        >>> home = home_of(Path(tempfile.mkdtemp()))
+        >>> home = trusted_root(Path(tempfile.mkdtemp()))
         >>> (home / "inside").symlink_to(home / "a")
         >>> (home / "outside").symlink_to("/etc")
-        >>> leads_out(home / "inside", home), leads_out(home / "outside/passwd", home)
+        >>> escapes_folder(home / "inside", home), escapes_folder(home / "outside/passwd", home)
         (False, True)
     """
     return not Path(os.path.realpath(path)).is_relative_to(home)

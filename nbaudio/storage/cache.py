@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 
 #: Bytes, unless told otherwise.
 LIMIT = 20_000_000_000
@@ -73,7 +73,7 @@ class Cache:
 
     def _fetched(self, path: Path, num_bytes: int, fetch: Callable[[Path], None]) -> BinaryIO:
         """Fetch a file; open, and locked from before its first byte on."""
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             with self._alone("total.lock") as counted:
                 self._make_room(num_bytes, counted)
                 file = partial.open("w+b")

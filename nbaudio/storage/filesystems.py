@@ -22,7 +22,7 @@ _S3_TRIES = 2
 _ARCHIVE = threading.local()
 
 
-class Place(NamedTuple):
+class FilesystemPath(NamedTuple):
     """Where something is: a filesystem of fsspec, the path in it, and the scheme of its address."""
 
     fs: Any
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return self.scheme in WEB
 
 
-def place_of(address: str, network: Network) -> Place:
+def filesystem_path(address: str, network: Network) -> FilesystemPath:
     """The filesystem that an address names, and the path in it.
 
     Raises:
@@ -45,7 +45,7 @@ def place_of(address: str, network: Network) -> Place:
     scheme = urlsplit(address).scheme
     _check_archive(address, scheme)
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
-        return cast(Place, _ARCHIVE.place)
+        return cast(FilesystemPath, _ARCHIVE.place)
     try:
         from fsspec.core import url_to_fs
 
@@ -71,7 +71,7 @@ def place_of(address: str, network: Network) -> Place:
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
-    place = Place(fs, path, scheme)
+    place = FilesystemPath(fs, path, scheme)
     if scheme in ARCHIVES:
         _ARCHIVE.address, _ARCHIVE.place = address, place
     return place

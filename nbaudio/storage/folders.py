@@ -15,21 +15,21 @@ from urllib.request import url2pathname
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_regular
-from nbaudio.core.threads import in_turn
+from nbaudio.core.threads import ordered_map
 from nbaudio.storage import upload
 from nbaudio.storage.atomic import (
+    atomic_write,
     read_json,
     remove_partials,
     sha256_file,
     sha256_listed,
     sha256_path,
     size_of,
-    whole_file,
     write_json,
 )
-from nbaudio.storage.remote import Remote, Status, remote
-from nbaudio.storage.retry import AbsentError
-from nbaudio.storage.urls import inside, is_address
+from nbaudio.storage.remote import Remote, RemoteStat, remote
+from nbaudio.storage.retry import RemoteNotFoundError
+from nbaudio.storage.urls import is_url, stays_inside
 
 # Small files on their way at once.
 _JOBS = 8
@@ -101,7 +101,7 @@ class LocalFolder:
 
     def new(self, name: str) -> AbstractContextManager[Path]:
         """See `Folder.new`."""
-        return whole_file(self._path(name))
+        return atomic_write(self._path(name))
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
@@ -141,7 +141,7 @@ class LocalFolder:
         return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if not path.is_dir())
 
     def remove(self, name: str) -> None:
-        """See `Folder.remove`."""
+        """See `Folder.delete_file`."""
         self._path(name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
@@ -175,7 +175,7 @@ class RemoteFolder:
             raise NbaudioError(f"{self}: was opened to be read")
         written = self.desk / "new" / _checked(name)
         try:
-            with whole_file(written, sync=False) as partial:
+            with atomic_write(written, sync=False) as partial:
                 yield partial
             self._send(name, written, self.desk)
         finally:
@@ -189,21 +189,21 @@ class RemoteFolder:
         try:
             with self._place(name).fetched() as path:
                 yield path
-        except AbsentError as error:
+        except RemoteNotFoundError as error:
             raise InputError(str(error)) from error
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """See `Folder.read`."""
         try:
             return self._place(name).read(start, stop)
-        except AbsentError as error:
+        except RemoteNotFoundError as error:
             raise InputError(str(error)) from error
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
         try:
             self._place(name).status()
-        except AbsentError:
+        except RemoteNotFoundError:
             return False
         except AudioError as error:
             raise InputError(str(error)) from error
@@ -213,7 +213,7 @@ class RemoteFolder:
         """See `Folder.size`."""
         try:
             return self._place(name).status().num_bytes
-        except AbsentError as error:
+        except RemoteNotFoundError as error:
             raise InputError(str(error)) from error
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
@@ -223,9 +223,9 @@ class RemoteFolder:
             if not place.is_folder():
                 return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
             parts = list(upload.names(place))
-            hashes = in_turn(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
+            hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
             return sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
-        except AbsentError:
+        except RemoteNotFoundError:
             return False
 
     def names(self) -> Iterator[str]:
@@ -233,8 +233,8 @@ class RemoteFolder:
         return upload.names(self.place)
 
     def remove(self, name: str) -> None:
-        """See `Folder.remove`."""
-        upload.remove(self._place(name))
+        """See `Folder.delete_file`."""
+        upload.delete_file(self._place(name))
 
     def tidy(self) -> None:
         """See `Folder.tidy`."""
@@ -250,7 +250,7 @@ class RemoteFolder:
             write_json(self._note(desk, name), {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-        deque(in_turn(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
+        deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
         for part in {*upload.names(self._place(name))} - parts:
             self.remove(f"{name}/{part}")
 
@@ -262,7 +262,7 @@ class RemoteFolder:
         with self._place(name).fetched(found) as path:
             return sha256_file(path)
 
-    def _noted(self, name: str, found: Status) -> str | None:
+    def _noted(self, name: str, found: RemoteStat) -> str | None:
         """The hash of the file that was sent, if the store holds that very one."""
         if self.desk is None or found.version is None or not self._note(self.desk, name).is_file():
             return None
@@ -279,7 +279,7 @@ class RemoteFolder:
 
 def _checked(name: str) -> str:
     """A name, which may come from a table that anybody wrote."""
-    if not inside(name):
+    if not stays_inside(name):
         raise InputError(f"{name}: leads out of the folder")
     return name
 
@@ -298,7 +298,7 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | R
         >>> print(folder_at("/data/corpus"), folder_at("s3://bucket/corpus/"))
         /data/corpus s3://bucket/corpus
     """
-    if not is_address(str(where)):
+    if not is_url(str(where)):
         return LocalFolder(Path(where).absolute())
     if str(where).startswith("file://"):
         return LocalFolder(Path(url2pathname(urlsplit(str(where)).path)))

@@ -11,7 +11,7 @@ from nbaudio.core.errors import InputError
 _state = {"ran": False, "lost": False}
 
 
-def check(what: str) -> None:
+def check_not_forked(what: str) -> None:
     """Refuse what would never end.
 
     Raises:

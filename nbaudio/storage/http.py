@@ -11,11 +11,11 @@ from http import HTTPStatus
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from nbaudio.core.guards import MOST_TEXT_BYTES
-from nbaudio.core.progress import heard
+from nbaudio.core.guards import MAX_TEXT_BYTES
+from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.network import Network
-from nbaudio.storage.retry import RefusedError
+from nbaudio.storage.retry import RemoteRefusedError
 
 Result = TypeVar("Result")
 
@@ -118,9 +118,9 @@ async def _read_range(fs: Any, url: str, start: int, stop: int, network: Network
         # All of a file is as good where all was asked for.
         whole = start == 0 and answer.headers.get("Content-Length") == str(stop)
         if answer.status != HTTPStatus.PARTIAL_CONTENT and not whole:
-            raise RefusedError(f"{url}: the server serves no ranges")
+            raise RemoteRefusedError(f"{url}: the server serves no ranges")
         if not whole and not told.startswith(f"bytes {start}-"):
-            raise RefusedError(f"{url}: bytes from {start:,} were asked for, {told[:80] or 'of no range'} came")
+            raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {told[:80] or 'of no range'} came")
         data: bytes = await answer.read()
         return data
 
@@ -131,17 +131,17 @@ async def _download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: 
         _check_plain(answer, url)
         left = num_bytes
         async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
-            heard(urlsplit(url).netloc)
+            on_message(urlsplit(url).netloc)
             left -= len(chunk)
             if left < 0:
-                raise RefusedError(f"{url}: the server sends more than the {num_bytes:,} bytes that it announced")
+                raise RemoteRefusedError(f"{url}: the server sends more than the {num_bytes:,} bytes that it announced")
             file.write(chunk)
 
 
 def _check_plain(answer: Any, url: str) -> None:
     coding = answer.headers.get("Content-Encoding", "identity")
     if coding not in ("identity", ""):
-        raise RefusedError(f"{url}: the server sends it compressed ({coding[:40]}), though asked not to")
+        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding[:40]}), though asked not to")
 
 
 @cache
@@ -153,7 +153,7 @@ def _bounded() -> type:
         async def read(self) -> bytes:
             if self._body is None:
                 asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.request_info.headers.get("Range", ""))
-                most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_TEXT_BYTES
+                most = int(asked[2]) - int(asked[1]) + 1 if asked else MAX_TEXT_BYTES
                 url = str(self.request_info.url.with_query(None))
                 _check_plain(self, url)
                 data = bytearray()
@@ -161,7 +161,7 @@ def _bounded() -> type:
                     data += chunk
                     if len(data) > most:
                         self.close()
-                        raise RefusedError(f"{url}: the server sends more than the {most:,} bytes that were asked for")
+                        raise RemoteRefusedError(f"{url}: the server sends more than the {most:,} bytes that were asked for")
                 self._body = bytes(data)
             return self._body
 

@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def status_of(error: BaseException) -> int | None:
+def http_status(error: BaseException) -> int | None:
     """The HTTP status that an error stands for, if any: aiohttp's ``status``, Azure's, Google's, Amazon's.
 
     Examples:
         >>> error = OSError("slow down")
         >>> error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
-        >>> status_of(error), status_of(OSError("no route"))
+        >>> http_status(error), http_status(OSError("no route"))
         (503, None)
     """
     known = (getattr(error, name, None) for name in ("status", "status_code", "code"))
     found = next((each for each in known if isinstance(each, int)), None)
-    return metadata_of(error).get("HTTPStatusCode") if found is None else found
+    return boto_metadata(error).get("HTTPStatusCode") if found is None else found
 
 
-def metadata_of(error: BaseException) -> Mapping[str, Any]:
+def boto_metadata(error: BaseException) -> Mapping[str, Any]:
     """What botocore keeps of an answer: ``HTTPStatusCode``, ``HTTPHeaders``; s3fs raises another error from its own."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
@@ -28,19 +28,19 @@ def metadata_of(error: BaseException) -> Mapping[str, Any]:
     return {}
 
 
-def redirects_nowhere(error: BaseException) -> bool:
+def is_bad_redirect(error: BaseException) -> bool:
     """Whether an error of aiohttp means that redirects go in a circle, or to what is no web address."""
     return any(each.__name__ in ("TooManyRedirects", "RedirectClientError") for each in type(error).__mro__)
 
 
-def plainly(error: BaseException) -> str:
+def one_line_error(error: BaseException) -> str:
     """An error in one line, without addresses, which may hold secrets.
 
     Examples:
-        >>> plainly(OSError("cannot reach https://host/?key=secret"))
+        >>> one_line_error(OSError("cannot reach https://host/?key=secret"))
         'cannot reach ...'
     """
-    if (status := status_of(error)) is not None:
+    if (status := http_status(error)) is not None:
         return f"the server says {status}"
     if isinstance(error, TimeoutError):  # whatever the library calls it
         return "nothing came in time"

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from nbaudio.storage.urls import inside
+from nbaudio.storage.urls import stays_inside
 
 _DEEPEST = 30
 
 
-def sorted_out(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
     """Names that are wanted and not hidden, sorted; and those that lead out of their folder, each with that reason.
 
     Examples:
-        >>> sorted_out(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
+        >>> filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
         (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
     """
     paths, refused = [], []
@@ -21,7 +21,7 @@ def sorted_out(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[lis
         parts = name.split("/")
         if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in parts):
             continue
-        if inside(name):
+        if stays_inside(name):
             paths.append(name)
         else:
             refused.append((name, "its name leads out of the audio folder"))
@@ -57,6 +57,6 @@ def links(fs: Any, top: str) -> set[str]:
             name = unquote(link.removeprefix(top))
             if not link.endswith("/"):
                 names.add(name)
-            elif name.count("/") <= _DEEPEST and inside(name.rstrip("/")):
+            elif name.count("/") <= _DEEPEST and stays_inside(name.rstrip("/")):
                 folders.append(link)
     return names

@@ -25,7 +25,7 @@ TRIES = 3
 MAX_WAIT_S = 45.0
 #: Bytes, unless told otherwise: of a file whose length the server announces, and of one whose length it does not.
 MAX_ANNOUNCED = 1_000_000_000_000
-MAX_UNANNOUNCED = 1_000_000_000
+MAX_UNKNOWN_LENGTH = 1_000_000_000
 
 _PREFIX = "NBAUDIO_"
 # How a limit is read, what is allowed, and how that is said.
@@ -68,7 +68,7 @@ class Network:
         timeout: seconds without a byte.
         tries: in a row.
         max_wait: seconds.
-        max_size: bytes; None means `MAX_ANNOUNCED` or `MAX_UNANNOUNCED`.
+        max_size: bytes; None means `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`.
         run: what failed in one run is tried again in the next.
     """
 

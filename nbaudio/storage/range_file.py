@@ -10,7 +10,7 @@ _BLOCK_BYTES = 1 << 18
 _BLOCKS = 16
 
 
-class RangedFile(io.RawIOBase):
+class RangeFile(io.RawIOBase):
     r"""Bytes by ranges, in blocks of which the last few are kept.
 
     Decoders call it from C, where an exception is lost: what fails reads as the end of the file, and `settle` raises it.
@@ -21,7 +21,7 @@ class RangedFile(io.RawIOBase):
         size: of the file.
 
     Examples:
-        >>> file = RangedFile(lambda start, stop: bytes(range(start, stop)), lambda: None, 10)
+        >>> file = RangeFile(lambda start, stop: bytes(range(start, stop)), lambda: None, 10)
         >>> file.seek(7), file.read(5)
         (7, b'\x07\x08\t')
     """

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.guards import check_growth
-from nbaudio.core.progress import heard
+from nbaudio.core.guards import check_expansion
+from nbaudio.core.progress import on_message
 from nbaudio.storage import http
-from nbaudio.storage.atomic import sha256_file, whole_file
+from nbaudio.storage.atomic import atomic_write, sha256_file
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.filesystems import Place, place_of
-from nbaudio.storage.listings import files, links, sorted_out
+from nbaudio.storage.filesystems import FilesystemPath, filesystem_path
+from nbaudio.storage.listings import files, filter_names, links
 from nbaudio.storage.network import Network
-from nbaudio.storage.range_file import RangedFile
-from nbaudio.storage.retry import RefusedError, patiently
-from nbaudio.storage.urls import ARCHIVES, WEB, check_address
+from nbaudio.storage.range_file import RangeFile
+from nbaudio.storage.retry import RemoteRefusedError, with_retries
+from nbaudio.storage.urls import ARCHIVES, WEB, check_url
 
-CHANGED = "the file changed since it was ingested; run ingest again"
+CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
 
 # Ranges are read where they are at most this share of the file, each window taken as one jump; smaller files come whole.
 _MOST_SHARE = 0.25
@@ -39,7 +39,7 @@ _SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
 _VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
 
 
-class Status(NamedTuple):
+class RemoteStat(NamedTuple):
     """What a server tells of a file: its size, and something that changes with its content (ETag or time), if anything."""
 
     num_bytes: int
@@ -107,14 +107,14 @@ class Remote:
         address = (self.path if self.is_scheme else self.root).rpartition("::")[2]
         return urlsplit(address).netloc or "this machine"
 
-    def status(self) -> Status:
+    def status(self) -> RemoteStat:
         """Size and version now.
 
         Raises:
             AudioError: it is not there, may not be read, or the server does not say how long it is.
         """
         if self.content is not None:
-            return Status(len(self.content.data), self.content.version)
+            return RemoteStat(len(self.content.data), self.content.version)
         info = self._info()
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
@@ -122,18 +122,18 @@ class Remote:
             raise AudioError(f"{self}: the server does not say how long it is, so that a broken connection would look whole")
         if info.get("compress_size") is not None:  # of a zip's members
             try:
-                check_growth(self, info["compress_size"], info["size"])
+                check_expansion(self, info["compress_size"], info["size"])
             except InputError as error:
-                raise RefusedError(str(error)) from error
+                raise RemoteRefusedError(str(error)) from error
         try:
             self.network.check_size(self, int(info["size"]))
         except InputError as error:
-            raise RefusedError(str(error)) from error
+            raise RemoteRefusedError(str(error)) from error
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
-        return Status(int(info["size"]), None if version is None else str(version))
+        return RemoteStat(int(info["size"]), None if version is None else str(version))
 
     @contextmanager
-    def fetched(self, status: Status | None = None) -> Iterator[Path]:
+    def fetched(self, status: RemoteStat | None = None) -> Iterator[Path]:
         """The whole file on the disk, held in the cache for as long as the context lasts.
 
         Args:
@@ -150,12 +150,12 @@ class Remote:
             else:
                 self.download(partial, found)
             if self.sha256 is not None and sha256_file(partial) != self.sha256:
-                raise AudioError(f"{self}: {CHANGED}")
+                raise AudioError(f"{self}: {CHANGED_MESSAGE}")
 
         with ExitStack() as stack:
             if self.cache is None or self.content is not None:
                 path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nbaudio-")), "fetched")
-                with whole_file(path, sync=False) as partial:
+                with atomic_write(path, sync=False) as partial:
                     fetch(partial)
             else:
                 path = stack.enter_context(self.cache.held(self._identity(found), found.num_bytes, fetch))
@@ -164,7 +164,7 @@ class Remote:
             except NbaudioError as error:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
-    def download(self, target: Path, status: Status) -> None:
+    def download(self, target: Path, status: RemoteStat) -> None:
         """Write the whole file to a path.
 
         Args:
@@ -180,8 +180,8 @@ class Remote:
         while True:
             before = _size(target)
             try:
-                return patiently(self, lambda: self._download(target, status))
-            except RefusedError:
+                return with_retries(self, lambda: self._download(target, status))
+            except RemoteRefusedError:
                 raise
             except AudioError:
                 if _size(target) < before + _PIECE_BYTES:
@@ -204,7 +204,7 @@ class Remote:
         Raises:
             AudioError: they cannot be had, all of them.
         """
-        return patiently(self, lambda: self._range(start, stop))
+        return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
         """Whether it is a folder; on the web, whether a page comes instead of a file.
@@ -216,7 +216,7 @@ class Remote:
         is_page = self._on_web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
         return info.get("type") == "directory" or is_page
 
-    def ranges(self, status: Status, *, windows: int, share: float) -> RangedFile | None:
+    def ranges(self, status: RemoteStat, *, windows: int, share: float) -> RangeFile | None:
         """A file that reads ranges where that is cheaper than the whole file, else None.
 
         It is cheaper from 8 MB on, where `share` of the file and 1 MB for each window make no more than a quarter of it; unless
@@ -238,15 +238,15 @@ class Remote:
                 raise AudioError(f"{self}: the file changed while it was read")
 
         def read(start: int, stop: int) -> bytes:
-            return patiently(self, lambda: self._range(start, stop))
+            return with_retries(self, lambda: self._range(start, stop))
 
         try:
             # From behind the start: a server that knows no ranges says so, and does not send all.
             if not _SEEKABLE.match(read(1, 12)):
                 return None
-        except RefusedError:
+        except RemoteRefusedError:
             return None
-        return RangedFile(read, check, status.num_bytes)
+        return RangeFile(read, check, status.num_bytes)
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
         """Files below the folder, hidden ones left out.
@@ -263,12 +263,12 @@ class Remote:
         if self.is_scheme:
             return None
         try:
-            found = patiently(self, self._links if self._on_web else self.names)
+            found = with_retries(self, self._links if self._on_web else self.names)
         except AudioError as error:
-            if self._on_web and isinstance(error, RefusedError):
+            if self._on_web and isinstance(error, RemoteRefusedError):
                 return None
             raise InputError(str(error)) from error
-        paths, refused = sorted_out(found, wanted)
+        paths, refused = filter_names(found, wanted)
         return None if self._on_web and not paths and not refused else (paths, refused)
 
     def _info(self) -> dict[str, Any]:
@@ -277,10 +277,10 @@ class Remote:
             found: dict[str, Any] = http.info(fs, path, self.network) if scheme in WEB else fs.info(path)
             return found
 
-        return patiently(self, info, proves=False)
+        return with_retries(self, info, proves=False)
 
     def names(self) -> set[str]:
-        """All files below the folder, relative to it; one request, as `patiently` makes it."""
+        """All files below the folder, relative to it; one request, as `with_retries` makes it."""
         fs, top, scheme = self.located
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
         names = {name.removeprefix(prefix) for name in files(fs, top, levels=1)}
@@ -291,10 +291,10 @@ class Remote:
         fs, top, _ = self.located
         return links(fs, top)
 
-    def _identity(self, status: Status) -> str:
+    def _identity(self, status: RemoteStat) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
-    def _download(self, partial: Path, found: Status) -> None:
+    def _download(self, partial: Path, found: RemoteStat) -> None:
         """Fetch the whole file; on the web, what has come stays and the rest is asked for."""
         held = _size(partial)
         if not (self._on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
@@ -308,14 +308,14 @@ class Remote:
         if (held := partial.stat().st_size) != found.num_bytes:
             raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
 
-    def _resumed(self, partial: Path, held: int, found: Status) -> bool:
+    def _resumed(self, partial: Path, held: int, found: RemoteStat) -> bool:
         """Append what is missing; whether the server does so."""
         try:
             with partial.open("ab") as file:
                 for start in range(held, found.num_bytes, _PIECE_BYTES):
                     file.write(self._range(start, min(start + _PIECE_BYTES, found.num_bytes)))
-                    heard(self.host)
-        except RefusedError:
+                    on_message(self.host)
+        except RemoteRefusedError:
             return False
         if self.status() != found:
             raise AudioError(f"{self}: the file changed while it was read")
@@ -339,15 +339,15 @@ class Remote:
         return urlsplit(self.root).scheme in WEB
 
     @cached_property
-    def located(self) -> Place:
+    def located(self) -> FilesystemPath:
         """Its filesystem, and its path there."""
         if self.is_scheme:
-            return place_of(self.path, self.network)
-        fs, top, scheme = place_of(self.root, self.network)
+            return filesystem_path(self.path, self.network)
+        fs, top, scheme = filesystem_path(self.root, self.network)
         if not self.path:
-            return Place(fs, top, scheme)
+            return FilesystemPath(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
-        return Place(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
+        return FilesystemPath(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
 
 
 def _size(path: Path) -> int:
@@ -366,4 +366,4 @@ def remote(address: str, cache: Cache | None = None, network: Network | None = N
         InputError: a limit in the environment is not usable; its scheme is not known, or it holds a password or a query, which
             are secrets and would be written down.
     """
-    return Remote(re.sub(r"(?<![/:])/+$", "", check_address(address)), cache, network=network or Network.of())
+    return Remote(re.sub(r"(?<![/:])/+$", "", check_url(address)), cache, network=network or Network.of())

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.progress import waiting
-from nbaudio.storage.atomic import full_disk
-from nbaudio.storage.http_errors import metadata_of, plainly, redirects_nowhere, status_of
+from nbaudio.storage.atomic import disk_full_reason
+from nbaudio.storage.http_errors import boto_metadata, http_status, is_bad_redirect, one_line_error
 from nbaudio.storage.network import Network
 from nbaudio.storage.retry_after import retry_after
 
@@ -27,7 +27,7 @@ _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MAN
 _LASTING = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
 
 
-class Place(Protocol):
+class RequestTarget(Protocol):
     """What requests are made to."""
 
     @property
@@ -41,15 +41,15 @@ class Place(Protocol):
         ...
 
 
-class RefusedError(AudioError):
+class RemoteRefusedError(AudioError):
     """The server answers, and does not do it."""
 
 
-class AbsentError(RefusedError):
+class RemoteNotFoundError(RemoteRefusedError):
     """It is not there."""
 
 
-def patiently(place: Place, request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
+def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
     """The result of a request, made again after what passes: broken connections, short answers, busy or failing servers.
 
     Args:
@@ -79,18 +79,20 @@ def patiently(place: Place, request: Callable[[], Result], *, done: str = "read"
         except Exception as error:  # filesystems raise what their libraries raise
             # fsspec takes any failed look at a web file for a missing one.
             cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
-            if full_disk(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
+            if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
             if lasting := _lasting(place, cause, done):
                 network.succeeded(host)  # it answers
                 # Without the cause, whose words may hold the signed address of a redirect.
                 raise lasting from None
             now, asked = time.monotonic(), _asked(cause)
-            network.failed(host, min(now - began, network.timeout) + pause, plainly(cause), now=now)
+            network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
             if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
-                raise AudioError(f"{place}: the server asks to wait {asked:,.0f} s ({plainly(cause)}); try later") from None
+                raise AudioError(
+                    f"{place}: the server asks to wait {asked:,.0f} s ({one_line_error(cause)}); try later"
+                ) from None
             if attempt == network.tries:
-                raise AudioError(f"{place}: could not be {done} in {attempt} tries ({plainly(cause)})") from None
+                raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = _pause(attempt) if asked is None else 0.0
             with waiting(host):
                 time.sleep(pause if asked is None else asked)
@@ -101,26 +103,26 @@ def patiently(place: Place, request: Callable[[], Result], *, done: str = "read"
     raise AssertionError  # the last try has returned or raised
 
 
-def _lasting(place: Place, error: BaseException, done: str) -> AudioError | None:
+def _lasting(place: RequestTarget, error: BaseException, done: str) -> AudioError | None:
     """What another try does not mend, if it is that."""
     if _is_absent(error):
-        return AbsentError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
+        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
     if reason := _refusal(error, done):
-        return RefusedError(f"{place}: {reason}")
+        return RemoteRefusedError(f"{place}: {reason}")
     if isinstance(error, _LASTING):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
-        return AudioError(f"{place}: cannot be {done} ({plainly(error)}){hint}")
+        return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")
     return None
 
 
 def _is_absent(error: BaseException) -> bool:
-    return isinstance(error, FileNotFoundError) or status_of(error) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+    return isinstance(error, FileNotFoundError) or http_status(error) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def _refusal(error: BaseException, done: str) -> str | None:
     """Why the server does not do it, where it says so."""
-    status = status_of(error)
-    if redirects_nowhere(error):
+    status = http_status(error)
+    if is_bad_redirect(error):
         return "redirects go in a circle, or to what is no web address"
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return f"may not be {done} with the credentials of this environment"
@@ -131,7 +133,7 @@ def _refusal(error: BaseException, done: str) -> str | None:
 
 def _asked(error: BaseException) -> float | None:
     """Seconds that the server asks to wait, if it does."""
-    headers = getattr(error, "headers", None) or metadata_of(error).get("HTTPHeaders")
+    headers = getattr(error, "headers", None) or boto_metadata(error).get("HTTPHeaders")
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 

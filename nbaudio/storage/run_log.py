@@ -1,7 +1,7 @@
 """The log of a long run: JSON lines in the folder that it writes to, and by a lock on it the proof that the run is alive.
 
 Conventions: every line has `at` (UTC) and `event`; times that are computed with (`seconds`) come from a clock that is never set.
-Nothing in it is secret: see `addresses.masked`. It is bounded: few lines for each stage, the first failures, the last runs.
+Nothing in it is secret: see `addresses.redact_log`. It is bounded: few lines for each stage, the first failures, the last runs.
 
     began     step, pid, host, and what the run was told
     stage     stage, total, unit: it begins
@@ -24,9 +24,9 @@ from typing import Any, BinaryIO
 
 from nbaudio.core.errors import DiskFullError, ExistsError
 from nbaudio.core.guards import check_regular
-from nbaudio.core.progress import watching
-from nbaudio.storage.atomic import telling_full_disks, whole_file
-from nbaudio.storage.urls import masked
+from nbaudio.core.progress import listen_to_progress
+from nbaudio.storage.atomic import atomic_write, raise_disk_full
+from nbaudio.storage.urls import redact_log
 
 # Bytes of earlier runs that are kept in a log, and that are read of one, which may have come with a stranger's corpus.
 _EARLIER, _MOST_READ = 1 << 20, 8 << 20
@@ -76,11 +76,11 @@ class Journal:
         """See `progress.Watcher`."""
         self._failures += 1
         if self._failures <= _MOST_FAILURES:
-            self.tell("failure", detail=masked(line))
+            self.tell("failure", detail=redact_log(line))
 
 
 @contextmanager
-def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
+def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
     """Log what this thread does meanwhile. Nobody else can, to the same file; a run that was killed holds up none.
 
     Args:
@@ -96,19 +96,19 @@ def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
     """
     with _alone(path, of) as file:
         log = Journal(file)
-        parameters = {name: masked(value) if isinstance(value, str) else value for name, value in told.items()}
+        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in told.items()}
         log.tell("began", step=step, pid=os.getpid(), host=socket.gethostname(), parameters=parameters)
         try:
-            with watching(log):
+            with listen_to_progress(log):
                 yield
         except BaseException as error:
             how = "failed" if isinstance(error, Exception) else "stopped"
-            log.tell("ended", how=how, error=masked(f"{type(error).__name__}: {error}"))
+            log.tell("ended", how=how, error=redact_log(f"{type(error).__name__}: {error}"))
             raise
         log.tell("ended", how="done", error=None)
         with suppress(OSError, DiskFullError):  # the run has done what it was to do
             if keep is not None:
-                with whole_file(keep, sync=False) as partial:
+                with atomic_write(keep, sync=False) as partial:
                     shutil.copyfile(path, partial)
         # Last of all: from here on another may begin.
         path.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def journal(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
 def _alone(path: Path, of: object) -> Iterator[BinaryIO]:
     """The log, open at its end, with no more in it of earlier runs than is wanted."""
     for _ in range(_TRIES):
-        with telling_full_disks(path):
+        with raise_disk_full(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 check_regular(path)

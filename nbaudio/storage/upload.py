@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.storage.remote import Remote, Status
-from nbaudio.storage.retry import AbsentError, patiently
+from nbaudio.storage.remote import Remote, RemoteStat
+from nbaudio.storage.retry import RemoteNotFoundError, with_retries
 
 # Stores of whole objects, and how their filesystems are told to hold few parts in memory.
 _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -41,7 +41,7 @@ def check_writable(address: str) -> None:
         raise InputError(f"{address}: nothing can be written there; a folder can be written, or {known} with bucket and folder")
 
 
-def send(place: Remote, source: Path) -> Status:
+def send(place: Remote, source: Path) -> RemoteStat:
     """Write a local file to a place.
 
     Returns:
@@ -63,7 +63,7 @@ def send(place: Remote, source: Path) -> Status:
         fs.mv(beside, path)
 
     try:
-        patiently(place, write, done="written")
+        with_retries(place, write, done="written")
         found = place.status()
     except AudioError as error:
         raise NbaudioError(str(error)) from error
@@ -72,7 +72,7 @@ def send(place: Remote, source: Path) -> Status:
     return found
 
 
-def remove(place: Remote) -> None:
+def delete_file(place: Remote) -> None:
     """Remove a file, if it is there.
 
     Raises:
@@ -80,8 +80,8 @@ def remove(place: Remote) -> None:
     """
     fs, path, _ = place.located
     try:
-        patiently(place, lambda: fs.rm_file(path), done="removed")
-    except AbsentError:
+        with_retries(place, lambda: fs.rm_file(path), done="removed")
+    except RemoteNotFoundError:
         return
     except AudioError as error:
         raise NbaudioError(str(error)) from error
@@ -94,8 +94,8 @@ def names(folder: Remote) -> Iterator[str]:
         NbaudioError: it could not be listed.
     """
     try:
-        found = patiently(folder, folder.names)
-    except AbsentError:
+        found = with_retries(folder, folder.names)
+    except RemoteNotFoundError:
         return
     except AudioError as error:
         raise NbaudioError(str(error)) from error
@@ -106,11 +106,11 @@ def tidy(folder: Remote) -> None:
     """Remove what killed runs left half-written below a folder: parts beside files, and uploads that nobody will complete."""
     for name in names(folder):
         if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
-            remove(folder / name)
+            delete_file(folder / name)
     fs, path, scheme = folder.located
     if scheme != "s3":
         return  # other stores drop such uploads by themselves
     bucket, _, prefix = path.partition("/")
-    for upload in patiently(folder, lambda: fs.list_multipart_uploads(bucket), done="listed"):
+    for upload in with_retries(folder, lambda: fs.list_multipart_uploads(bucket), done="listed"):
         if upload["Key"].startswith(f"{prefix}/"):
-            patiently(folder, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
+            with_retries(folder, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")

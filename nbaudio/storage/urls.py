@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from nbaudio.core.errors import InputError, without_queries
+from nbaudio.core.errors import InputError, strip_queries
 
 #: Schemes that are known.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
@@ -22,17 +22,17 @@ ARCHIVES = ("zip", "tar")
 _SHORTEST_SECRET = 4
 
 
-def is_address(text: str) -> bool:
+def is_url(text: str) -> bool:
     """Whether a text is the address of something, not the path of a local file.
 
     Examples:
-        >>> is_address("s3://bucket/a"), is_address("zip://::a.zip"), is_address("a/b c.wav")
+        >>> is_url("s3://bucket/a"), is_url("zip://::a.zip"), is_url("a/b c.wav")
         (True, True, False)
     """
     return "://" in text
 
 
-def check_address(address: str) -> str:
+def check_url(address: str) -> str:
     """The address, if nothing is wrong with it; the path of a local archive in it is made absolute.
 
     Raises:
@@ -40,10 +40,10 @@ def check_address(address: str) -> str:
             message leaves them out.
 
     Examples:
-        >>> check_address("https://host/a%20b")
+        >>> check_url("https://host/a%20b")
         'https://host/a%20b'
     """
-    shown = without_secrets(address)
+    shown = redact_url(address)
     parts = address.split("::")
     for part in parts:
         scheme = part.partition("://")[0] if "://" in part else "file"
@@ -66,22 +66,22 @@ def check_address(address: str) -> str:
     return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
 
 
-def without_secrets(name: str) -> str:
+def redact_url(name: str) -> str:
     """An address without what may be secret in it; other names as they are.
 
     Examples:
-        >>> without_secrets("https://me:word@host/a.wav?sig=0"), without_secrets("why? me@home.wav")
+        >>> redact_url("https://me:word@host/a.wav?sig=0"), redact_url("why? me@home.wav")
         ('https://...@host/a.wav?...', 'why? me@home.wav')
     """
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
     return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
 
-def public(address: str) -> str:
+def public_url(address: str) -> str:
     """A web address without user, query and fragment, as it is stored.
 
     Examples:
-        >>> public("https://me:word@host:80/a.wav?sig=0#t"), public("HTTP://a?b@c:d")
+        >>> public_url("https://me:word@host:80/a.wav?sig=0#t"), public_url("HTTP://a?b@c:d")
         ('https://host:80/a.wav', 'HTTP://a')
     """
     scheme, colon, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
@@ -89,7 +89,7 @@ def public(address: str) -> str:
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def told_apart(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
+def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
     """How names are stored of which some are addresses with a password or, on the web, a user or query: without those.
 
     Addresses that differ in nothing else get a part of the hash of the whole address instead.
@@ -102,22 +102,22 @@ def told_apart(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
         The stored name by each name that changes.
 
     Examples:
-        >>> told_apart(["a?b.wav", "https://host/a.wav?sig=0"])
+        >>> stored_names(["a?b.wav", "https://host/a.wav?sig=0"])
         {'https://host/a.wav?sig=0': 'https://host/a.wav'}
-        >>> sorted(told_apart(["https://host/get?id=1", "https://host/get?id=2"]).values())
+        >>> sorted(stored_names(["https://host/get?id=1", "https://host/get?id=2"]).values())
         ['https://host/get?sha256=61d9790ea0d4a9c1', 'https://host/get?sha256=6f14a378d45d488c']
     """
-    whole = {name: public(name) for name in names if "://" in name and without_secrets(name) != name}
+    whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
     hashes = {name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole}
     return {name: f"{short}?sha256={hashes[name]}" if always or counts[short] > 1 else short for name, short in whole.items()}
 
 
-def hidden(text: str, *addresses: str) -> str:
+def redact(text: str, *addresses: str) -> str:
     """Redact the secrets of the requested addresses in a text, such as a server's answer.
 
     Examples:
-        >>> hidden("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")
+        >>> redact("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")
         'no such key: ... for me'
     """
     for address in addresses:
@@ -129,7 +129,7 @@ def hidden(text: str, *addresses: str) -> str:
         for value in sorted({value for each in values for value in (each, quote(each))}, key=len, reverse=True):
             if len(value) >= _SHORTEST_SECRET:
                 text = text.replace(value, "...")
-    return without_queries(text)
+    return strip_queries(text)
 
 
 #: Parameters of addresses whose names say that they prove a right to read, and their values.
@@ -143,21 +143,21 @@ _SECRET = re.compile(
 )
 
 
-def masked(text: str) -> str:
+def redact_log(text: str) -> str:
     """Words for a log: addresses without what may be secret in them, keys, tokens and passwords without their values.
 
     Examples:
-        >>> masked("s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips")
+        >>> redact_log("s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips")
         's3://...@bucket/a failed with aws_secret_key=..., token: ...; key of 3 clips'
     """
-    return without_secrets(_SECRET.sub(r"\1...", text))
+    return redact_url(_SECRET.sub(r"\1...", text))
 
 
-def inside(name: str) -> bool:
+def stays_inside(name: str) -> bool:
     """Whether a relative path stays in its folder.
 
     Examples:
-        >>> inside("./a/b.wav"), inside("a/../../b.wav"), inside("/b.wav")
+        >>> stays_inside("./a/b.wav"), stays_inside("a/../../b.wav"), stays_inside("/b.wav")
         (True, False, False)
     """
     return "\0" not in name and not {"", ".", ".."} & set(name.removeprefix("./").split("/"))

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.guards import check_regular
 from nbaudio.core.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
-from nbaudio.storage.atomic import full_disk, read_json, whole_file, write_json
+from nbaudio.storage.atomic import atomic_write, disk_full_reason, read_json, write_json
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.urls import is_address
+from nbaudio.storage.urls import is_url
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ class Workspace:
     def audio_root(self) -> Path | Remote | None:
         """The folder that `recordings.path` is relative to; None while there is no audio."""
         audio = self.settings.get("audio")
-        if audio and is_address(audio):
+        if audio and is_url(audio):
             return remote(audio, Cache(self.path / "fetched", self.settings.get("cache", LIMIT)))
         return Path(audio).absolute() if audio else None
 
@@ -181,7 +181,7 @@ class Workspace:
         """Write tables by name, of pandas or polars, each whole or not at all."""
         for name, table in tables.items():
             frame = as_polars(table, name)
-            with whole_file(self.path / f"{name}.parquet") as partial:
+            with atomic_write(self.path / f"{name}.parquet") as partial:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def replace_columns(self, columns: pl.DataFrame) -> None:
@@ -204,14 +204,14 @@ class Workspace:
         new = pl.concat([columns, self.segment_columns(*odd)], how="horizontal") if odd else columns
         order = dict.fromkeys((*SEGMENTS, *held, *new.columns))
         kept = pl.scan_parquet(path, glob=False).drop(new.columns, strict=False)
-        with whole_file(path) as partial:
+        with atomic_write(path) as partial:
             try:
                 whole = pl.concat([kept, new.lazy()], how="horizontal").select(*order)
                 whole.sink_parquet(partial, row_group_size=ROWS_A_GROUP)
             except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                if full_disk(error):
+                if disk_full_reason(error):
                     raise
-                raise InputError(f"{path}: not a readable Parquet file ({brief(error)})") from error
+                raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
     def report(self, step: str) -> dict[str, Any]:
         """What a step reported last; empty when it has not run."""

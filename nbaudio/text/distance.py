@@ -193,10 +193,10 @@ def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure]
         >>> score_columns(pl.Series(["evo blic"]), pl.Series(["evo blitz"])).row(0)
         (0.7647058823529411, 0.5, 0.25)
     """
-    return rates(edit_counts(text, asr_text, measures=measures))
+    return error_rates(edit_counts(text, asr_text, measures=measures))
 
 
-def rates(counts: pl.DataFrame) -> pl.DataFrame:
+def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
     """The measures whose counts are there, from what `edit_counts` gives."""
 
     def per(edits: str, length: str) -> pl.Expr:

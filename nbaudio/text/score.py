@@ -9,7 +9,7 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.characters import vocabulary
-from nbaudio.text.distance import edit_counts, rates
+from nbaudio.text.distance import edit_counts, error_rates
 from nbaudio.text.normal import normalize_column
 
 _SHOWN_ODD = 8
@@ -51,27 +51,27 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
         heard = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
         before = before.join(heard, on="segment_id", how="left", maintain_order="left")
-        tables[CORRECTED_TEXTS] = scored(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
+        tables[CORRECTED_TEXTS] = score_table(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
     workspace.save(**tables, segments=segments)
     report = _report(segments, counts, normalize)
     workspace.save_report(report.step, report.to_dict())
     return report
 
 
-def steps_of(workspace: Workspace) -> tuple[str, ...]:
+def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
     """The normalisation steps of the last `score`; none where nothing was scored."""
     facts = workspace.report("score").get("facts", {})
     return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # earlier versions wrote the second
 
 
-def scored(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
+def score_table(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
     """Segments with similarity, WER and CER of `text` and `asr_text`, and with the normal forms that were compared, if any.
 
     Raises:
         InputError: a step is not known.
 
     Examples:
-        >>> found = scored(pl.DataFrame({"text": ["Da."], "asr_text": ["da"]}), ["lower", "punctuation"])
+        >>> found = score_table(pl.DataFrame({"text": ["Da."], "asr_text": ["da"]}), ["lower", "punctuation"])
         >>> found.select("text", "text_normalized", "similarity").row(0)
         ('Da.', 'da', 1.0)
     """
@@ -79,7 +79,7 @@ def scored(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
 
 
 def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`scored`, and the counts behind the scores."""
+    """`score_table`, and the counts behind the scores."""
     names = list(NORMALIZED) if steps else ["text", "asr_text"]
     if steps:
         forms = (normalize_column(segments[source], ("nfc", *steps)).alias(name) for name, source in NORMALIZED.items())
@@ -87,12 +87,12 @@ def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFram
     else:
         segments = segments.drop(NORMALIZED, strict=False)
     counts = edit_counts(*(segments[name] for name in names))
-    return segments.with_columns(rates(counts)), counts
+    return segments.with_columns(error_rates(counts)), counts
 
 
 def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:
     similarity = segments["similarity"]
-    scored = similarity.count()
+    score_table = similarity.count()
     edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
     odd = vocabulary(segments["text_normalized" if steps else "text"], segment_ids=segments["segment_id"]).odd
     named = [
@@ -102,7 +102,7 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     hidden = len(named) - _SHOWN_ODD
     facts = {
         "segments": len(segments),
-        "scored": scored,
+        "scored": score_table,
         "without_hypothesis": segments["asr_text"].null_count(),
         "mean_similarity": similarity.mean(),
         "median_similarity": similarity.median(),
@@ -114,7 +114,7 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     warnings = []
     if not segments["text"].count():
         warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
-    elif not scored:
+    elif not score_table:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
     if "asr_text_raw" in segments.columns:
         warnings.append("an older version normalised the texts of this workspace in place: ingest again to have the source's own")

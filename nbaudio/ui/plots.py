@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.tables import SPLITS
-from nbaudio.proof.curves import smallest_sample
+from nbaudio.proof.curves import min_sample_size
 from nbaudio.proof.evidence import precision_curve
 from nbaudio.reading import open_corpus
 from nbaudio.storage.workspace import Workspace
@@ -177,7 +177,7 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     if curve["proven"].any():
         return ""
     reviewed = max(curve["reviewed"])
-    least = smallest_sample(precision=precision, confidence=confidence)
+    least = min_sample_size(precision=precision, confidence=confidence)
     known = f"{reviewed:,} segments have been reviewed" if reviewed else "No segment has been reviewed yet"
     proof = f"no threshold is proven to keep {precision:.4g} right" if reviewed else "nothing is known of the labels"
     if reviewed >= least:

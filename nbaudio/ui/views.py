@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.core.errors import InputError, brief
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
@@ -116,9 +116,9 @@ def examples(
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
     if where:
-        from nbaudio.ui.widgets.rows import arrange
+        from nbaudio.ui.widgets.rows import sort_and_filter
 
-        segments = segments[arrange(segments, where=where)]
+        segments = segments[sort_and_filter(segments, where=where)]
     if playable:
         lengths = table.select("recording_id", "num_samples")
         segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
@@ -213,7 +213,7 @@ def _of_corpus(folder: Folder) -> pl.DataFrame:
     try:
         recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{MANIFEST}: sources")
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}/{MANIFEST}: sources are not a table ({brief(error)})") from error
+        raise InputError(f"{folder}/{MANIFEST}: sources are not a table ({one_line(error)})") from error
     parts = []
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:

@@ -9,12 +9,12 @@ import time
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.guards import parse_size
-from nbaudio.engine.backends import Site, workers
+from nbaudio.engine.backends import EngineLocation, worker_pool
 
 
 def main(engine: str, address: str | None = None) -> None:
     found = {}
-    with workers(engine, Site(2, address)) as run:
+    with worker_pool(engine, EngineLocation(2, address)) as run:
         found["values"] = sorted(run(parse_size, [f"{number}kB" for number in range(1, 41)]))
         try:
             list(run(parse_size, ["1kB", "a lot", "2kB"]))

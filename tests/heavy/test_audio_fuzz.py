@@ -7,7 +7,7 @@ import pytest
 from test_audio_broken import fuzz
 from test_wavenet import levels_of, signal_to_noise, songs
 
-from nbaudio.audio import restore
+from nbaudio.audio import dequantize
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -20,4 +20,4 @@ def test_damaged_recordings(tmp_path: Path, seed: int) -> None:
 def test_whole_songs_of_mp3_become_levels(tmp_path: Path) -> None:
     [(_, levels, song)] = levels_of(songs(tmp_path / "songs", 180.0), tmp_path, "mulaw")
     assert (levels.dtype, levels.shape) == (np.uint8, (1_440_000,))
-    assert signal_to_noise(song, restore(levels)) >= 36
+    assert signal_to_noise(song, dequantize(levels)) >= 36

@@ -15,7 +15,7 @@ from office import convert
 from sheets import columns_of, fill_in, make_workspace
 
 from nbaudio import review
-from nbaudio.review.delimited import guard
+from nbaudio.review.delimited import escape_formula
 from nbaudio.storage.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]
@@ -65,7 +65,8 @@ def saved_as_csv(sheet, folder):
 def csv_saved_as_workbook(sheet, folder):
     """Corrected texts are copies of transcripts, with the apostrophes that those have in a .csv."""
     said = {
-        key: {**cells, "corrected text": cells["corrected text"] and f"{guard(TYPED[key])} kat"} for key, cells in SAID.items()
+        key: {**cells, "corrected text": cells["corrected text"] and f"{escape_formula(TYPED[key])} kat"}
+        for key, cells in SAID.items()
     }
     return fill_in(convert(sheet.with_suffix(".csv"), "xlsx", folder), said)
 

@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from nbaudio.corpus.containers.base import Place, bare_levels
+from nbaudio.corpus.containers.base import ClipLocation, raw_levels
 from nbaudio.corpus.containers.parquet import metadata_fields, without_categories
 
 # Of a batch, which a reader has in its hands at once.
 _ROWS = 100
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one Arrow file; see `containers.WriteShard`."""
     del extension, rate
     fields = metadata_fields(metadata)
@@ -28,7 +28,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     lengths: list[int] = []
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for part in metadata.iter_slices(_ROWS):
-            levels = [bare_levels(clip) for clip in islice(clips, len(part))]
+            levels = [raw_levels(clip) for clip in islice(clips, len(part))]
             own = [len(each) for each in levels]
             column = pa.ListArray.from_arrays(
                 pa.array(list(accumulate(own, initial=0)), pa.int32()),
@@ -41,7 +41,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return _places(path, lengths)
 
 
-def _places(path: Path, lengths: list[int]) -> list[Place]:
+def _places(path: Path, lengths: list[int]) -> list[ClipLocation]:
     """Where each clip's levels are: the values of a batch lie together, and are seen at their place in the mapped file."""
     starts: list[int] = []
     with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
@@ -50,4 +50,4 @@ def _places(path: Path, lengths: list[int]) -> list[Place]:
             levels = reader.get_batch(number).column("levels")
             values = levels.values.buffers()[1]
             starts += [(values.address if values else 0) - first + start for start in levels.offsets.to_pylist()[:-1]]
-    return [Place(start, length) for start, length in zip(starts, lengths, strict=True)]
+    return [ClipLocation(start, length) for start, length in zip(starts, lengths, strict=True)]

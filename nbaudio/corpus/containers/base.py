@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from nbaudio.core.hashing import clip_names, hash_column
+from nbaudio.core.hashing import clip_file_names, hash_column
 
 
-class Place(NamedTuple):
+class ClipLocation(NamedTuple):
     """Where a clip's audio is: byte offset and length, and in which file of a shard that is a folder."""
 
     offset: int
@@ -28,7 +28,7 @@ def clips_in(shard: str) -> pl.Expr:
     return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
 
 
-def checked(data: bytes, sha256: str) -> bytes | None:
+def verified_clip(data: bytes, sha256: str) -> bytes | None:
     """The clip whose bytes these are, or whose levels alone, as some containers hold them; None where its hash is another."""
     if hashlib.sha256(data).hexdigest() == sha256:
         return data
@@ -36,7 +36,7 @@ def checked(data: bytes, sha256: str) -> bytes | None:
     return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
 
 
-def bare_levels(clip: bytes) -> bytes:
+def raw_levels(clip: bytes) -> bytes:
     """The levels of a quantised clip without the header of its .npy file."""
     file = io.BytesIO(clip)
     np.lib.format.read_magic(file)
@@ -50,7 +50,7 @@ def _npy_header(samples: int) -> bytes:
     return file.getvalue()
 
 
-class Shard(NamedTuple):
+class WrittenShard(NamedTuple):
     """A shard that is written.
 
     Attributes:
@@ -113,7 +113,7 @@ def spread_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
         ['db/HlauTe_NK6U_3207,7-3227,54.flac', 'fe/___x-d6b96a97d147daaa.flac']
     """
     hashes = hash_column(metadata["segment_id"], "folder")
-    names = clip_names(metadata["segment_id"].to_list(), extension)
+    names = clip_file_names(metadata["segment_id"].to_list(), extension)
     return (
         f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for number, name in zip(hashes, names, strict=True)
     )

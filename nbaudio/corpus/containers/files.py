@@ -12,28 +12,28 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.hashing import clip_names
-from nbaudio.corpus.containers.base import Place, Shard, as_json
+from nbaudio.core.hashing import clip_file_names
+from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write the files of one shard; see `containers.WriteShard`."""
     del rate  # every clip's own header and metadata say it
     path.mkdir()
     places = []
-    for name, clip in zip(clip_names(metadata["segment_id"].to_list(), extension), audio, strict=True):
+    for name, clip in zip(clip_file_names(metadata["segment_id"].to_list(), extension), audio, strict=True):
         (path / name).write_bytes(clip)
-        places.append(Place(0, len(clip), name))
+        places.append(ClipLocation(0, len(clip), name))
     return places
 
 
-def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """The table of each split; see `containers.WriteBeside`."""
     for split in dict.fromkeys(shard.split for shard in shards):
         yield f"{split}/metadata.csv", _lines([shard for shard in shards if shard.split == split])
 
 
-def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
+def _lines(shards: Sequence[WrittenShard]) -> Iterator[bytes]:
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import Place, Shard, as_json
+from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
 from nbaudio.corpus.containers.tar import write_tar
 from nbaudio.corpus.containers.webdataset import escape_device
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one tar; see `containers.WriteShard`."""
     del rate  # every clip's own header and metadata say it
 
@@ -29,7 +29,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return write_tar(path, members())[::2]
 
 
-def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """The cuts of each shard; see `containers.WriteBeside`."""
     for shard in shards:
         lines = (as_json(_cut(row)) + b"\n" for row in shard.metadata().drop("shard").iter_rows(named=True))

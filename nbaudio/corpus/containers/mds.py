@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.containers.base import Place, Shard, as_json
+from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
 
 _COLUMNS = {
     "compression": None,
@@ -30,7 +30,7 @@ _SIZES = struct.Struct("<II")
 _MOST_BYTES = 1 << 32
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one MDS file; see `containers.WriteShard`.
 
     Raises:
@@ -49,7 +49,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
                 raise InputError(f"{path.name}: an MDS shard holds less than 4 GiB; choose a smaller shard_size")
             offsets[number] = file.tell()
             file.write(_SIZES.pack(len(clip), len(told)))
-            places.append(Place(file.tell(), len(clip)))
+            places.append(ClipLocation(file.tell(), len(clip)))
             file.writelines((clip, told))
         offsets[-1] = file.tell()
         file.seek(0)
@@ -57,13 +57,13 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return places
 
 
-def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """The index of each split; see `containers.WriteBeside`."""
     for split in dict.fromkeys(shard.split for shard in shards):
         listed = [_listed(shard) for shard in shards if shard.split == split]
         yield f"{split}/index.json", [as_json({"version": 2, "shards": listed})]
 
 
-def _listed(shard: Shard) -> dict[str, Any]:
+def _listed(shard: WrittenShard) -> dict[str, Any]:
     file = {"basename": Path(shard.name).name, "bytes": shard.num_bytes, "hashes": {}}
     return {**_COLUMNS, "raw_data": file, "zip_data": None, "samples": shard.segments}

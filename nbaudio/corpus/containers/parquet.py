@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.corpus.containers.base import Place
+from nbaudio.corpus.containers.base import ClipLocation
 from nbaudio.corpus.containers.webdataset import escape_key
 
 # `datasets` streams by row group: few enough rows to start soon and to reach one clip without reading many.
@@ -28,7 +28,7 @@ _HEAD = 64
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one Parquet file; see `containers.WriteShard`."""
     schema = _schema(metadata, rate, extension)
     plain = "audio.bytes"
@@ -106,9 +106,9 @@ def _empty(schema: pa.Schema) -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[Place]:
+def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]:
     """Where each clip's bytes are: Parquet's plain encoding puts them behind their length, in order."""
-    places: list[Place] = []
+    places: list[ClipLocation] = []
     if not heads:
         return places
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
@@ -117,6 +117,6 @@ def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[Place]:
             found = view.find(struct.pack("<I", length) + head, position)
             if found < 0:
                 raise NbaudioError(f"{path}: clip {len(places)} is not stored plain; pyarrow {pa.__version__} writes otherwise")
-            places.append(Place(found + 4, length))
+            places.append(ClipLocation(found + 4, length))
             position = found + 4 + length
     return places

@@ -35,11 +35,11 @@ def field(number: int, *parts: bytes) -> bytes:
     return b"".join((head(number, sum(map(len, parts))), *parts))
 
 
-def around(number: int, parts: Sequence[bytes]) -> list[bytes]:
+def wrap_field(number: int, parts: Sequence[bytes]) -> list[bytes]:
     """The parts of a field that holds such parts, for what is too large to be joined again at every level.
 
     Examples:
-        >>> b"".join(around(1, [b"a", b"b"])) == field(1, b"a", b"b")
+        >>> b"".join(wrap_field(1, [b"a", b"b"])) == field(1, b"a", b"b")
         True
     """
     return [head(number, sum(map(len, parts))), *parts]
@@ -67,6 +67,6 @@ def integers(values: Sequence[int]) -> bytes:
 
 
 @lru_cache(maxsize=256)  # those that come clip after clip, such as what is not known
-def entry(key: str, value: bytes) -> bytes:
+def map_entry(key: str, value: bytes) -> bytes:
     """An entry of a map from texts to messages, as `Features` and `FeatureLists` hold it."""
     return field(1, field(1, key.encode()), field(2, value))

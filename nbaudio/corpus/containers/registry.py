@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 from nbaudio.audio import encoder
-from nbaudio.audio.quantization import LAWS
-from nbaudio.core.errors import InputError, look_up
+from nbaudio.audio.quantization import QUANTIZATIONS
+from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.corpus.containers import arrow, files, lhotse_shar, mds, parquet, tfrecord, webdataset, zip
-from nbaudio.corpus.containers.base import Place, Shard
+from nbaudio.corpus.containers.base import ClipLocation, WrittenShard
 
 
 class WriteShard(Protocol):
@@ -23,7 +23,7 @@ class WriteShard(Protocol):
 
     def __call__(
         self, path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None
-    ) -> list[Place]:
+    ) -> list[ClipLocation]:
         """Write clips to `path`.
 
         Args:
@@ -42,7 +42,7 @@ class WriteShard(Protocol):
 class WriteBeside(Protocol):
     """Makes the files that lie beside the shards."""
 
-    def __call__(self, shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    def __call__(self, shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
         """Make them.
 
         Args:
@@ -83,7 +83,7 @@ _STREAMING = (
 )
 
 
-def _nothing(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def _nothing(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     del shards
     yield from ()
 
@@ -123,7 +123,7 @@ class Container(NamedTuple):
         """
         if not self.for_datasets:
             return [self.reader]
-        if encoding in LAWS:  # no audio to `datasets`; of AudioFolder's files it wants some
+        if encoding in QUANTIZATIONS:  # no audio to `datasets`; of AudioFolder's files it wants some
             return [self.encoded.format() if self.encoded == _TABLE else self.reader]
         column = self.column or encoder(encoding).extension
         return [code.format(column=column) for code in (self.encoded, _DECODED)]
@@ -177,7 +177,7 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
     Raises:
         InputError: there is none, which names those that are; or it does not hold such clips.
     """
-    found = look_up(CONTAINERS, name, "container")
-    if encoding is not None and found.levels_only and encoding not in LAWS:
-        raise InputError(f"container {name} holds levels: encoding {' or '.join(LAWS)}, not {encoding}")
+    found = get_by_name(CONTAINERS, name, "container")
+    if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
+        raise InputError(f"container {name} holds levels: encoding {' or '.join(QUANTIZATIONS)}, not {encoding}")
     return found

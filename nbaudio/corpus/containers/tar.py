@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from nbaudio.corpus.containers.base import Place
+from nbaudio.corpus.containers.base import ClipLocation
 
 _MODE = 0o644
 # Where the fields of a header are that differ from member to member (POSIX.1-1988, ustar).
@@ -12,13 +12,13 @@ _NAME, _SIZE, _CHECKSUM = slice(0, 100), slice(124, 136), slice(148, 156)
 _MOST_PLAIN_BYTES = 8**11
 
 
-def write_tar(path: Path, members: Iterable[tuple[str, bytes]]) -> list[Place]:
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]]) -> list[ClipLocation]:
     """Write named members one after another, and say where the bytes of each are."""
     places = []
     with path.open("wb") as file:
         for name, data in members:
             file.write(header(name, len(data)))
-            places.append(Place(file.tell(), len(data)))
+            places.append(ClipLocation(file.tell(), len(data)))
             file.writelines((data, bytes(-len(data) % tarfile.BLOCKSIZE)))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))

@@ -21,8 +21,8 @@ import polars as pl
 
 from nbaudio.core.errors import MissingExtraError
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import Place, Shard, as_json
-from nbaudio.corpus.containers.protobuf import around, entry, field, floats, integers, texts
+from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
+from nbaudio.corpus.containers.protobuf import field, floats, integers, map_entry, texts, wrap_field
 
 # Names that are taken, and what is only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
@@ -80,27 +80,27 @@ _TIMES = _Kind(
 )
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one TFRecord file; see `containers.WriteShard`. Where rows have a `window`, each is a SequenceExample."""
     del extension, rate  # every clip's own header and metadata say it
     kinds = _kinds(metadata.schema)
     clips = iter(audio)
-    places: list[Place] = []
+    places: list[ClipLocation] = []
     with path.open("wb") as file:
         for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
             inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
-            sounds = [around(1, around(1, [clip])) for clip in own]
+            sounds = [wrap_field(1, wrap_field(1, [clip])) for clip in own]
             record = _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], sounds[0])
             _write_record(file, record)
             # A clip ends its feature, and the last of them ends the record.
-            sizes = [sum(map(len, around(1, sound))) for sound in sounds]
+            sizes = [sum(map(len, wrap_field(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
-            places += [Place(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
+            places += [ClipLocation(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
     return places
 
 
-def beside(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """What TensorFlow Datasets asks for; see `containers.WriteBeside`."""
     schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
     if "window" in schema:
@@ -154,18 +154,18 @@ def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tu
 
 
 def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
-    return around(1, [b"".join([entry(name, data) for name, data in features.items()]), *_audio(sound)])
+    return wrap_field(1, [b"".join([map_entry(name, data) for name, data in features.items()]), *_audio(sound)])
 
 
 def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
-    context = field(1, entry("window", texts([window.encode()])))
-    lists = [entry(name, b"".join(field(1, features[name]) for features in inside)) for name in inside[0]]
-    audio = _audio([part for sound in sounds for part in around(1, sound)])
-    return [context, *around(2, [*lists, *audio])]
+    context = field(1, map_entry("window", texts([window.encode()])))
+    lists = [map_entry(name, b"".join(field(1, features[name]) for features in inside)) for name in inside[0]]
+    audio = _audio([part for sound in sounds for part in wrap_field(1, sound)])
+    return [context, *wrap_field(2, [*lists, *audio])]
 
 
 def _audio(value: list[bytes]) -> list[bytes]:
-    return around(1, [field(1, b"audio"), *around(2, value)])
+    return wrap_field(1, [field(1, b"audio"), *wrap_field(2, value)])
 
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:

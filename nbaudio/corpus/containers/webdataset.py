@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote
 
 import polars as pl
 
-from nbaudio.core.hashing import DEVICES
-from nbaudio.corpus.containers.base import Place, as_json
+from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
+from nbaudio.corpus.containers.base import ClipLocation, as_json
 from nbaudio.corpus.containers.tar import write_tar
 
 
@@ -27,7 +27,7 @@ def escape_key(segment_id: str) -> str:
 
 def escape_device(name: str) -> str:
     """A name that Windows would take for a device with its first letter escaped; others as they are."""
-    return f"%{ord(name[0]):02X}{name[1:]}" if DEVICES.fullmatch(name) else name
+    return f"%{ord(name[0]):02X}{name[1:]}" if RESERVED_DEVICE_NAMES.fullmatch(name) else name
 
 
 def unescape_key(key: str) -> str:
@@ -40,7 +40,7 @@ def unescape_key(key: str) -> str:
     return unquote(key)
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one tar; see `containers.WriteShard`."""
     del rate  # every clip's own header and metadata say it
 

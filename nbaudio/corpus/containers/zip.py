@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import Place, as_json, spread_names
+from nbaudio.corpus.containers.base import ClipLocation, as_json, spread_names
 
 _UNIX = 3
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[Place]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
     """Write one zip; see `containers.WriteShard`."""
     del rate  # every clip's own header and metadata say it
     names = list(spread_names(metadata, extension))
@@ -26,7 +26,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
         archive.writestr(_member("metadata.jsonl"), b"".join(as_json({"file_name": name} | row) + b"\n" for name, row in rows))
         for name, clip in zip(names, audio, strict=True):
             archive.writestr(_member(name), clip)
-            places.append(Place(file.tell() - len(clip), len(clip)))
+            places.append(ClipLocation(file.tell() - len(clip), len(clip)))
     return places
 
 

@@ -12,7 +12,7 @@ shape (clips, samples), silent behind the end of each, and `lengths` says where 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nbaudio.core.errors import MissingExtraError, needing
+from nbaudio.core.errors import MissingExtraError, requires_extra
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def if_installed(extra: str) -> Iterator[None]:
         a_package_that_is_not_there is not installed: pip install 'nbaudio[torch]'
     """
     try:
-        with needing(extra):
+        with requires_extra(extra):
             yield
     except MissingExtraError as missing:
         print(missing)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from nbaudio.core.errors import InputError, look_up
+from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.reading import Clip, Stream
 
 Dtype = Literal["float32", "int16"]
@@ -19,7 +19,7 @@ _SILENCE = 128
 
 
 @dataclass(frozen=True)
-class Form:
+class ArrayForm:
     """How clips are handed over.
 
     Attributes:
@@ -30,13 +30,13 @@ class Form:
     dtype: Dtype = "float32"
     columns: Sequence[str] = ("text",)
 
-    def check(self, segments: pl.DataFrame) -> "Form":
+    def check(self, segments: pl.DataFrame) -> "ArrayForm":
         """Itself.
 
         Raises:
             InputError: an unknown type, or a column that is not there.
         """
-        look_up({"float32": 1, "int16": 1}, self.dtype, "type of samples")
+        get_by_name({"float32": 1, "int16": 1}, self.dtype, "type of samples")
         if unknown := [name for name in self.columns if name not in segments.columns]:
             raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(segments.columns)}")
         return self
@@ -62,7 +62,7 @@ class Form:
         return padded([self.clip(clip) for clip in clips], multiple=multiple)
 
 
-def form_of(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Form:
+def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> ArrayForm:
     """How a stream's clips are handed over.
 
     Raises:
@@ -70,7 +70,7 @@ def form_of(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Form:
     """
     if stream.clips.decode is None:
         raise InputError("the stream gives encoded clips: make it with give='samples' or give='levels'")
-    return Form(dtype, columns).check(stream.clips.frame)
+    return ArrayForm(dtype, columns).check(stream.clips.frame)
 
 
 def batches(
@@ -82,8 +82,8 @@ def batches(
         stream: of clips, of batches (`batch_s`), or of consecutive clips, each such step being a batch.
         size: clips of a batch where steps are single clips; the last has what is left.
         multiple: batches are padded to a multiple of so many samples, so that what is compiled for a shape is used again.
-        dtype: see `Form`.
-        columns: see `Form`.
+        dtype: see `ArrayForm`.
+        columns: see `ArrayForm`.
 
     Yields:
         `segment_id` and columns as lists; `samples` (clips, samples), `lengths` and `sampling_rate` (clips,) as arrays.
@@ -94,7 +94,7 @@ def batches(
     for name, value in (("size", size), ("multiple", multiple)):
         if value < 1:
             raise InputError(f"{name} must be 1 or more, not {value}")
-    form = form_of(stream, dtype=dtype, columns=columns)
+    form = array_form(stream, dtype=dtype, columns=columns)
     steps = iter(stream)
     for step in steps:
         clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step

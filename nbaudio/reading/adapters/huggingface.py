@@ -7,8 +7,8 @@ import polars as pl
 
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.reading import Stream
-from nbaudio.reading.adapters.arrays import Dtype, Form
-from nbaudio.reading.order import Share
+from nbaudio.reading.adapters.arrays import ArrayForm, Dtype
+from nbaudio.reading.order import Partition
 
 
 def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
@@ -22,8 +22,8 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
         stream: of clips. Of ``give="encoded"`` the bytes go into a column of type Audio, which `datasets` decodes; else samples
             are arrays.
         shards: parts of the stream, which follow one another.
-        dtype: see `Form`.
-        columns: see `Form`.
+        dtype: see `ArrayForm`.
+        columns: see `ArrayForm`.
 
     Returns:
         Rows of `segment_id`, the columns, and either `audio`, or `samples` and `sampling_rate`.
@@ -40,7 +40,7 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
         raise InputError("rows are single clips: make the stream without batch_s and consecutive")
     if shards < 1:
         raise InputError(f"shards must be 1 or more, not {shards}")
-    form = Form(dtype, columns).check(stream.check_fresh().clips.frame)
+    form = ArrayForm(dtype, columns).check(stream.check_fresh().clips.frame)
     parts = [stream.share.part(number, shards) for number in range(shards)]
     features = None  # to encode arrays by their features costs more than to read them
     if stream.clips.decode is None:
@@ -50,7 +50,7 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
     return datasets.IterableDataset.from_generator(_rows, features=features, gen_kwargs=known)
 
 
-def _rows(stream: Stream, form: Form, parts: Sequence[Share]) -> Iterator[dict[str, Any]]:
+def _rows(stream: Stream, form: ArrayForm, parts: Sequence[Partition]) -> Iterator[dict[str, Any]]:
     for part in parts:
         for clip in stream.of(part):
             if clip.encoded is None:

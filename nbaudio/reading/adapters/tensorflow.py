@@ -14,7 +14,7 @@ import polars as pl
 from nbaudio.audio import decode_levels
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.reading import Stream
-from nbaudio.reading.adapters.arrays import Dtype, form_of
+from nbaudio.reading.adapters.arrays import Dtype, array_form
 
 
 def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
@@ -39,7 +39,7 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
         import tensorflow as tf
     except ImportError as error:
         raise MissingExtraError.naming("tensorflow", "tensorflow") from error
-    form = form_of(stream, dtype=dtype, columns=columns)
+    form = array_form(stream, dtype=dtype, columns=columns)
     kinds = {name: _kind(stream.clips.frame[name]) for name in columns}
     samples = "uint8" if stream.clips.decode is decode_levels else dtype
     outer = (None,) if stream.listed else ()

@@ -13,8 +13,8 @@ import numpy as np
 
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.reading import Clip, Corpus, Stream
-from nbaudio.reading.adapters.arrays import Dtype, Form, form_of, padded
-from nbaudio.reading.order import Share
+from nbaudio.reading.adapters.arrays import ArrayForm, Dtype, array_form, padded
+from nbaudio.reading.order import Partition
 
 States = dict[str, Any] | Sequence[dict[str, Any]]
 
@@ -29,8 +29,8 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
     Args:
         stream: of all workers; its order, batches and threads. Its rank too where it has one, else that of torch.distributed,
             if that is initialised when an epoch begins.
-        dtype: see `Form`.
-        columns: see `Form`.
+        dtype: see `ArrayForm`.
+        columns: see `ArrayForm`.
 
     Returns:
         A ``torch.utils.data.IterableDataset`` of dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`.
@@ -39,7 +39,7 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
         MissingExtraError: torch is not installed.
         InputError: an unknown type or column, a stream of encoded clips, or one that has begun.
     """
-    return _kind()(stream.check_fresh(), form_of(stream, dtype=dtype, columns=columns))
+    return _kind()(stream.check_fresh(), array_form(stream, dtype=dtype, columns=columns))
 
 
 class ClipDataset:
@@ -48,8 +48,8 @@ class ClipDataset:
     Args:
         corpus: to read.
         split: such as ``train``.
-        dtype: see `Form`.
-        columns: see `Form`.
+        dtype: see `ArrayForm`.
+        columns: see `ArrayForm`.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -59,7 +59,7 @@ class ClipDataset:
     def __init__(self, corpus: Corpus, split: str, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> None:
         _torch()
         self.segments = corpus.rows(split)
-        self._corpus, self._form = corpus, Form(dtype, columns).check(corpus.segments)
+        self._corpus, self._form = corpus, ArrayForm(dtype, columns).check(corpus.segments)
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -98,7 +98,7 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 class _StreamDataset:
     """What `stream_dataset` gives, but for torch's base class, which is not there before torch is imported."""
 
-    def __init__(self, stream: Stream, form: Form, epoch: Any = None, states: States | None = None) -> None:
+    def __init__(self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None) -> None:
         self._stream, self._form, self._states = stream, form, states
         # Shared, so that workers that persist hear of the next epoch.
         self._epoch = _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
@@ -157,10 +157,10 @@ def _tensors(arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
 
 
-def _ranked(share: Share) -> Share:
+def _ranked(share: Partition) -> Partition:
     distributed = _torch().distributed
     if share.world_size == 1 and distributed.is_available() and distributed.is_initialized():
-        return Share(distributed.get_rank(), distributed.get_world_size())
+        return Partition(distributed.get_rank(), distributed.get_world_size())
     return share
 
 

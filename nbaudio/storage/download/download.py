@@ -9,11 +9,11 @@ from pathlib import Path
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.download.fetch import Web
+from nbaudio.storage.download.fetch import HttpClient
 from nbaudio.storage.download.ledger import LEDGER, Row, open_ledger
 from nbaudio.storage.download.lists import read_list
-from nbaudio.storage.download.rate_limit import Task, Turns
-from nbaudio.storage.download.run import Pauses, Run
+from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
+from nbaudio.storage.download.run import Backoff, DownloadRun
 from nbaudio.storage.network import Network
 
 __all__ = ["LEDGER", "download", "read_list"]
@@ -74,14 +74,17 @@ def download(
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
         ledger.forget({(one.url, one.name) for one in wanted})
-        run = Run(folder, ledger, network, Pauses(secrets.randbits(64) if seed is None else seed))
+        run = DownloadRun(folder, ledger, network, Backoff(secrets.randbits(64) if seed is None else seed))
         for bad in refused:
             ledger.add(Row(bad.url, bad.name, "failed", url_sha256=bad.url_sha256, reason=bad.reason))
         rest = run.look(wanted)
-        web = Web(connections=per_host, timeout=network.timeout)
+        web = HttpClient(connections=per_host, timeout=network.timeout)
         try:
             run.fetch(
-                rest, web, Turns([Task(one, one.url) for one in rest], per_host=per_host, per_second=per_second), connections
+                rest,
+                web,
+                RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second),
+                connections,
             )
         finally:
             web.close()

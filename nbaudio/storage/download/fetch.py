@@ -22,14 +22,14 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import heard
+from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.download.ledger import Ledger, Row
-from nbaudio.storage.download.lists import Wanted, check_url, shown
-from nbaudio.storage.download.rate_limit import Task
-from nbaudio.storage.network import MAX_UNANNOUNCED, Network
+from nbaudio.storage.download.lists import DownloadItem, check_url, display_url
+from nbaudio.storage.download.rate_limit import DownloadTask
+from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, Network
 from nbaudio.storage.retry_after import retry_after
-from nbaudio.storage.urls import masked
+from nbaudio.storage.urls import redact_log
 
 MOST_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -43,7 +43,7 @@ _FREE_BYTES = 16 << 20
 _HEADERS = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
 
 
-class Again(Exception):  # noqa: N818  - a turn's outcome, not an error
+class RetryableError(Exception):
     """Another turn may help: `pause` is what the server asks for in seconds, `busy` says that its host needs the rest."""
 
     def __init__(self, reason: str, *, pause: float | None = None, busy: bool = False) -> None:
@@ -52,11 +52,11 @@ class Again(Exception):  # noqa: N818  - a turn's outcome, not an error
         self.busy = busy
 
 
-class Never(Exception):  # noqa: N818
+class PermanentError(Exception):
     """No further turn of this run will help."""
 
 
-class Web:
+class HttpClient:
     """Connections, through the proxies that the environment names.
 
     Args:
@@ -77,7 +77,7 @@ class Web:
                 try:
                     self._proxies[scheme] = urllib3.ProxyManager(proxy, maxsize=connections, timeout=limit)
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {masked(str(error))}") from None
+                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {redact_log(str(error))}") from None
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str], method: str = "GET") -> Iterator[urllib3.BaseHTTPResponse]:
@@ -105,7 +105,7 @@ class Web:
             pool.clear()
 
 
-def partial_of(folder: Path, wanted: Wanted) -> Path:
+def partial_path(folder: Path, wanted: DownloadItem) -> Path:
     """Where the bytes of a file go until it is whole."""
     return folder / f".{wanted.name}.partial"
 
@@ -125,19 +125,19 @@ class Fetcher:
 
     folder: Path
     ledger: Ledger
-    web: Web
+    web: HttpClient
     network: Network
-    expect: Callable[[Task, int], None]
-    advance: Callable[[Task, int], None]
+    expect: Callable[[DownloadTask, int], None]
+    advance: Callable[[DownloadTask, int], None]
 
-    def have(self, wanted: Wanted) -> int:
+    def have(self, wanted: DownloadItem) -> int:
         """Bytes of its part."""
         try:
-            return partial_of(self.folder, wanted).stat().st_size
+            return partial_path(self.folder, wanted).stat().st_size
         except FileNotFoundError:
             return 0
 
-    def turn(self, task: Task) -> Row | None:
+    def turn(self, task: DownloadTask) -> Row | None:
         """One request.
 
         Returns:
@@ -161,36 +161,38 @@ class Fetcher:
             with self.web.get(task.address, headers) as answer:
                 return self._read(task, answer, row, have)
         except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError):
-            raise Never(f"{shown(task.address)}: no usable address") from None
+            raise PermanentError(f"{display_url(task.address)}: no usable address") from None
         except urllib3.exceptions.HTTPError as error:
-            raise Again(_plainly(error)) from None
+            raise RetryableError(_plainly(error)) from None
 
-    def _read(self, task: Task, answer: urllib3.BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
+    def _read(self, task: DownloadTask, answer: urllib3.BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
         status = answer.status
         if status in _REDIRECTS:
             _redirect(task, answer)
             return None
         if status in _PASSING or status >= 500:
-            raise Again(f"the server says {_said(answer)}", pause=retry_after(answer.headers), busy=status in _BUSY)
+            raise RetryableError(f"the server says {_said(answer)}", pause=retry_after(answer.headers), busy=status in _BUSY)
         if status in (206, 416) and row and have:
             if status == 206 and _fits(answer, have, row.bytes):
                 return self._body(task, answer, replace(row, state="begun", reason=None), "ab")
-            partial_of(self.folder, task.wanted).unlink(missing_ok=True)
-            raise Again("what the server has no longer fits the part that was there; begun anew")
+            partial_path(self.folder, task.wanted).unlink(missing_ok=True)
+            raise RetryableError("what the server has no longer fits the part that was there; begun anew")
         if status != 200:
-            raise Never(f"the server says {_said(answer)}")
+            raise PermanentError(f"the server says {_said(answer)}")
         coding = answer.headers.get("Content-Encoding", "identity")
         if coding != "identity" and not task.wanted.name.lower().endswith((".gz", ".tgz")):
-            raise Never(f"the server sends it compressed ({coding}), though asked not to")
+            raise PermanentError(f"the server sends it compressed ({coding}), though asked not to")
         if _is_page(answer, task.wanted):
-            raise Never(
+            raise PermanentError(
                 "the server sends a web page in its place; open the address in a browser, and give a checksum if it is right"
             )
         length = answer.headers.get("Content-Length", "")
         chunked = "chunked" in answer.headers.get("Transfer-Encoding", "")
         announced = int(length) if length.isdecimal() and len(length) < _MOST_DIGITS and not chunked else None
         if announced is None and not (chunked or task.wanted.checksum):
-            raise Never("the server does not say how long it is, so that a broken connection would look whole; give a checksum")
+            raise PermanentError(
+                "the server does not say how long it is, so that a broken connection would look whole; give a checksum"
+            )
         if announced is not None:
             self._check_size(announced)
         before = self.ledger.row(task.wanted.url, task.wanted.name)
@@ -209,27 +211,27 @@ class Fetcher:
         try:
             self.network.check_size("it", announced)
         except InputError as error:
-            raise Never(str(error)) from error
+            raise PermanentError(str(error)) from error
         free = shutil.disk_usage(self.folder).free
         if announced > free:
-            raise Never(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
+            raise PermanentError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
 
-    def _most(self, task: Task) -> int:
+    def _most(self, task: DownloadTask) -> int:
         """Bytes that a body may have whose length is not announced: those that the header alone tells, or the limit."""
         with suppress(urllib3.exceptions.HTTPError), self.web.get(task.address, _HEADERS, method="HEAD") as head:
             length = head.headers.get("Content-Length", "")
             if head.status == HTTPStatus.OK and length.isdecimal() and len(length) < _MOST_DIGITS:
                 return int(length)
-        return self.network.max_size or MAX_UNANNOUNCED
+        return self.network.max_size or MAX_UNKNOWN_LENGTH
 
-    def _body(self, task: Task, answer: urllib3.BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+    def _body(self, task: DownloadTask, answer: urllib3.BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
         most, is_over = begun.bytes, False
-        with partial_of(self.folder, task.wanted).open(mode) as file:
+        with partial_path(self.folder, task.wanted).open(mode) as file:
             # Emptied first, told after: a kill in between leaves an empty part, never one of another version.
             self.ledger.add(begun)
             self.expect(task, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in answer.stream(_CHUNK, decode_content=False):
-                heard(task.host)
+                on_message(task.host)
                 have = file.tell() + len(chunk)
                 if most is None and have > _FREE_BYTES:
                     most = self._most(task)
@@ -239,27 +241,27 @@ class Fetcher:
                 self.advance(task, len(chunk))
             have = file.tell()
         if is_over:
-            partial_of(self.folder, task.wanted).unlink()
+            partial_path(self.folder, task.wanted).unlink()
             if mode == "ab":
-                raise Again("the server sends more than the part lacks; begun anew")
+                raise RetryableError("the server sends more than the part lacks; begun anew")
             what = (
                 "that it announced"
                 if begun.bytes is not None
                 else "of a file of unannounced length that are fetched (--max-size)"
             )
-            raise Never(f"the server sends more than the {most:,} bytes {what}; removed")
+            raise PermanentError(f"the server sends more than the {most:,} bytes {what}; removed")
         if begun.bytes is not None and have < begun.bytes:
-            raise Again(f"the server sent {have:,} of {begun.bytes:,} bytes")
+            raise RetryableError(f"the server sent {have:,} of {begun.bytes:,} bytes")
         return self._publish(task.wanted, begun, joined=mode == "ab")
 
-    def _publish(self, wanted: Wanted, begun: Row, *, joined: bool) -> Row:
-        partial = partial_of(self.folder, wanted)
+    def _publish(self, wanted: DownloadItem, begun: Row, *, joined: bool) -> Row:
+        partial = partial_path(self.folder, wanted)
         sha256, right = digest(partial, wanted.checksum)
         if wanted.checksum and right != wanted.checksum:
             partial.unlink()
             if joined:
-                raise Again(f"the joined parts have {right}, not {wanted.checksum}; begun anew")
-            raise Never(f"it has {right}, not {wanted.checksum}; removed")
+                raise RetryableError(f"the joined parts have {right}, not {wanted.checksum}; begun anew")
+            raise PermanentError(f"it has {right}, not {wanted.checksum}; removed")
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         done = replace(begun, state="done", bytes=partial.stat().st_size, sha256=sha256, checksum=wanted.checksum, reason=None)
@@ -269,13 +271,13 @@ class Fetcher:
         return done
 
 
-def present(folder: Path, ledger: Ledger, wanted: Wanted) -> Row | str | None:
+def is_downloaded(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | str | None:
     """Whether a file is there already, by its hash.
 
     Returns:
         Its row when it is, a reason when its name is taken by something else, None when it is to be fetched.
     """
-    row, final, partial = ledger.row(wanted.url, wanted.name), folder / wanted.name, partial_of(folder, wanted)
+    row, final, partial = ledger.row(wanted.url, wanted.name), folder / wanted.name, partial_path(folder, wanted)
     if row and row.sha256:
         # A kill may have come between the row and the move.
         for path in (final, partial):
@@ -308,17 +310,19 @@ def digest(path: Path, checksum: str | None) -> tuple[str, str | None]:
     return sha256.hexdigest(), f"{algorithm}:{other.hexdigest()}" if checksum else None
 
 
-def _redirect(task: Task, answer: urllib3.BaseHTTPResponse) -> None:
+def _redirect(task: DownloadTask, answer: urllib3.BaseHTTPResponse) -> None:
     task.redirects += 1
     if task.redirects > MOST_REDIRECTS:
-        raise Never(f"more than {MOST_REDIRECTS} redirects, the last to {shown(answer.headers.get('Location', ''))}")
+        raise PermanentError(
+            f"more than {MOST_REDIRECTS} redirects, the last to {display_url(answer.headers.get('Location', ''))}"
+        )
     try:
         target = check_url(urljoin(task.address, answer.headers.get("Location", "")))
     except (InputError, ValueError) as error:
-        raise Never(f"redirected to a place that is not allowed: {error}") from error
+        raise PermanentError(f"redirected to a place that is not allowed: {error}") from error
     task.passed.add(task.address)
     if target in task.passed:
-        raise Never(f"redirects go in a circle: {shown(target)} twice")
+        raise PermanentError(f"redirects go in a circle: {display_url(target)} twice")
     task.address = target
 
 
@@ -328,7 +332,7 @@ def _fits(answer: urllib3.BaseHTTPResponse, have: int, total: int | None) -> boo
     return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))
 
 
-def _is_page(answer: urllib3.BaseHTTPResponse, wanted: Wanted) -> bool:
+def _is_page(answer: urllib3.BaseHTTPResponse, wanted: DownloadItem) -> bool:
     """Whether a login or an apology comes instead of the file."""
     suffix = Path(wanted.name).suffix.lower()
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.atomic import whole_file
-from nbaudio.storage.urls import hidden, public
+from nbaudio.storage.atomic import atomic_write
+from nbaudio.storage.urls import public_url, redact
 
 LEDGER = "downloads.jsonl"
 
@@ -52,7 +52,7 @@ class Row:
     @classmethod
     def of(cls, url: str, name: str, state: Literal["begun", "done", "failed"], **facts: Any) -> "Row":
         """The row of a whole address, which it does not hold."""
-        return cls(public(url), name, state, url_sha256=sha256_of(url), **facts)
+        return cls(public_url(url), name, state, url_sha256=sha256_of(url), **facts)
 
 
 class Ledger:
@@ -114,7 +114,7 @@ class Ledger:
             self._parts[row.name] = row.url_sha256
 
     def _write(self) -> None:
-        with whole_file(self.path) as partial:
+        with atomic_write(self.path) as partial:
             partial.write_text("".join(map(_line, self._rows.values())), encoding="utf8")
 
 
@@ -166,8 +166,8 @@ def _read(line: bytes) -> Row | None:
         values = json.loads(line)
         if "url_sha256" not in values:  # of a version that stored whole addresses
             url = values["url"]
-            values |= {"url": url and public(url), "url_sha256": url and sha256_of(url)}
-            values["reason"] = values["reason"] and hidden(values["reason"], url or "")
+            values |= {"url": url and public_url(url), "url_sha256": url and sha256_of(url)}
+            values["reason"] = values["reason"] and redact(values["reason"], url or "")
         return Row(**{field.name: values[field.name] for field in fields(Row)})
     except (ValueError, KeyError, TypeError):
         return None

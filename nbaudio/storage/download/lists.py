@@ -18,11 +18,11 @@ import urllib3
 import yaml
 
 from nbaudio.core import guards
-from nbaudio.core.errors import InputError, brief
-from nbaudio.core.hashing import DEVICES
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.resources import bundled
 from nbaudio.storage.download.ledger import LEDGER, sha256_of
-from nbaudio.storage.urls import hidden, public
+from nbaudio.storage.urls import public_url, redact
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
@@ -34,7 +34,7 @@ _MOST_NAME_BYTES = 240
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DownloadItem:
     """A file to fetch.
 
     Attributes:
@@ -58,7 +58,7 @@ class Refused:
     name: str | None = None
 
 
-def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
+def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Refused]]:
     """The files that a list names, in order and each once, and the rows that are of no use.
 
     Args:
@@ -72,7 +72,7 @@ def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
         >>> read_list("openslr:librispeech:test-other")[0][0].url
         'https://www.openslr.org/resources/12/test-other.tar.gz'
     """
-    wanted: dict[str, tuple[Wanted, str]] = {}
+    wanted: dict[str, tuple[DownloadItem, str]] = {}
     refused = []
     for where, row in _named_rows(str(source)) if str(source).startswith(f"{_NAMED}:") else _file_rows(Path(source)):
         try:
@@ -82,7 +82,7 @@ def read_list(source: str | Path) -> tuple[list[Wanted], list[Refused]]:
         except InputError as error:
             said = row or {}
             url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
-            refused.append(Refused(f"{where}: {error}", url and shown(url), url and sha256_of(url), name))
+            refused.append(Refused(f"{where}: {error}", url and display_url(url), url and sha256_of(url), name))
     return [one for one, _ in wanted.values()], refused
 
 
@@ -120,22 +120,22 @@ def check_name(name: str) -> str:
         raise refuse("control characters and broken Unicode are not allowed")
     if name.startswith(".") or name.endswith((".", " ")):
         raise refuse("it must not begin with a dot, nor end in a dot or blank")
-    if DEVICES.fullmatch(name) or name.casefold() == LEDGER:
+    if RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER:
         raise refuse("it is reserved")
     if len(name.encode()) > _MOST_NAME_BYTES:
         raise refuse(f"it has {len(name.encode())} bytes, at most {_MOST_NAME_BYTES} are allowed")
     return name
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """An address for messages and the ledger: not too long, without user, password and query, even where it is none.
 
     Examples:
-        >>> shown("ftp://me:secret@example.org/a.wav?key=0"), shown("http:me:sec/ret@example.org/b")
+        >>> display_url("ftp://me:secret@example.org/a.wav?key=0"), display_url("http:me:sec/ret@example.org/b")
         ('ftp://example.org/a.wav', 'http:example.org/b')
     """
     whole = re.split(r"[?#]", url, maxsplit=1)[0]
-    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public(whole))[:200]
+    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(whole))[:200]
 
 
 def check_url(url: str) -> str:
@@ -147,9 +147,9 @@ def check_url(url: str) -> str:
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError as error:
-        raise InputError(f"{shown(url)!r} is no address") from error
+        raise InputError(f"{display_url(url)!r} is no address") from error
     if parts.scheme not in ("http", "https") or not parts.host:
-        raise InputError(f"{shown(url)!r}: only http:// and https:// addresses are allowed")
+        raise InputError(f"{display_url(url)!r}: only http:// and https:// addresses are allowed")
     if parts.auth is not None:
         raise InputError(f"{parts.host}: an address that holds a user or password is refused, it would stand in the ledger")
     return url
@@ -171,7 +171,7 @@ def check_checksum(text: str) -> str | None:
     return f"{algorithm}:{digits}"
 
 
-def _checked(row: dict[str, Any] | None) -> Wanted:
+def _checked(row: dict[str, Any] | None) -> DownloadItem:
     if row is None:
         raise InputError('no JSON object; wanted is one such as {"url": ...}')
     texts = {}
@@ -184,17 +184,17 @@ def _checked(row: dict[str, Any] | None) -> Wanted:
     try:
         name = texts["name"] or name_of(url)
     except UnicodeDecodeError as error:
-        raise InputError(f"{shown(url)}: the end of the address is no Unicode; give a name") from error
+        raise InputError(f"{display_url(url)}: the end of the address is no Unicode; give a name") from error
     checksums = {
         check_checksum(texts["checksum"]),
         *(check_checksum(f"{key}:{texts[key]}") for key in _HASHES if texts[key].strip()),
     }
     if len(checksums - {None}) > 1:
         raise InputError("two checksums that differ; keep one")
-    return Wanted(url, check_name(name), next(iter(checksums - {None}), None))
+    return DownloadItem(url, check_name(name), next(iter(checksums - {None}), None))
 
 
-def _check_same(one: Wanted, before: Wanted, where: str) -> None:
+def _check_same(one: DownloadItem, before: DownloadItem, where: str) -> None:
     if one.url != before.url:
         raise InputError(f"its name {one.name!r} is that of {where}; give each a name of its own in a column name")
     if one != before:
@@ -206,15 +206,15 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     if kind not in (*_TABLES, *_LINES):
         raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
     try:
-        text = guards.whole(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
             yield from _json_rows(text)
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of addresses ({hidden(brief(error))})") from error
+        raise InputError(f"{path}: cannot be read as a list of addresses ({redact(one_line(error))})") from error
     if "url" not in table.columns:
-        has = hidden(", ".join(table.columns))  # addresses, where the line with the names of columns is missing
+        has = redact(", ".join(table.columns))  # addresses, where the line with the names of columns is missing
         raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 

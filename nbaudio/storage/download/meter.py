@@ -9,7 +9,7 @@ from nbaudio.core.progress import naming_hosts
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
 
-class Meter:
+class ByteProgress:
     """A bar with rate and time left; threads may tell it things at the same time.
 
     A file whose length is not known yet is taken to be as long as the others are on average.
@@ -69,7 +69,7 @@ class Meter:
         mean = self._all_lengths / len(self._lengths) if self._lengths else 0
         self._bar.total = self._bar.n + max(self._all_left, 0) + round(unknown * mean)
 
-    def __enter__(self) -> "Meter":
+    def __enter__(self) -> "ByteProgress":
         self._naming = naming_hosts(self.wait)
         self._naming.__enter__()
         return self

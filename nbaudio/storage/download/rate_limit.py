@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from nbaudio.core.progress import waiting
-from nbaudio.storage.download.lists import Wanted
+from nbaudio.storage.download.lists import DownloadItem
 
 
 @dataclass
-class Task:
+class DownloadTask:
     """A file on its way.
 
     Attributes:
@@ -33,7 +33,7 @@ class Task:
         host: whose turn it takes, with its port.
     """
 
-    wanted: Wanted
+    wanted: DownloadItem
     address: str
     redirects: int = 0
     failures: int = 0
@@ -46,12 +46,12 @@ class Task:
 
 @dataclass
 class _Host:
-    waiting: list[tuple[float, int, Task]] = field(default_factory=list)  # a heap: when it may, in what order
+    waiting: list[tuple[float, int, DownloadTask]] = field(default_factory=list)  # a heap: when it may, in what order
     active: int = 0
     free_at: float = 0.0
 
 
-class Turns:
+class RateLimitedQueue:
     """Tasks, handed out to any number of threads.
 
     Args:
@@ -64,7 +64,7 @@ class Turns:
         stopped: whether there are no more turns.
     """
 
-    def __init__(self, tasks: Iterable[Task], *, per_host: int, per_second: float) -> None:
+    def __init__(self, tasks: Iterable[DownloadTask], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
         self.spacing = 1 / per_second
         self._changed = threading.Condition()
@@ -76,7 +76,7 @@ class Turns:
             self._left += 1
             self._enqueue(task, 0.0)
 
-    def take(self) -> Task | None:
+    def take(self) -> DownloadTask | None:
         """The next task, as soon as its host may be asked; None when there are no more."""
         with self._changed:
             while self._left and not self.stopped:
@@ -94,7 +94,7 @@ class Turns:
                     return heapq.heappop(host.waiting)[2]
             return None
 
-    def again(self, task: Task, *, after: float = 0.0, rest: bool = False) -> None:
+    def again(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
         """Another turn for a task, at its address, after some seconds; `rest`: its host is left alone for as long."""
         with self._changed:
             self._hosts[task.host].active -= 1
@@ -104,14 +104,14 @@ class Turns:
             self._enqueue(task, ready)
             self._changed.notify_all()
 
-    def finish(self, task: Task) -> None:
+    def finish(self, task: DownloadTask) -> None:
         """A task needs no more turns."""
         with self._changed:
             self._hosts[task.host].active -= 1
             self._left -= 1
             self._changed.notify_all()
 
-    def withdraw(self, task: Task) -> list[Task]:
+    def withdraw(self, task: DownloadTask) -> list[DownloadTask]:
         """All other tasks that wait for this one's host; they count as finished."""
         with self._changed:
             waiting, self._hosts[task.host].waiting = self._hosts[task.host].waiting, []
@@ -125,6 +125,6 @@ class Turns:
             self.stopped = True
             self._changed.notify_all()
 
-    def _enqueue(self, task: Task, ready: float) -> None:
+    def _enqueue(self, task: DownloadTask, ready: float) -> None:
         task.host = urlsplit(task.address).netloc.rpartition("@")[2]
         heapq.heappush(self._hosts[task.host].waiting, (ready, next(self._order), task))

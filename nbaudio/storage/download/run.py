@@ -9,13 +9,13 @@ from pathlib import Path
 
 from nbaudio.core.errors import DiskFullError
 from nbaudio.core.progress import progress, waiting
-from nbaudio.storage.download.fetch import Again, Fetcher, Never, Web, partial_of, present
+from nbaudio.storage.download.fetch import Fetcher, HttpClient, PermanentError, RetryableError, is_downloaded, partial_path
 from nbaudio.storage.download.ledger import Ledger, Row
-from nbaudio.storage.download.lists import Wanted
-from nbaudio.storage.download.meter import Meter
-from nbaudio.storage.download.rate_limit import Task, Turns
+from nbaudio.storage.download.lists import DownloadItem
+from nbaudio.storage.download.meter import ByteProgress
+from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.network import Network
-from nbaudio.storage.urls import hidden
+from nbaudio.storage.urls import redact
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _LONG_WORK_BYTES = 1_000_000_000
@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
-class Pauses:
+class Backoff:
     """How long to wait before another try.
 
     Attributes:
@@ -36,7 +36,7 @@ class Pauses:
         """Seconds before the next try: twice as many each time, a half of it by chance, so that clients don't come all at once.
 
         Examples:
-            >>> pauses = Pauses(seed=42)
+            >>> pauses = Backoff(seed=42)
             >>> [0.25 * 2**n <= pauses.before("http://example.org/a.wav", n + 1) < 0.5 * 2**n for n in range(4)]
             [True, True, True, True]
         """
@@ -46,7 +46,7 @@ class Pauses:
 
 
 @dataclass
-class Run:
+class DownloadRun:
     """What is done for one folder.
 
     Attributes:
@@ -62,12 +62,12 @@ class Run:
     folder: Path
     ledger: Ledger
     network: Network
-    pauses: Pauses
+    pauses: Backoff
     fetched: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     taken: int = 0
 
-    def look(self, wanted: list[Wanted]) -> list[Wanted]:
+    def look(self, wanted: list[DownloadItem]) -> list[DownloadItem]:
         """Those that are not there yet; names that something else has are told to the ledger."""
         sizes = [path.stat().st_size if (path := self.folder / one.name).is_file() else 0 for one in wanted]
         rest = []
@@ -92,16 +92,16 @@ class Run:
                             )
         return rest
 
-    def fetch(self, rest: list[Wanted], web: Web, turns: Turns, connections: int) -> None:
+    def fetch(self, rest: list[DownloadItem], web: HttpClient, turns: RateLimitedQueue, connections: int) -> None:
         """Take turns until there are none left."""
         if not rest:
             return
-        with Meter(len(rest)) as meter, ThreadPoolExecutor(connections) as pool:
+        with ByteProgress(len(rest)) as meter, ThreadPoolExecutor(connections) as pool:
 
-            def advance(task: Task, came: int) -> None:
+            def advance(task: DownloadTask, came: int) -> None:
                 meter.advance(task.wanted.name, came)
                 if turns.stopped:
-                    raise Never("stopped")
+                    raise PermanentError("stopped")
 
             fetcher = Fetcher(
                 self.folder, self.ledger, web, self.network, lambda task, coming: meter.expect(task.wanted.name, coming), advance
@@ -118,13 +118,13 @@ class Run:
                 web.hang_up()
                 raise
 
-    def _present(self, one: Wanted) -> Row | str | None:
+    def _present(self, one: DownloadItem) -> Row | str | None:
         try:
-            return present(self.folder, self.ledger, one)
+            return is_downloaded(self.folder, self.ledger, one)
         except OSError as error:
             return f"what is there cannot be read: {error.strerror}"
 
-    def _work(self, fetcher: Fetcher, turns: Turns, meter: Meter) -> None:
+    def _work(self, fetcher: Fetcher, turns: RateLimitedQueue, meter: ByteProgress) -> None:
         try:
             while (task := turns.take()) is not None:
                 self._turn(task, fetcher, turns, meter)
@@ -135,7 +135,7 @@ class Run:
                 raise DiskFullError(told) from error
             raise
 
-    def _turn(self, task: Task, fetcher: Fetcher, turns: Turns, meter: Meter) -> None:
+    def _turn(self, task: DownloadTask, fetcher: Fetcher, turns: RateLimitedQueue, meter: ByteProgress) -> None:
         if given_up := self.network.given_up(task.host):
             self._give_up(task, given_up, turns, meter)
             return
@@ -143,7 +143,7 @@ class Run:
         try:
             with waiting(task.host):
                 row = fetcher.turn(task)
-        except Again as error:
+        except RetryableError as error:
             if fetcher.have(task.wanted) > task.reached:
                 task.failures, task.reached, task.lost = -1, fetcher.have(task.wanted), 0.0
             task.failures += 1
@@ -151,7 +151,7 @@ class Run:
             failed = min(time.monotonic() - began, self.network.timeout)
             if not turns.stopped:
                 self._again(task, error, failed, turns, meter)
-        except Never as error:
+        except PermanentError as error:
             self.network.succeeded(task.host)  # it answers
             if not turns.stopped:
                 self._give_up(task, str(error), turns, meter)
@@ -168,10 +168,12 @@ class Run:
             meter.finish(row.name or "")
             turns.finish(task)
 
-    def _again(self, task: Task, error: Again, failed: float, turns: Turns, meter: Meter) -> None:
+    def _again(
+        self, task: DownloadTask, error: RetryableError, failed: float, turns: RateLimitedQueue, meter: ByteProgress
+    ) -> None:
         now = time.monotonic()
         task.lost += failed + task.pause
-        reason = hidden(str(error), task.wanted.url, task.address)
+        reason = redact(str(error), task.wanted.url, task.address)
         self.network.failed(task.host, failed + max(task.pause, turns.spacing), reason, now=now)
         task.pause = 0.0
         if error.pause is not None and not self.network.may_wait(task.host, error.pause, item=task.lost, now=now):
@@ -190,26 +192,26 @@ class Run:
                 task.lost += error.pause
             turns.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
 
-    def _withdraw(self, task: Task, reason: str, turns: Turns, meter: Meter) -> None:
+    def _withdraw(self, task: DownloadTask, reason: str, turns: RateLimitedQueue, meter: ByteProgress) -> None:
         """Give up a task and all others that wait for its host."""
         for other in turns.withdraw(task):
             self._fail(other, reason)
             meter.finish(other.wanted.name)
         self._give_up(task, reason, turns, meter)
 
-    def _give_up(self, task: Task, reason: str, turns: Turns, meter: Meter) -> None:
+    def _give_up(self, task: DownloadTask, reason: str, turns: RateLimitedQueue, meter: ByteProgress) -> None:
         self._fail(task, reason)
         meter.finish(task.wanted.name)
         turns.finish(task)
 
-    def _fail(self, task: Task, reason: str) -> None:
+    def _fail(self, task: DownloadTask, reason: str) -> None:
         wanted = task.wanted
         # The next run goes on with the part, if there is one.
-        partial = partial_of(self.folder, wanted)
+        partial = partial_path(self.folder, wanted)
         if partial.is_file() and not partial.stat().st_size:
             partial.unlink()
         part = self.ledger.part(wanted.url, wanted.name) if partial.exists() else None
         row = self.ledger.row(wanted.url, wanted.name)
         before = part or Row.of(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
-        told = hidden(reason, wanted.url, task.address)
+        told = redact(reason, wanted.url, task.address)
         self.ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=told))

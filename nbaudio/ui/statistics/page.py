@@ -33,7 +33,7 @@ td { max-width: 34rem; unicode-bidi: isolate; font-variant-numeric: tabular-nums
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
+def render_page(title: str, sections: Sequence[Section]) -> str:
     """A page.
 
     Args:
@@ -41,7 +41,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
         sections: its parts, in order.
 
     Examples:
-        >>> "&lt;b&gt;" in page("<b>", [Section("Overview", "", {})])
+        >>> "&lt;b&gt;" in render_page("<b>", [Section("Overview", "", {})])
         True
     """
     links = "".join(f'<a href="#{number}">{escape(section.title)}</a>' for number, section in enumerate(sections))

@@ -15,9 +15,9 @@ from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.tables import SPLITS
 from nbaudio.corpus.layout import MANIFEST
 from nbaudio.corpus.manifest import read_manifest
-from nbaudio.proof.display import THRESHOLDS, labelled, threshold_of
-from nbaudio.proof.evidence import claim
-from nbaudio.selection.leakage import EXCEPTIONS, MEANING
+from nbaudio.proof.display import THRESHOLDS, describe_claim, selection_threshold
+from nbaudio.proof.evidence import selection_claim
+from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
@@ -65,9 +65,9 @@ class _Notes:
             return cls(about, said["selection"], leakage, evidence, is_corpus=True)
         workspace = Workspace.open(path)
         selection = workspace.report("select").get("facts", {})
-        names = {fact_key(check): check for check in MEANING}
+        names = {fact_key(check): check for check in CHECK_MEANINGS}
         shared = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
-        return cls({}, selection, shared, claim(workspace), is_corpus=False)
+        return cls({}, selection, shared, selection_claim(workspace), is_corpus=False)
 
 
 def title(path: str | Path) -> str:
@@ -127,7 +127,7 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
 
 
 def _threshold(segments: pl.DataFrame, notes: _Notes) -> Section:
-    used = threshold_of(notes.selection)
+    used = selection_threshold(notes.selection)
     shown = (
         views.threshold_curve(segments)
         .filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
@@ -147,11 +147,11 @@ def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
         yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
         return
     curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
-    told = pl.DataFrame([labelled(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    told = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     yield Section(
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(labelled(notes.evidence)), **({"By threshold": told} if len(told) else {})},
+        {"Evidence": _pairs(describe_claim(notes.evidence)), **({"By threshold": told} if len(told) else {})},
         _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
     )
 
@@ -174,7 +174,7 @@ def _leakage(notes: _Notes) -> Iterator[Section]:
     if not notes.leakage:
         return
     # JSON holds the checks by the alphabet; columns that segments are grouped by come first here.
-    checks = sorted(notes.leakage.items(), key=lambda check: check[0] in MEANING)
+    checks = sorted(notes.leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
     counted = [
         {"check": check, "shared values": told["shared"], "segments of dev and test": told.get("segments")}
         for check, told in checks

@@ -10,7 +10,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import SPLITS
-from nbaudio.storage.atomic import whole_file
+from nbaudio.storage.atomic import atomic_write
 from nbaudio.ui import views
 
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
@@ -32,7 +32,7 @@ def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
     segments = views.segments(path)
     facts = count(segments)
     if out is not None:
-        with whole_file(Path(out)) as partial:
+        with atomic_write(Path(out)) as partial:
             partial.write_bytes(WRITERS[Path(out).suffix.lower()](path, segments, facts))
     return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
 
@@ -71,17 +71,17 @@ def _hours(segments: pl.DataFrame) -> float:
 
 
 def _html(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
-    from nbaudio.ui.statistics.page import page
+    from nbaudio.ui.statistics.page import render_page
     from nbaudio.ui.statistics.sections import sections, title
 
-    return page(title(path), sections(path, segments, facts)).encode()
+    return render_page(title(path), sections(path, segments, facts)).encode()
 
 
 def _xlsx(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
     from nbaudio.ui.statistics.sections import sections, title
-    from nbaudio.ui.statistics.workbook import workbook
+    from nbaudio.ui.statistics.workbook import write_workbook
 
-    return workbook(title(path), sections(path, segments, facts))
+    return write_workbook(title(path), sections(path, segments, facts))
 
 
 WRITERS: Mapping[str, Callable[[str | Path, pl.DataFrame, Mapping[str, Any]], bytes]] = MappingProxyType(

@@ -11,14 +11,14 @@ from itertools import zip_longest
 from typing import Any
 
 from nbaudio.core.report import show
-from nbaudio.review.cells import cell_text, new_workbook, put
+from nbaudio.review.cells import cell_text, new_workbook, put_fragments
 from nbaudio.ui.statistics.sections import Section
 
 _WIDEST, _NARROWEST = 60, 9
 _LONGEST_NAME = 31
 
 
-def workbook(title: str, sections: Sequence[Section]) -> bytes:
+def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
     """The bytes of an .xlsx file.
 
     Args:
@@ -76,7 +76,7 @@ def _put(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) 
     else:
         text = cell_text(show(value))
         style = styles["text" if len(text) <= _WIDEST else "long text"]
-        put(sheet, (row, column), [(text, False)], {False: styles["font"]}, style)
+        put_fragments(sheet, (row, column), [(text, False)], {False: styles["font"]}, style)
 
 
 def _sheet_name(title: str) -> str:

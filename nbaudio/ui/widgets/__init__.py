@@ -10,18 +10,18 @@ from nbaudio.ui.widgets.materialize_panel import JobPanel, MaterializePanel
 from nbaudio.ui.widgets.player import Player
 from nbaudio.ui.widgets.review_panel import ReviewPanel
 from nbaudio.ui.widgets.segment_table import SegmentTable
-from nbaudio.ui.widgets.static_export import Clips, corpus_player
+from nbaudio.ui.widgets.static_export import StaticClips, corpus_player
 from nbaudio.ui.widgets.tables import Table, table
 from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
 from nbaudio.ui.widgets.transcript_diff import TranscriptDiff
 
 __all__ = [
-    "Clips",
     "JobPanel",
     "MaterializePanel",
     "Player",
     "ReviewPanel",
     "SegmentTable",
+    "StaticClips",
     "Table",
     "ThresholdTuner",
     "TranscriptDiff",

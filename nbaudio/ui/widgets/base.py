@@ -24,10 +24,10 @@ _HERE = Path(__file__).parent / "js"
 _PACKET_BYTES = 1 << 16
 
 # Gives what JSON can carry, or that and the buffers behind it.
-Call = Callable[..., Any]
+Handler = Callable[..., Any]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A result with buffers, and more of them that may come a moment later: a picture does not wait for its sound."""
 
     result: Any
@@ -46,12 +46,12 @@ def esm(*pieces: str) -> str:
     return f"{text}\nexport default {{ render }};\n"
 
 
-class Skin(anywidget.AnyWidget):
+class BaseWidget(anywidget.AnyWidget):
     """A widget that answers questions; each kind names its front end as `_esm`, and gives `static_html`."""
 
     _css = (_HERE / "style.css").read_text(encoding="utf8")
 
-    def __init__(self, calls: Mapping[str, Call], **state: Any) -> None:
+    def __init__(self, calls: Mapping[str, Handler], **state: Any) -> None:
         super().__init__(**state)
         self._calls = calls
         self._lock = RLock()
@@ -72,7 +72,7 @@ class Skin(anywidget.AnyWidget):
         except Exception as error:  # noqa: BLE001 - a notebook shows no error that is raised here
             self.send({**answered, "error": f"{type(error).__name__}: {error}"})
         else:
-            answer = result if isinstance(result, Answer) else Answer(result, [], [])
+            answer = result if isinstance(result, Response) else Response(result, [], [])
             padding = [bytes(_PACKET_BYTES)] if message.get("near") and not answer.buffers else []
             self.send({**answered, "result": answer.result, "more": bool(answer.later)}, answer.buffers or padding)
             if answer.later:

@@ -20,7 +20,7 @@ _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
 
 
 @dataclass(frozen=True)
-class Clip:
+class ClipView:
     """What is shown of a segment.
 
     Attributes:
@@ -59,7 +59,7 @@ def diff_html(text: str, asr_text: str) -> str:
     return " ".join(parts)
 
 
-def clip_html(clip: Clip) -> str:
+def clip_html(clip: ClipView) -> str:
     """One clip: its id and facts, an audio control that holds the sound, and the words."""
     name = escape(clip.segment_id)
     facts = "".join(f' · <span style="unicode-bidi:isolate">{escape(fact)}</span>' for fact in clip.facts)
@@ -77,7 +77,7 @@ def clip_html(clip: Clip) -> str:
     )
 
 
-def clips_html(clips: Sequence[Clip], *, hidden: int = 0) -> str:
+def clips_html(clips: Sequence[ClipView], *, hidden: int = 0) -> str:
     """Clips below one another, with the key to the marks, and how many more there would be."""
     key = (
         f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '

@@ -8,7 +8,7 @@ from threading import RLock, Thread
 from typing import Any
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.core.progress import watching
+from nbaudio.core.progress import listen_to_progress
 from nbaudio.core.report import Report
 
 # Of the ledger the last lines are shown: all of it is in the corpus.
@@ -109,7 +109,7 @@ class Job:
 
     def _run(self) -> None:
         try:
-            with watching(self):
+            with listen_to_progress(self):
                 self.report = self._step()
             self._end("done")
         except _Stopped:

@@ -7,24 +7,24 @@ from typing import Any
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
 from nbaudio.review.bound_corrections import Correction, append_corrections, corrections
-from nbaudio.ui.widgets.base import Answer, Call
+from nbaudio.ui.widgets.base import Handler, Response
 from nbaudio.ui.widgets.html import MOST_CHARACTERS
 from nbaudio.ui.widgets.segments import Segments
 
 _MS = 1000
 
 
-def now() -> str:
+def utc_now() -> str:
     """The time, ISO 8601 in UTC, to the second.
 
     Examples:
-        >>> now()[-1]
+        >>> utc_now()[-1]
         'Z'
     """
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Listening:
+class SegmentPlayback:
     """Answers for the segments of a widget, by their numbers in it."""
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
@@ -34,7 +34,7 @@ class Listening:
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
 
     @property
-    def calls(self) -> dict[str, Call]:
+    def calls(self) -> dict[str, Handler]:
         """What the front end may ask for."""
         return {"segment": self.segment, "clip": self.clip, "correct": self.correct}
 
@@ -43,20 +43,20 @@ class Listening:
         row = self.segments.row(number)
         return {
             "segment_id": row["segment_id"],
-            "facts": facts(row),
+            "facts": segment_facts(row),
             "words": [pair._asdict() for pair in self.segments.words(number)],
             "unshown": max(0, len(row["text"] or "") - MOST_CHARACTERS),
             "correction": self._correction(row),
         }
 
-    def clip(self, *, number: int, before: float, after: float, channel: str | None, even: bool, columns: int) -> Answer:
+    def clip(self, *, number: int, before: float, after: float, channel: str | None, even: bool, columns: int) -> Response:
         """Peaks and spectrogram as buffers, and later the WAV; or a note that says why there is none."""
         try:
             sound = self.segments.sound(number, before=before, after=after, channel=channel, even=even, columns=columns)
         except AudioError as error:
-            return Answer({"note": str(error)}, [], [])
+            return Response({"note": str(error)}, [], [])
         said = {"seconds": sound.seconds, "start": sound.start, "end": sound.end}
-        return Answer(said, [sound.peaks.tobytes(), sound.spectrogram.tobytes()], [sound.wav])
+        return Response(said, [sound.peaks.tobytes(), sound.spectrogram.tobytes()], [sound.wav])
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Note other bounds, in milliseconds from those of the table; none at all takes a correction back.
@@ -72,7 +72,7 @@ class Listening:
                 f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {row['num_samples']}"
             )
         moved: tuple[int, int] | tuple[None, None] = (start, end) if start_ms or end_ms else (None, None)
-        correction = Correction(row["segment_id"], moved[0], moved[1], was_start, was_end, self.reviewer, now())
+        correction = Correction(row["segment_id"], moved[0], moved[1], was_start, was_end, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)
@@ -92,13 +92,13 @@ class Listening:
         }
 
 
-def facts(row: dict[str, Any]) -> list[str]:
+def segment_facts(row: dict[str, Any]) -> list[str]:
     """What is said of a segment in a line: speaker, seconds, similarity.
 
     Examples:
-        >>> facts({"speaker_id": None, "duration_s": 5.84, "similarity": 0.9})
+        >>> segment_facts({"speaker_id": None, "duration_s": 5.84, "similarity": 0.9})
         ['speaker not known', '5.8 s', 'similarity 0.90']
-        >>> facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968})
+        >>> segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968})
         ['ana', '2.0 s', 'similarity 0.9968']
     """
     said = [row["speaker_id"] or "speaker not known"]

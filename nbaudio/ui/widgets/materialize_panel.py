@@ -9,11 +9,11 @@ from typing import Any
 
 import nbaudio
 from nbaudio.core.report import Report
-from nbaudio.ui.widgets.base import Skin, esm
+from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.jobs import LOOK_S, Job
 
 
-class JobPanel(Skin):
+class JobPanel(BaseWidget):
     """A long step, in a thread, so that the notebook stays free.
 
     It starts at once. Cancel stops it as Ctrl+C does on the command line; nothing half-written is left, and Start goes on from

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from nbaudio.core.frames import Ids
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Skin, esm
-from nbaudio.ui.widgets.listening import Listening
-from nbaudio.ui.widgets.segments import load
-from nbaudio.ui.widgets.static_export import MOST_CLIPS, Clips, saved_clips
+from nbaudio.ui.widgets.base import BaseWidget, esm
+from nbaudio.ui.widgets.listening import SegmentPlayback
+from nbaudio.ui.widgets.segments import load_segments
+from nbaudio.ui.widgets.static_export import MOST_CLIPS, StaticClips, saved_clips
 
 
-class Player(Skin):
+class Player(BaseWidget):
     """Segments to listen to, one after the other.
 
     Keys: Space plays, ``s`` the segment alone, ``l`` loops, ``-`` and ``+`` change the speed, ``c`` widens the context (``b`` in
@@ -40,16 +40,16 @@ class Player(Skin):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        self._segments = load(workspace, segment_ids)
+        self._segments = load_segments(workspace, segment_ids)
         self._limit = limit
-        listening = Listening(self._segments, reviewer)
+        listening = SegmentPlayback(self._segments, reviewer)
         super().__init__({"player.open": self._open, **listening.calls})
 
     def _open(self) -> dict[str, int]:
         return {"total": len(self._segments.frame), "at": 0}
 
     @property
-    def clips(self) -> Clips:
+    def clips(self) -> StaticClips:
         """The clips as a saved page holds them."""
         return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit)
 

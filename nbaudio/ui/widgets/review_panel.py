@@ -13,11 +13,11 @@ from nbaudio.core.tables import seconds_column
 from nbaudio.review.log import VERDICTS
 from nbaudio.review.text_corrections import uncorrected
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Call, Skin, esm
-from nbaudio.ui.widgets.listening import Listening
-from nbaudio.ui.widgets.reviewing import PANEL, Reviewing, given
-from nbaudio.ui.widgets.segment_table import Rows
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.listening import SegmentPlayback
+from nbaudio.ui.widgets.reviewing import PANEL, ReviewSession, review_items
+from nbaudio.ui.widgets.segment_table import TableView
+from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_export import saved_clips
 from nbaudio.ui.widgets.tables import Table
 
@@ -26,7 +26,7 @@ _SAVED_CLIPS = 3
 _SAVED_ROWS = 25
 
 
-class ReviewPanel(Skin):
+class ReviewPanel(BaseWidget):
     """Segments to judge, one key each.
 
     Keys: 1 to 7 give a verdict, go to the next segment that has none and play it; ``u`` takes the last one back, ``n`` goes to
@@ -68,17 +68,17 @@ class ReviewPanel(Skin):
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both: a review has its segments")
         reviewer = reviewer.strip()
-        drawn, words, self._dealt_out = given(workspace, review, reviewer)
-        segments = load(workspace, drawn if segment_ids is None else segment_ids)
+        drawn, words, self._dealt_out = review_items(workspace, review, reviewer)
+        segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
         if review is not None:  # whoever judges second sees what the first one saw
             given_out = uncorrected(workspace, segments.frame).with_columns(seconds_column())
             segments = replace(segments, frame=given_out)
-        self._reviewing = Reviewing(segments, reviewer=reviewer, review=review or PANEL, words=words)
-        self._listening = Listening(segments, self._reviewing.reviewer)
+        self._reviewing = ReviewSession(segments, reviewer=reviewer, review=review or PANEL, words=words)
+        self._listening = SegmentPlayback(segments, self._reviewing.reviewer)
         frame = segments.frame.with_columns(self._reviewing.column)
-        self._rows = Rows(frame, _COLUMNS, where=where, sort=sort, descending=descending)
+        self._rows = TableView(frame, _COLUMNS, where=where, sort=sort, descending=descending)
         self._rows.cursor = self._reviewing.after(self._rows.order, -1) or 0
-        calls: dict[str, Call] = {
+        calls: dict[str, Handler] = {
             "review.open": self._open,
             "review.give": self._give,
             "review.undo": self._undo,

@@ -12,11 +12,11 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
-from nbaudio.review.records import RIGHT, ReviewRecord, content_hashes
+from nbaudio.review.records import OK, ReviewRecord, content_hashes
 from nbaudio.review.text_corrections import uncorrected
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normal import nfc
-from nbaudio.ui.widgets.listening import now
+from nbaudio.ui.widgets.listening import utc_now
 from nbaudio.ui.widgets.segments import Segments
 
 PANEL = "panel"
@@ -36,7 +36,7 @@ class _Done:
     at: float
 
 
-class Reviewing:
+class ReviewSession:
     """One reviewer at a time over the segments of a panel, named by their numbers in it."""
 
     def __init__(self, segments: Segments, *, reviewer: str, review: str, words: list[str]) -> None:
@@ -121,12 +121,12 @@ class Reviewing:
         segment = self.segments.frame[number]
         shown = (segment["text"][0] or "").strip()
         corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
-        if corrected and verdict == RIGHT:
+        if corrected and verdict == OK:
             raise InputError(
-                f"'{RIGHT}' says that the transcript is right, but there is a corrected text: choose another or clear it"
+                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
             )
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
-        said = Verdict(segment_id, content, verdict, comment, corrected, self.reviewer, now(), self.review)
+        said = Verdict(segment_id, content, verdict, comment, corrected, self.reviewer, utc_now(), self.review)
         before = self._said.get(number)
         append_verdicts(self.segments.workspace, [said])
         replaced = before if before and before.content == content else None
@@ -143,7 +143,7 @@ class Reviewing:
             return None
         last = self._session.pop()
         back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
-        append_verdicts(self.segments.workspace, [replace(back, time=now())])
+        append_verdicts(self.segments.workspace, [replace(back, time=utc_now())])
         self._show(last.number, last.shown)
         return last.number
 
@@ -182,7 +182,7 @@ class Reviewing:
         }
 
 
-def given(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
+def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
     """What is to be reviewed under a name: the segments, the words to choose from, and whether they are this reviewer's alone.
 
     Args:

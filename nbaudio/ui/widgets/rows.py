@@ -28,7 +28,7 @@ MOST_CHARACTERS = 400
 _MOST_VALUES = 10_000
 
 
-def arrange(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False) -> Order:
+def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False) -> Order:
     """Which rows are shown, in which order.
 
     Args:
@@ -46,9 +46,9 @@ def arrange(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str =
 
     Examples:
         >>> frame = pl.DataFrame({"text": ["da", "ne", "Danas"], "wer": [0.5, 0.1, None]})
-        >>> arrange(frame, find="da", sort="wer").tolist()
+        >>> sort_and_filter(frame, find="da", sort="wer").tolist()
         [0, 2]
-        >>> arrange(frame, where="wer < 0.3").tolist()
+        >>> sort_and_filter(frame, where="wer < 0.3").tolist()
         [1]
     """
     kept = _filtered(frame, where.strip(), find)
@@ -121,11 +121,11 @@ def _why(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
     return "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
 
 
-def near_values(frame: pl.DataFrame, where: str) -> str:
+def similar_values(frame: pl.DataFrame, where: str) -> str:
     """Which texts that a filter asks for no row has, and what is written alike; empty where there are none.
 
     Examples:
-        >>> near_values(pl.DataFrame({"speaker_id": ["spk7", "ana"]}), "speaker_id = 'skp7' and true")
+        >>> similar_values(pl.DataFrame({"speaker_id": ["spk7", "ana"]}), "speaker_id = 'skp7' and true")
         "no speaker_id 'skp7'; did you mean 'spk7'?"
     """
     for name, value in re.findall(r"(\w+)\s*==?\s*'([^']*)'", where):
@@ -137,7 +137,7 @@ def near_values(frame: pl.DataFrame, where: str) -> str:
     return ""
 
 
-def page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
+def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
     """Some rows of an order: for each its number in the frame, then its cells.
 
     Args:
@@ -151,7 +151,7 @@ def page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequ
         InputError: there is no such column.
 
     Examples:
-        >>> page(pl.DataFrame({"n": [7, 8, 9]}), np.array([2, 0], dtype=np.uint32), 0, 5, ["n"])
+        >>> row_page(pl.DataFrame({"n": [7, 8, 9]}), np.array([2, 0], dtype=np.uint32), 0, 5, ["n"])
         [[2, 9], [0, 7]]
     """
     unknown = [name for name in columns if name not in frame.columns]

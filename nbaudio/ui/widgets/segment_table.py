@@ -10,9 +10,9 @@ import traitlets
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Call, Skin, esm
-from nbaudio.ui.widgets.rows import INNER, Order, arrange, near_values, page
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.rows import INNER, Order, row_page, similar_values, sort_and_filter
+from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.tables import Table
 
 COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
@@ -20,22 +20,22 @@ COLUMNS = ("segment_id", "speaker_id", "duration_s", "similarity", "wer", "text"
 _STATIC_ROWS = 25
 
 
-class Rows:
+class TableView:
     """A frame as it is looked at: its order, its columns, the cursor and the marks; what a table's front end asks for."""
 
     def __init__(self, frame: pl.DataFrame, columns: Sequence[str], **order: Any) -> None:
-        """Arrange the rows a first time; see `arrange` for `order`."""
+        """Arrange the rows a first time; see `sort_and_filter` for `order`."""
         self.frame = frame
         self.columns = list(columns)
         self.cursor = 0
         self.marked: set[int] = set()
         self.asked = {"where": "", "find": "", "sort": "", "descending": False, **order}
         self.version = 0
-        self.order: Order = arrange(frame, **self.asked)
-        page(frame, self.order, 0, 1, self.columns)
+        self.order: Order = sort_and_filter(frame, **self.asked)
+        row_page(frame, self.order, 0, 1, self.columns)
 
     @property
-    def calls(self) -> dict[str, Call]:
+    def calls(self) -> dict[str, Handler]:
         """What the front end may ask for."""
         return {
             "table.open": self.open,
@@ -53,19 +53,19 @@ class Rows:
         return {"columns": columns, "shown": self.columns, "order": self.asked, "cursor": self.cursor, **self._size()}
 
     def _size(self) -> dict[str, Any]:
-        note = "" if len(self.order) else near_values(self.frame, self.asked["where"])
+        note = "" if len(self.order) else similar_values(self.frame, self.asked["where"])
         return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
     def arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
         """Filter and sort anew."""
         asked = {"where": where, "find": find, "sort": sort, "descending": descending}
-        self.order = arrange(self.frame, where=where, find=find, sort=sort, descending=descending)
+        self.order = sort_and_filter(self.frame, where=where, find=find, sort=sort, descending=descending)
         self.asked, self.cursor, self.version = asked, 0, self.version + 1
         return self._size()
 
     def rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         """A page of rows."""
-        found = page(self.frame, self.order, first, last, columns)
+        found = row_page(self.frame, self.order, first, last, columns)
         return {"rows": [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]}
 
     def choose(self, *, columns: list[str]) -> None:
@@ -97,7 +97,7 @@ def _kind(dtype: pl.DataType) -> str:
     return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
 
 
-class SegmentTable(Skin):
+class SegmentTable(BaseWidget):
     """All segments of a workspace, to sort, to filter and to choose from.
 
     Keys: arrows, Page Up and Down, Home, End; Space marks, with Shift the arrows do; ``/`` goes to the search field.
@@ -134,12 +134,12 @@ class SegmentTable(Skin):
             >>> table.shown["segment_id"].to_list()
             ['b', 'a']
         """
-        frame = load(source).frame if isinstance(source, str | Path | Workspace) else as_polars(source)
+        frame = load_segments(source).frame if isinstance(source, str | Path | Workspace) else as_polars(source)
         if columns is None:
             columns = [name for name in COLUMNS if name in frame.columns] or frame.columns[:8]
         if not columns:
             raise InputError("columns: name at least one")
-        self._rows = Rows(frame, columns, where=where, find=find, sort=sort, descending=descending)
+        self._rows = TableView(frame, columns, where=where, find=find, sort=sort, descending=descending)
         super().__init__(self._rows.calls)
 
     @property

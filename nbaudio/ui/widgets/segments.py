@@ -15,10 +15,10 @@ from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.score import steps_of
+from nbaudio.text.score import normalization_steps
 from nbaudio.ui.widgets.rows import INNER
 from nbaudio.ui.widgets.sounds import Sound, read_sound
-from nbaudio.ui.widgets.words import Pair, aligned
+from nbaudio.ui.widgets.words import WordPair, align_words
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
 
@@ -59,10 +59,10 @@ class Segments:
         row = self.row(number)
         return read_sound(self.audio_root, row, before=before, after=after, channel=channel, even=even, columns=columns)
 
-    def words(self, number: int) -> list[Pair]:
+    def words(self, number: int) -> list[WordPair]:
         """The words of a segment beside those of the recogniser, with times where they are known."""
         row = self.row(number)
-        return aligned(row["text"] or "", row["asr_text"], self._word_times(row), steps=steps_of(self.workspace))
+        return align_words(row["text"] or "", row["asr_text"], self._word_times(row), steps=normalization_steps(self.workspace))
 
     def _word_times(self, row: dict[str, Any]) -> list[tuple[float, float]] | None:
         table = pl.scan_parquet(self.workspace.path / "segments.parquet", glob=False)
@@ -75,7 +75,7 @@ class Segments:
         return [(time["start"], time["end"]) for time in found["word_times"][0]]
 
 
-def load(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
+def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
     """Segments of a workspace for a widget.
 
     Args:
@@ -91,7 +91,7 @@ def load(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> S
         >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
         >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": ["r", "r"], "text": ["evo blic", "da"]})
         >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=segments)
-        >>> load(workspace, ["b"]).row(0)["text"]
+        >>> load_segments(workspace, ["b"]).row(0)["text"]
         'da'
     """
     workspace = Workspace.open(workspace)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from nbaudio.audio import encode_clip, read_clip
-from nbaudio.audio.pydub_bridge import even_loudness
+from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage.remote import Remote
 
@@ -95,7 +95,7 @@ def read_sound(
     channel = channel or row.get("source_channel") or "mix"
     samples = read_clip(root / path, first, last, num_samples=length, rate=RATE, channel=channel)
     if even:
-        samples = even_loudness(samples, RATE)
+        samples = normalize_loudness(samples, RATE)
     return Sound(
         wav=encode_clip(samples, RATE, "wav"),
         peaks=peaks(samples, columns),

@@ -16,8 +16,8 @@ from nbaudio.core.errors import AudioError
 from nbaudio.core.frames import Ids, as_ids
 from nbaudio.reading import open_corpus
 from nbaudio.storage.remote import Remote
-from nbaudio.ui.widgets.html import Clip, clips_html
-from nbaudio.ui.widgets.listening import facts
+from nbaudio.ui.widgets.html import ClipView, clips_html
+from nbaudio.ui.widgets.listening import segment_facts
 from nbaudio.ui.widgets.segments import Segments
 
 MOST_CLIPS = 12
@@ -28,7 +28,7 @@ RATE = 16000
 
 
 @dataclass(frozen=True)
-class Clips:
+class StaticClips:
     """Clips as Jupyter and saved pages show them.
 
     Attributes:
@@ -36,7 +36,7 @@ class Clips:
         hidden: how many there are beyond the limit.
     """
 
-    clips: tuple[Clip, ...]
+    clips: tuple[ClipView, ...]
     hidden: int = 0
 
     def _repr_html_(self) -> str:
@@ -46,7 +46,7 @@ class Clips:
         return f"{len(self.clips)} clips"
 
 
-def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
+def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> StaticClips:
     """Segments as a saved page shows them: id, speaker, duration, similarity, word difference and sound.
 
     Args:
@@ -63,10 +63,10 @@ def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST
             audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
         budget -= len(audio or b"")
         clips.append(_clip(row, audio, note))
-    return Clips(tuple(clips), max(0, len(numbers) - limit))
+    return StaticClips(tuple(clips), max(0, len(numbers) - limit))
 
 
-def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> Clips:
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> StaticClips:
     """Clips read back from the shards of a corpus by byte offset, to hear what a training program will get.
 
     Args:
@@ -88,7 +88,7 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
         _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")
         for row, data in zip((rows[key] for key in shown), audio, strict=True)
     ]
-    return Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
+    return StaticClips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
 
 
 def _sound(root: Path | Remote | None, row: dict[str, Any]) -> tuple[bytes | None, str | None]:
@@ -108,5 +108,5 @@ def _sound(root: Path | Remote | None, row: dict[str, Any]) -> tuple[bytes | Non
     return encode_clip(samples, RATE, "flac"), f"the first {LONGEST_S} s of it" if shown_end < end else None
 
 
-def _clip(row: dict[str, Any], audio: bytes | None, note: str | None, *further: str) -> Clip:
-    return Clip(row["segment_id"], (*facts(row), *further), row["text"] or "", row["asr_text"], audio, note)
+def _clip(row: dict[str, Any], audio: bytes | None, note: str | None, *further: str) -> ClipView:
+    return ClipView(row["segment_id"], (*segment_facts(row), *further), row["text"] or "", row["asr_text"], audio, note)

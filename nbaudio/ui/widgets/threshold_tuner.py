@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from nbaudio.core.errors import InputError, look_up
+from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.review.log import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Answer, Skin, esm
-from nbaudio.ui.widgets.listening import Listening, facts
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.base import BaseWidget, Response, esm
+from nbaudio.ui.widgets.listening import SegmentPlayback, segment_facts
+from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_export import saved_clips
-from nbaudio.ui.widgets.tuning import MEASURES, Counts, Neighbours, count, digits
+from nbaudio.ui.widgets.tuning import MEASURES, Neighbors, ThresholdCounts, count_thresholds, format_threshold
 
 _EXAMPLES = 3
 
 
-class ThresholdTuner(Skin):
+class ThresholdTuner(BaseWidget):
     """A threshold on similarity, word error rate or duration.
 
     `value` is where it stands, a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``.
@@ -45,14 +45,14 @@ class ThresholdTuner(Skin):
         Raises:
             InputError: the measure is not known.
         """
-        look_up(MEASURES, measure, "measure")
-        self._segments = load(workspace)
-        self._counts: dict[str, Counts] = {}
-        self._neighbours: dict[str, Neighbours] = {}
+        get_by_name(MEASURES, measure, "measure")
+        self._segments = load_segments(workspace)
+        self._counts: dict[str, ThresholdCounts] = {}
+        self._neighbours: dict[str, Neighbors] = {}
         grid = self._counted(measure).scale.grid
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
-        listening = Listening(self._segments, "me")
+        listening = SegmentPlayback(self._segments, "me")
         super().__init__(
             {
                 "tuner.open": self._open,
@@ -80,15 +80,15 @@ class ThresholdTuner(Skin):
         self._segments.workspace.choose_threshold(value)
         self.used = value
 
-    def _counted(self, measure: str, value: float | None = None) -> Counts:
+    def _counted(self, measure: str, value: float | None = None) -> ThresholdCounts:
         """Counts that have `value` as a position; only the counts of the latest value are cached."""
         held = self._counts.get(measure)
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
-            held = self._counts[measure] = count(self._segments.frame, measure, value)
-            self._neighbours.setdefault(measure, Neighbours(self._segments.frame, held.scale))
+            held = self._counts[measure] = count_thresholds(self._segments.frame, measure, value)
+            self._neighbours.setdefault(measure, Neighbors(self._segments.frame, held.scale))
         return held
 
-    def _open(self, *, measure: str, value: float | None = None) -> Answer:
+    def _open(self, *, measure: str, value: float | None = None) -> Response:
         counts = self._counted(measure, value)
         said = {
             "measures": list(MEASURES),
@@ -106,7 +106,7 @@ class ThresholdTuner(Skin):
             "all_speakers": counts.all_speakers,
             "speakers": counts.speakers,
         }
-        return Answer(said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
+        return Response(said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
     def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
         kept, out = self._neighbours[measure].around(value, _EXAMPLES)
@@ -115,7 +115,13 @@ class ThresholdTuner(Skin):
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
             words = (row["text"] or "")[:200]
-            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "facts": facts(row), "text": words}
+            return {
+                "number": number,
+                "segment_id": row["segment_id"],
+                "score": row[column],
+                "facts": segment_facts(row),
+                "text": words,
+            }
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 
@@ -137,7 +143,9 @@ class ThresholdTuner(Skin):
         kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
         proof = self._evidence(measure=self.measure, value=self.value)
-        stored = "" if self.used is None else f"<p>select takes similarity {digits(self.used)} unless it is told another</p>"
+        stored = (
+            "" if self.used is None else f"<p>select takes similarity {format_threshold(self.used)} unless it is told another</p>"
+        )
         verified = f"<p>{_proof(proof, position)}</p>" if proof else ""
         return (
             f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"

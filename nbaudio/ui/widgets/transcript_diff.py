@@ -5,15 +5,15 @@ from typing import Any
 
 from nbaudio.core.frames import Ids
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Skin, esm
-from nbaudio.ui.widgets.listening import Listening
-from nbaudio.ui.widgets.segments import load
+from nbaudio.ui.widgets.base import BaseWidget, esm
+from nbaudio.ui.widgets.listening import SegmentPlayback
+from nbaudio.ui.widgets.segments import load_segments
 from nbaudio.ui.widgets.static_export import saved_clips
 
 MOST_SHOWN = 50
 
 
-class TranscriptDiff(Skin):
+class TranscriptDiff(BaseWidget):
     """Where transcripts and hypotheses part.
 
     What is only in the transcript is struck through, what is only in the hypothesis underlined, another word has a wavy line. A
@@ -33,9 +33,9 @@ class TranscriptDiff(Skin):
         Raises:
             InputError: a segment is not in the workspace.
         """
-        self._segments = load(workspace, segment_ids)
+        self._segments = load_segments(workspace, segment_ids)
         self._limit = limit
-        super().__init__({"diffs": self._diffs, **Listening(self._segments, "").calls})
+        super().__init__({"diffs": self._diffs, **SegmentPlayback(self._segments, "").calls})
 
     def _diffs(self) -> dict[str, Any]:
         total = len(self._segments.frame)

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.core.errors import look_up
+from nbaudio.core.errors import get_by_name
 
 # Bars of a histogram, and positions unless more are needed.
 STEPS = 200
@@ -72,7 +72,7 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
     """The scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but no more than a minute.
 
     Args:
-        frame: as for `count`.
+        frame: as for `count_thresholds`.
         measure: a key of `MEASURES`.
         value: one more position, cut to the scale.
 
@@ -84,7 +84,7 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
         >>> [each for each in found.grid if 0.82 <= each <= 0.84], found.grid[-2:]
         ([0.82, 0.83, 0.835, 0.84], (0.999, 1.0))
     """
-    column, label, least = look_up(MEASURES, measure, "measure")
+    column, label, least = get_by_name(MEASURES, measure, "measure")
     low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
     if measure == "duration":
         longest = _scores(frame, column).max()
@@ -96,18 +96,18 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
     return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
 
 
-def digits(value: float) -> str:
+def format_threshold(value: float) -> str:
     """A threshold with two decimals, or with as many as it has.
 
     Examples:
-        >>> digits(0.8), digits(0.995)
+        >>> format_threshold(0.8), format_threshold(0.995)
         ('0.80', '0.995')
     """
     return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
 
 
 @dataclass(frozen=True)
-class Counts:
+class ThresholdCounts:
     """What each position of a scale keeps.
 
     Attributes:
@@ -151,7 +151,8 @@ class Counts:
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
         gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
         return (
-            f"at {digits(self.scale.grid[position])} kept: {segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
+            f"at {format_threshold(self.scale.grid[position])} kept: "
+            f"{segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
             f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}"
         )
 
@@ -198,7 +199,7 @@ class Counts:
         )
 
 
-def count(frame: pl.DataFrame, measure: str, value: float | None = None) -> Counts:
+def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
     """Count what each position of a measure keeps.
 
     Args:
@@ -208,7 +209,7 @@ def count(frame: pl.DataFrame, measure: str, value: float | None = None) -> Coun
 
     Examples:
         >>> frame = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
-        >>> counts = count(frame, "similarity")
+        >>> counts = count_thresholds(frame, "similarity")
         >>> counts.line(counts.scale.position(0.8))
         'at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone'
     """
@@ -234,7 +235,7 @@ def count(frame: pl.DataFrame, measure: str, value: float | None = None) -> Coun
     place[largest] = np.arange(len(largest))
     rows = place[codes]
     told = rows >= 0
-    return Counts(
+    return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
         all_hours=float(hours.sum()),
@@ -264,7 +265,7 @@ def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
     return frame[column].cast(pl.Float64).fill_null(float("nan"))
 
 
-class Neighbours:
+class Neighbors:
     """The segments nearest to a threshold, on both sides of it: those that can be played, and others where these are too few."""
 
     def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:

@@ -8,7 +8,7 @@ from nbaudio.text import word_diff, words
 from nbaudio.ui.widgets.html import MOST_CHARACTERS
 
 
-class Pair(NamedTuple):
+class WordPair(NamedTuple):
     """Two words that stand for each other.
 
     Attributes:
@@ -26,9 +26,9 @@ class Pair(NamedTuple):
     end: float | None = None
 
 
-def aligned(
+def align_words(
     text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
-) -> list[Pair]:
+) -> list[WordPair]:
     """Pairs of words, in order.
 
     Args:
@@ -41,25 +41,25 @@ def aligned(
         The pairs, with the fewest edits; very long texts are cut.
 
     Examples:
-        >>> aligned("evo blic", "evo blitz na", [(0.0, 0.5), (0.5, 1.0)])[-1]
+        >>> align_words("evo blic", "evo blitz na", [(0.0, 0.5), (0.5, 1.0)])[-1]
         Pair(kind='replace', reference='blic', hypothesis='na', start=0.5, end=1.0)
     """
     if times is not None and len(times) != len(words(text)):
         times = None
     text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]
     if asr_text is None:
-        pairs = [Pair("equal", word, None) for word in words(text)]
+        pairs = [WordPair("equal", word, None) for word in words(text)]
     else:
         pairs = [
-            Pair(part.kind, *pair)
+            WordPair(part.kind, *pair)
             for part in word_diff(text, asr_text, steps=steps)
             for pair in zip_longest(part.reference, part.hypothesis)
         ]
     return _timed(pairs, times) if times else pairs
 
 
-def _timed(pairs: Sequence[Pair], times: Sequence[tuple[float, float]]) -> list[Pair]:
-    found: list[Pair] = []
+def _timed(pairs: Sequence[WordPair], times: Sequence[tuple[float, float]]) -> list[WordPair]:
+    found: list[WordPair] = []
     following, passed = iter(times), 0.0
     place = 0
     for pair in pairs:
