@@ -98,7 +98,7 @@ def elsewhere(monkeypatch, tmp_path):
     def workers(site):
         yield run
 
-    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, worker_pool))
+    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
 
 
 def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_path, monkeypatch):

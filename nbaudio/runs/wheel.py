@@ -23,7 +23,7 @@ _NOT_FOR_WORKERS = {
 }  # fmt: skip
 # Engines bring one of their own: Beam wants an older one.
 _NOT_PINNED = {"pyarrow"}
-_LABEXTENSION = ("widgets/labextension", "share/jupyter/labextensions/nbaudio")
+_LABEXTENSION = ("ui/widgets/labextension", "share/jupyter/labextensions/nbaudio")
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 

@@ -42,7 +42,7 @@ def align_words(
 
     Examples:
         >>> align_words("evo blic", "evo blitz na", [(0.0, 0.5), (0.5, 1.0)])[-1]
-        Pair(kind='replace', reference='blic', hypothesis='na', start=0.5, end=1.0)
+        WordPair(kind='replace', reference='blic', hypothesis='na', start=0.5, end=1.0)
     """
     if times is not None and len(times) != len(words(text)):
         times = None
