@@ -6,7 +6,6 @@ from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -82,15 +81,6 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
 
 def _packages() -> list[str]:
     return [module for module, path in MODULES.items() if path.name == "__init__.py"]
-
-
-@pytest.mark.parametrize("package", _packages())
-def test_no_submodule_has_the_name_of_an_object_that_its_package_exports(package: str) -> None:
-    there = import_module(package)
-    inner = {module.rpartition(".")[2] for module in MODULES if module.rpartition(".")[0] == package}
-    exported = set(getattr(there, "__all__", ())) | {name for name in vars(there) if not name.startswith("_")}
-    objects = {name for name in inner & exported if not isinstance(getattr(there, name), ModuleType)}
-    assert not objects
 
 
 def test_only_the_top_and_review_export_commands() -> None:

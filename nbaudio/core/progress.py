@@ -1,6 +1,6 @@
 """Progress of long work, with rate and time left: text in a terminal, an ipywidgets bar in a notebook (see `bars`).
 
-A caller that runs a step in a thread follows it with `listen_to_progress`: its callback gets each stage, and each failure while it
+A caller that runs a step in a thread follows it with `listen_to_progress`: its callback gets every stage and failure while it
 runs. Several may watch at once.
 
 A host that does not answer is named behind the bars that are shown; where there is no bar, on standard error.

@@ -1,6 +1,6 @@
 """Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
 
-An engine is a context manager over an `EngineLocation`, listed in `ENGINES`: it finds or starts workers, gives a function that runs
+An engine is a context manager over an `EngineLocation`, listed in `ENGINES`: it finds or starts workers, gives a function to run
 tasks on them, and lets them go. Dask, Ray and the processes of one machine are joblib backends. Workers need the driver's
 nbaudio.
 
