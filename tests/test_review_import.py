@@ -15,10 +15,10 @@ from sheets import any_text, columns_of, fill_in, make_workspace, set_time, type
 
 from nbaudio import review, score
 from nbaudio.core.errors import InputError
-from nbaudio.review import delimited
-from nbaudio.review.cells import cell_text
-from nbaudio.review.records import content_hashes
+from nbaudio.review import spreadsheets
 from nbaudio.review.rounds import gold_ids
+from nbaudio.review.spreadsheets import cell_text
+from nbaudio.review.state import content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
@@ -538,8 +538,8 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
 @example("'=1")
 @example("''")
 def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
-    assert not delimited.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert delimited.unescape_formula(delimited.escape_formula(text)) == text
+    assert not spreadsheets.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert spreadsheets.unescape_formula(spreadsheets.escape_formula(text)) == text
 
 
 # --- corrected texts

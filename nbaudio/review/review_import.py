@@ -1,7 +1,7 @@
-"""The import step: verdicts out of sheets that came back.
+"""The command `review import`: take the verdicts of returned review sheets.
 
-Conventions: a row is known by its key, else by its id; whatever is in doubt is a problem, and its verdict is not taken. A verdict
-holds as of the time at which its sheet was saved, so that sheets may come in any order and more than once.
+A row is matched by its key, else by its segment id; what is ambiguous is a problem, and its verdict is not taken. A verdict holds
+as of the time when its sheet was saved, so sheets may be imported in any order and more than once.
 """
 
 import datetime as dt
@@ -17,13 +17,18 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame
 from nbaudio.core.report import Report, count_table, first_lines
 from nbaudio.review.agreements import agreement, disagreements
-from nbaudio.review.cells import TRUNCATED, cell_text, normalize_cell, restore_controls
-from nbaudio.review.delimited import escape_formula, unescape_formula
-from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
-from nbaudio.review.records import OK, ReviewRecord, content_hashes, records
-from nbaudio.review.sheet import NO_HYPOTHESIS
+from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
-from nbaudio.review.text_corrections import correct_texts, uncorrected
+from nbaudio.review.sheet_writer import NO_HYPOTHESIS
+from nbaudio.review.spreadsheets import (
+    TRUNCATED,
+    cell_text,
+    escape_formula,
+    normalize_cell,
+    restore_controls,
+    unescape_formula,
+)
+from nbaudio.review.state import OK, VERDICTS, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 
 _STEP = "review_import"
@@ -33,7 +38,7 @@ _LONGEST_SHOWN = 60
 
 @dataclass
 class _Findings:
-    """What is said of sheets while they are read: counts, what was taken and is worth a look, and what was not taken."""
+    """Counts, warnings (taken, but worth a look) and problems (not taken) of the sheets that are read."""
 
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
@@ -42,15 +47,15 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Given:
-    """What was given to reviewers.
+    """What reviewers were given.
 
     Attributes:
         records: the reviews by name.
-        by_content: of each review, the place of each row by what it showed.
-        by_id: of each review, the place of each row by its segment.
-        texts: by content, the transcripts of segments that are still the same.
-        shown: by content, what the columns that are not to be changed showed of those.
-        transcripts: all of them as shown, whatever program saved them.
+        by_content: by review, the place of each row by its content hash.
+        by_id: by review, the place of each row by its segment id.
+        texts: transcripts by content, of segments that have not changed since.
+        shown: the read-only columns of these as shown, by content.
+        transcripts: all transcripts as shown, normalized with `normalize_cell`.
     """
 
     records: Mapping[str, ReviewRecord]
@@ -61,11 +66,11 @@ class _Given:
     transcripts: frozenset[str]
 
     @classmethod
-    def by(cls, workspace: Workspace) -> "_Given":
-        """What a workspace has given out."""
-        known = records(workspace)
+    def by(cls, state: ReviewState) -> "_Given":
+        """Collect what the reviews of a workspace gave out."""
+        known = state.records
         drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
-        segments = uncorrected(workspace, workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = uncorrected(state, state.workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
         segments = segments.unique("segment_id", keep="first", maintain_order=True)
         contents = content_hashes(segments)
         shown = [
@@ -89,7 +94,7 @@ class _Given:
 
 @dataclass(frozen=True)
 class _Match:
-    """The segment of a row as it was given out, and to whom."""
+    """The segment of a row as it was given out, and its reviewer."""
 
     record: ReviewRecord
     place: int
@@ -110,26 +115,26 @@ def import_(
     *,
     reviewer: str | None = None,
 ) -> Report:
-    """Take verdicts, comments and corrected texts from review sheets that came back.
+    """Import verdicts, comments and corrected texts from returned review sheets.
 
-    The sheets may have been sorted, filtered, renamed, moved about and saved by other programs, as .xlsx, .csv or .tsv. Verdicts
-    go into the log of the workspace, each with reviewer, time and sheet; corrected texts into its segments, see
-    `texts.correct_texts`. Importing a sheet again changes nothing; a later state of it adds what is new.
+    Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to
+    the workspace's log, each with reviewer, time and sheet; corrected texts are applied to the segments table (see
+    `correct_texts`). Importing a sheet again changes nothing; a later state of it adds what is new.
 
     Args:
         workspace: the workspace or its folder.
-        sheets: files, folders of them, or sheets that were read into pandas or polars; None while there is none.
-        reviewer: who filled them in; by default whom each row or sheet names.
+        sheets: files, folders of them, or sheets read with pandas or polars; None if there is none yet.
+        reviewer: who filled them in; by default the name in each row or sheet.
 
     Returns:
-        Counts of rows and verdicts, and the agreement of reviewers. Its problems are rows that were not taken: unknown ids and
-        words, contradictions, changed columns, sheets of another corpus; its warnings, what was taken and is worth a look. All of
+        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not taken: unknown ids and
+        words, contradictions, changed columns, sheets of another corpus; its warnings are about rows that were taken. All of
         them are in ``W/reports/review_import.json``.
 
     Raises:
-        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is taken from any.
+        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is imported.
     """
-    workspace = Workspace.open(workspace)
+    state = ReviewState.load(workspace)
     if reviewer is not None and not reviewer.strip():
         raise InputError("reviewer: a name is needed, verdicts are kept under it")
     named: Any = [] if sheets is None else sheets
@@ -137,12 +142,12 @@ def import_(
     tables = [one for one in named if not isinstance(one, str | Path)]
     folders = [Path(one) for one in named if isinstance(one, str | Path)]
     paths = [path for one in folders for path in (sheets_in(one) if one.is_dir() else [one])]
-    given = _Given.by(workspace)
+    given = _Given.by(state)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table, words=words) for table in tables]
     found = _Findings()
-    held = {_about(said): said for said in (Verdict(**row) for row in verdicts(workspace).iter_rows(named=True))}
+    held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
     new: list[Verdict] = []
     for sheet in came:
         for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
@@ -150,13 +155,14 @@ def import_(
                 new.append(said)
                 held[_about(said)] = said
     if new:
-        append_verdicts(workspace, new)
-    texts = correct_texts(workspace)
+        append_verdicts(state.workspace, new)
+        state = ReviewState(state.workspace)
+    texts = correct_texts(state)
     found.problems += texts.problems
     if changed := texts.facts["corrected_now"]:
         found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
-    report = _report(workspace, came, new, found, corrected=texts.facts["corrected_texts"])
-    workspace.save_report(_STEP, report.to_dict())
+    report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
+    state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
 
@@ -166,12 +172,12 @@ def _about(said: Verdict) -> tuple[str, str, str]:
 
 
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
-    """Whether a verdict is to go into the log: it is new, or later than what the reviewer said before."""
+    """Return whether a verdict goes into the log: it is new, or later than the reviewer's previous one."""
     if held is None:
         found.counts["new"] += 1
         return True
     if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
-        # Said elsewhere, it does not tell how far the reviewer has come in this review.
+        # Given in another review, it does not count for how far the reviewer has come in this one.
         found.counts["new" if said.review != held.review else "known_already"] += 1
         return said.review != held.review
     what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
@@ -185,9 +191,9 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
 
 
 def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
-    """What a sheet says that can be taken, once for each segment, in the order of its rows."""
+    """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
     matched = _matched(sheet, given, found)
-    # The summary says who filled in the sheet, unless rows of several reviewers were put together.
+    # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
@@ -219,7 +225,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
 
 
 def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
-    """The rows of which it can be told what they are about; none where the sheet is not of this corpus."""
+    """Return the rows whose segment is known; none if the sheet is of another corpus."""
     place = sheet.path.name
     matched, unknown = [], []
     for row in sheet.rows:
@@ -243,11 +249,7 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
-    """The segment that a row is about.
-
-    Raises:
-        InputError: it cannot be told.
-    """
+    """Return the segment of a row; raise InputError if it is unknown or ambiguous."""
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)
@@ -272,11 +274,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
 
 
 def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
-    """Verdict, comment and corrected text of a row; None where it says nothing.
-
-    Raises:
-        InputError: it says what cannot be taken.
-    """
+    """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
     shown = given.shown.get(match.content)
     row = _unguarded(row, shown or {})
     word = " ".join(row["verdict"].casefold().split())
@@ -306,7 +304,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
 
 
 def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
-    """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
+    """Return a row without the apostrophes of .csv files, which some programs keep and some remove."""
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
         kept["corrected text"] = row["corrected text"].removeprefix("'")
@@ -314,11 +312,7 @@ def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
-    """What was changed in the columns that are to stay as they are.
-
-    Raises:
-        InputError: the row has become a mixture of two.
-    """
+    """Return what was changed in read-only columns; raise InputError if the row has become a mixture of two."""
     changes = []
     for name, text in shown.items():
         there = normalize_cell(row[name])
@@ -332,7 +326,7 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
 
 
 def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) -> None:
-    """Rows that were given out and did not come back."""
+    """Count and report rows that were given out and are gone."""
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for match in matches:
         back[match.record.name, match.reviewer].add(match.segment_id)
@@ -349,10 +343,10 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
-    held = verdicts(workspace)
+def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
+    held = state.verdicts
     counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
-    apart = disagreements(workspace)
+    apart = disagreements(state)
     by_word = held["verdict"].value_counts().sort("count", "verdict", descending=[True, False])
     facts: dict[str, Any] = {
         "sheets": len(came),
@@ -362,7 +356,7 @@ def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict],
         "by_word": count_table(dict(by_word.iter_rows()), "verdict", "count"),
         "corrected_texts": corrected,
         "disagreements": len(apart),
-        "agreement": agreement(workspace).to_dicts(),
+        "agreement": agreement(state).to_dicts(),
     }
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
     if not came:

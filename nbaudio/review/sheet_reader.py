@@ -1,7 +1,7 @@
-"""A review sheet as it comes back: sorted, filtered, renamed, with rows and columns moved, through other programs.
+"""Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs.
 
-Conventions: cells are texts, absent ones empty. Columns are found by their names, however these are spelled, and those that
-matter also by what is in them; rows are known by their key, never by their place.
+Cells are texts, missing ones empty. Columns are found by their names in any spelling, and the essential ones also by their
+content; rows are identified by their key, never by their place.
 """
 
 import datetime as dt
@@ -14,11 +14,10 @@ from typing import Any
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
-from nbaudio.review.cells import MADE
-from nbaudio.review.delimited import SEPARATORS, read_delimited
-from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
-# What people and programs call our columns, beside their own names; compared without case, and with blanks for _ and -.
+# Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
     "verdicts": "verdict",
     "comments": "comment",
@@ -35,24 +34,21 @@ _ALSO_CALLED = {
     "asr text": "hypothesis",
     "text": "transcript",
 }
-# Beside the columns of the sheet, whose verdict it is: for tables into which those of several people were put together.
+# `reviewer` is for tables that were merged from those of several people.
 _COLUMNS = (*COLUMNS, "reviewer")
 _NAMES = {name.replace("_", " "): name for name in _COLUMNS}
-# Rows in which the header is looked for: people write a line or two above it.
+# The header is searched in so many rows: people write a line or two above it.
 _HEADER_ROWS = 50
-
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
-
-Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its number in the file, cells by the names of `sheet.COLUMNS` and ``reviewer``, what its key says."""
+    """One row: its number in the file, cells by the names of `COLUMNS` and ``reviewer``, and its parsed key."""
 
     number: int
     cells: Mapping[str, str]
-    key: Key | None
+    key: tuple[str, str, str] | None
 
     def __getitem__(self, column: str) -> str:
         return self.cells.get(column, "")
@@ -60,17 +56,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A file that came back.
+    """A returned file.
 
     Attributes:
         path: the file.
         rows: those that are not blank.
-        reviewer: the name in the summary; empty where there is none.
-        origin: the facts in the hidden sheet, such as `review` and `corpus`; empty where it is gone.
-        saved: when it was saved last, in UTC.
-        missing: columns to fill in that are not there.
-        unknown: names of further columns that hold something.
-        further: names of further tables in it with rows that have a verdict.
+        reviewer: the name in the summary; empty for none.
+        origin: the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed.
+        saved: when it was last saved, in UTC.
+        missing: columns to fill in that were removed.
+        unknown: names of further columns with content.
+        further: names of further tables with rows that have a verdict.
     """
 
     path: Path
@@ -84,12 +80,12 @@ class Sheet:
 
     @property
     def reviews(self) -> set[str]:
-        """Names of the reviews that the keys of its rows tell."""
+        """Names of the reviews in the keys of its rows."""
         return {row.key[2] for row in self.rows if row.key}
 
 
 def sheets_in(folder: Path) -> list[Path]:
-    """The sheets in a folder and in those right below, as unpacking makes them, without files that programs have opened there."""
+    """Return the sheets in a folder and its subfolders (as unpacked), without lock files and temporary files of programs."""
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
     return sorted(path for path in paths if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
 
@@ -99,10 +95,10 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
 
     Args:
         path: an .xlsx, .csv or .tsv file.
-        words: verdicts; a column that holds nothing else is the verdicts' whatever its name.
+        words: verdicts; a column that holds nothing else is the verdict column whatever its name.
 
     Raises:
-        InputError: it cannot be read, or no table in it has rows that can be known again.
+        InputError: it cannot be read, or no table in it has rows that can be identified.
     """
     kind = path.suffix.lower().removeprefix(".")
     try:
@@ -114,7 +110,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":
         tables, noted = _workbook(path)
-        # The note goes with a file that is copied, the file system's own time is finer.
+        # The time in the workbook survives copying, that of the file system is finer.
         if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
@@ -123,11 +119,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
 
 
 def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
-    """A review sheet that was read into pandas or polars; see `read_sheet`. It counts as saved now.
-
-    Raises:
-        InputError: its rows cannot be known again.
-    """
+    """Read a review sheet from a pandas or polars table, which counts as saved now; see `read_sheet`."""
     frame = as_polars(table, "review")
     rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
     return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC), words)
@@ -154,7 +146,7 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
 
 
 def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
-    """All sheets as texts, and when the workbook says that it was saved."""
+    """Return all sheets as texts, and the time of the last save as noted in the workbook."""
     import openpyxl
 
     guards.check_workbook(path)
@@ -163,19 +155,19 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
         try:
             tables = {}
             for sheet in book.worksheets:
-                # Some programs note a range that is too small.
+                # Some programs write a range that is too small.
                 sheet.reset_dimensions()
                 tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
         finally:
             book.close()
-    except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
+    except Exception as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
         raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
 
 
 def _text(value: Any) -> str:
-    """A cell as it was typed; a formula as its own text."""
+    """Return a cell as it was typed; a formula as its own text."""
     match value:
         case None:
             return ""
@@ -192,7 +184,7 @@ def _text(value: Any) -> str:
 
 
 def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> tuple[int, dict[str, int]] | None:
-    """Where the header is, and which column is where; None where the table is no review sheet."""
+    """Return the row of the header and the place of each column; None if the table is no review sheet."""
     for at, row in enumerate(table[:_HEADER_ROWS]):
         names = _named(row)
         found = {name: names.index(name) for name in _COLUMNS if name in names}
@@ -211,7 +203,7 @@ def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) 
 
 
 def _named(header: Sequence[str]) -> list[str | None]:
-    """Which of our columns each cell of a header names: another name for one counts where its own is not there."""
+    """Return the column that each cell of a header names; other names count only if the column's own is missing."""
     spelled = [" ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header]
     own = [_NAMES.get(cell) for cell in spelled]
     also = (_ALSO_CALLED.get(cell) for cell in spelled)
@@ -219,7 +211,7 @@ def _named(header: Sequence[str]) -> list[str | None]:
 
 
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
-    """The one column, not taken yet, all of whose texts fit."""
+    """Return the only free column all of whose texts fit."""
     width = max((len(row) for row in rows), default=0)
     found = []
     for column in range(width):
@@ -230,7 +222,7 @@ def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: 
 
 
 def _judged(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> bool:
-    """Whether a table is a review sheet too, with a verdict in it."""
+    """Return whether a table is a review sheet with a verdict in it."""
     columns = _header(table, words, path)
     return columns is not None and any(row["verdict"].strip() for row in _rows(table, *columns))
 
@@ -250,5 +242,5 @@ def _unknown(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]
 
 
 def _beside(table: Sequence[Sequence[str]], label: str) -> str:
-    """The text right of a label."""
+    """Return the text to the right of a label."""
     return next((row[1].strip() for row in table if len(row) > 1 and row[0].strip() == label), "")
