@@ -36,31 +36,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums above each threshold, in ascending order of thresholds.
+    """Sums above each threshold, in ascending order of thresholds."""
 
-    Attributes:
-        segments: kept, reviewed or not.
-        hours: kept, reviewed or not.
-        uncovered: kept segments that no round could have drawn.
-        right: judged right.
-        wrong: judged wrong.
-        unsure: judged neither.
-        total: the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without.
-        squares: the sum of their squares, likewise; `[0]` less what the design fixes.
-        largest: the largest weight of a judged segment.
-        possible: the largest weight that any kept segment could have had, by the strategies alone.
-    """
-
-    segments: Array
-    hours: Array
-    uncovered: Array
-    right: Array
-    wrong: Array
-    unsure: Array
-    total: tuple[Array, Array]
-    squares: tuple[Array, Array]
-    largest: Array
-    possible: Array
+    segments: Array  # kept, reviewed or not
+    hours: Array  # kept, reviewed or not
+    uncovered: Array  # kept segments that no round could have drawn
+    right: Array  # judged right
+    wrong: Array  # judged wrong
+    unsure: Array  # judged neither
+    total: tuple[Array, Array]  # the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without
+    squares: tuple[Array, Array]  # the sum of their squares, likewise; `[0]` less what the design fixes
+    largest: Array  # the largest weight of a judged segment
+    possible: Array  # the largest weight that any kept segment could have had, by the strategies alone
 
     def most(self, level: float) -> Array:
         """Return one-sided upper bounds of E."""
@@ -79,7 +66,7 @@ class Sums:
 
     @property
     def judged(self) -> Array:
-        """How many were judged."""
+        """The number of judged segments."""
         return self.right + self.wrong + self.unsure
 
 
@@ -100,14 +87,6 @@ def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, 
 
     Raises:
         InputError: a share is not between 0 and 1.
-
-    Examples:
-        >>> population = pl.DataFrame({"similarity": [0.7] * 500 + [0.9] * 500, "hours": 0.01, "rate": 0.5})
-        >>> judged = pl.DataFrame({"similarity": [0.7, 0.9] * 250, "verdict": ["wrong", "right"] * 250})
-        >>> judged = judged.with_columns(weight=2.0, cell=pl.lit("all"), cell_size=500)
-        >>> found = curve(Sample(population, judged), thresholds=np.array([0.7, 0.9]))
-        >>> found.select(pl.col("threshold", "precision", "at_least").round(3), "proven").rows()
-        [(0.7, 0.5, 0.46, False), (0.9, 1.0, 0.988, True)]
     """
     for name, value in (("precision", precision), ("confidence", confidence)):
         if isinstance(value, bool) or not 0 < value < 1:
@@ -225,12 +204,7 @@ def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
 
 
 def min_sample_size(*, precision: float, confidence: float) -> int:
-    """Return how many reviews prove a precision if none of them finds a fault.
-
-    Examples:
-        >>> min_sample_size(precision=0.98, confidence=0.95)
-        150
-    """
+    """Return how many reviews prove a precision if none of them finds a fault."""
     return int(np.ceil(-np.log(1 - confidence) / (1 - precision)))
 
 

@@ -74,13 +74,14 @@ def evidence(
         raise InputError(
             f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
         )
-    known, pool, corpus = _read(state)
-    sample = _of_durations(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    known, pool, corpus, sample = _read(state, min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
     tell = partial(_told, sample, precision=precision, confidence=confidence)
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
+    asked = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
+    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {asked}"
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
         "rounds": [
@@ -92,15 +93,15 @@ def evidence(
         "reviewed_by_similarity": _by_similarity(sample),
         "thresholds": [tell(one) for one in dict.fromkeys((now, lowest)) if one is not None],
         "lowest_proven": lowest,
-        "review_next": _advice(workspace, len(upcoming), threshold),
+        "review_next": advice if upcoming else "nothing: all has been given to reviewers",
         "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
     least = min_sample_size(precision=precision, confidence=confidence)
     warnings = _warnings(state, known, sample, found, corpus=corpus, least=least)
     report = Report("evidence", facts, warnings=warnings)
-    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
-    workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "curve": found.to_dicts(), "next": upcoming})
+    parameters = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    workspace.save_report("evidence", {**report.to_dict(), "asked": parameters, "curve": found.to_dicts(), "next": upcoming})
     return report
 
 
@@ -144,24 +145,21 @@ def workspace_sample(
     workspace: Workspace | str | Path | ReviewState, *, min_duration: float = 0.0, max_duration: float = 20.0
 ) -> Sample:
     """Return the weighted sample of a workspace's reviews, for `curve`; durations in seconds, as in `select`."""
-    known, pool, corpus = _read(ReviewState.load(workspace))
-    return _of_durations(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    return _read(ReviewState.load(workspace), min_duration, max_duration)[-1]
 
 
-def _read(state: ReviewState) -> tuple[list[Round], pl.DataFrame, str]:
-    """Return the rounds, the segments that can be reviewed, and the fingerprint of the corpus."""
+def _read(state: ReviewState, min_duration: float, max_duration: float) -> tuple[list[Round], pl.DataFrame, str, Sample]:
+    """Return the rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of these durations."""
     suspicious = any(record.strategy == "suspicious" for record in state.records.values())
     # Only the strategy `suspicious` looks at word times, which are large.
     segments = state.workspace.segment_columns(*_NEEDED, *(["word_times"] if suspicious else []))
     segments = uncorrected(state, segments)
-    known = rounds(state, segments)
+    known, corpus = rounds(state, segments), fingerprint(segments)
     pool, _ = reviewable_segments(state.workspace, segments.drop("asr_text"))
-    return known, pool.with_columns(seconds_column()), fingerprint(segments)
-
-
-def _of_durations(sample: Sample, pool: pl.DataFrame, shortest: float, longest: float) -> Sample:
-    fit = pool.filter(pl.col("duration_s").is_between(shortest - _NEARLY, longest + _NEARLY))["segment_id"]
-    return sample.where(pl.col("segment_id").is_in(fit.implode()))
+    pool = pool.with_columns(seconds_column())
+    sample = weigh_rounds(pool, known, corpus=corpus)
+    fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
+    return known, pool, corpus, sample.where(pl.col("segment_id").is_in(fit.implode()))
 
 
 def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
@@ -205,13 +203,6 @@ def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: floa
     most_hours = hopeful.row(0, named=True)["hours"]
     best = hopeful.filter(pl.col("hours") >= 0.98 * most_hours).sort("more", "threshold").row(0, named=True)
     return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
-
-
-def _advice(workspace: Workspace, n: int, threshold: float) -> str:
-    if not n:
-        return "nothing: all has been given to reviewers"
-    where = shlex.quote(str(workspace.path))
-    return f"nbaudio review export {where} --out NEXT.xlsx --strategy stratified --n {n} --threshold {threshold:g}"
 
 
 def _warnings(

@@ -14,27 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def lower(total: ArrayLike, squares: ArrayLike, *, level: float) -> NDArray[np.float64]:
-    """Return a lower bound of the total with one-sided confidence `level` in (0, 1).
-
-    Args:
-        total: the sum of the weights of the events.
-        squares: the sum of their squares.
-        level: the confidence.
-
-    Examples:
-        >>> float(lower(3.0, 3.0, level=0.975).round(3))
-        0.619
-    """
+    """Return a lower bound of the total with one-sided confidence `level`, from the sums of weights and of their squares."""
     return _gamma_quantile(np.asarray(total, dtype=float), np.asarray(squares, dtype=float), 1 - level)
 
 
 def upper(total: ArrayLike, squares: ArrayLike, heaviest: ArrayLike, *, level: float) -> NDArray[np.float64]:
-    """Return an upper bound of the total; see `lower`. `heaviest` is the largest weight that an event could have had.
-
-    Examples:
-        >>> float(upper(0.0, 0.0, 1.0, level=0.95).round(3))
-        2.996
-    """
+    """Return an upper bound of the total as `lower` does; `heaviest` is the largest weight that an event could have had."""
     one = np.asarray(heaviest, dtype=float)
     return _gamma_quantile(np.asarray(total, dtype=float) + one, np.asarray(squares, dtype=float) + one**2, level)
 

@@ -35,16 +35,13 @@ _LEAST_LEFT = 0.1
 
 @dataclass(frozen=True)
 class Sample:
-    """A weighted sample of a corpus, from its reviews.
+    """A weighted sample of a corpus, from its reviews."""
 
-    Attributes:
-        population: every segment: `segment_id`, `similarity` (null: kept by every threshold), `hours`, and `rate`: how many
-            times it is expected among the judged ones; 0 if no round could have drawn it.
-        judged: `segment_id`, `similarity`, `verdict` (right, wrong, unsure), `weight` (how many segments it stands for), `cell`
-            (round and stratum that drew it) and `cell_size` (how many were judged there: fixed by the design).
-    """
-
+    # every segment: `segment_id`, `similarity` (null: kept by every threshold), `hours`, and `rate`: how many times it is
+    # expected among the judged ones; 0 if no round could have drawn it
     population: pl.DataFrame
+    # `segment_id`, `similarity`, `verdict` (right, wrong, unsure), `weight` (how many segments it stands for), `cell` (round and
+    # stratum that drew it) and `cell_size` (how many were judged there: fixed by the design)
     judged: pl.DataFrame
 
     def where(self, kept: pl.Expr) -> "Sample":
@@ -63,9 +60,11 @@ def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "
             segments were not drawn again all the same.
     """
     chances = np.zeros((len(rounds), len(pool)))
+    every = pl.Series([True]).new_from_index(0, len(pool))
     for number, one in enumerate(rounds):
         if one.corpus == corpus:
-            there = _there(pool, one)
+            # Only recordings that had audio then could be drawn.
+            there = ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False) if one.missing else every
             own = inclusion_probabilities(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])
@@ -84,7 +83,7 @@ def _weights(
     """Return the weight of each judged segment; `chances` is q (see the module) by round and segment."""
     number = {one.name: place for place, one in enumerate(rounds)}
     drawn = [_drawn(keys, one) for one in rounds]
-    heard = [keys.is_in(_judged_ids(one).implode()).to_numpy() for one in rounds]
+    heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
     weight = np.zeros(len(keys))
@@ -113,19 +112,8 @@ def _verdicts(rounds: Sequence[Round]) -> pl.DataFrame:
     return said.sort(pl.col("verdict") == "unsure", maintain_order=True).unique("segment_id", keep="first", maintain_order=True)
 
 
-def _judged_ids(one: Round) -> pl.Series:
-    return one.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
-
-
 def _drawn(keys: pl.Series, one: Round) -> NDArray[np.float64]:
     """Return the probability with which a round drew each segment; 0 for those that it did not draw."""
     rows = one.rows.select("segment_id", "probability")
     found = pl.DataFrame({"segment_id": keys}).join(rows, on="segment_id", how="left", maintain_order="left")
     return found["probability"].fill_null(0.0).to_numpy()
-
-
-def _there(pool: pl.DataFrame, one: Round) -> pl.Series:
-    """Return which segments could be drawn then: those of recordings with audio."""
-    if not one.missing:
-        return pl.Series([True]).new_from_index(0, len(pool))
-    return ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False)

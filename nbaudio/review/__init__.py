@@ -1,9 +1,9 @@
 """Review: draw segments into spreadsheets with clips, and import the verdicts of reviewers.
 
 Export: `review_export` is the command; `sampling` draws, `anomalies` finds suspicious segments, `clips` cuts, `sheet_writer`
-writes the workbook with the cells of `spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads returned sheets,
-`corrections` applies corrected texts and boundaries, `agreements` computes annotator agreement. `state` reads the logs and records
-in ``W/reviews/``, `rounds` has the outcome of each draw, `manual_decisions` the decisions on single segments.
+writes the workbook with the cells of `spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads returned
+sheets, `corrections` applies corrected texts and boundaries, `agreements` computes annotator agreement. `state` reads the logs
+and records in ``W/reviews/``, `rounds` has the outcome of each draw, `manual_decisions` the decisions on single segments.
 """
 
 from typing import TYPE_CHECKING

@@ -112,9 +112,7 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
     J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
     kappa near 1, it is too narrow, and for full agreement there is none.
 
-    Args:
-        table: how often one reviewer chose the word of the row and the other that of the column, shape (words, words).
-        confidence: of the interval, in (0, 1).
+    `table` counts how often one reviewer chose the word of the row and the other that of the column, shape (words, words).
 
     Examples:
         >>> [round(value, 3) for value in cohen_kappa(np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]]))]

@@ -21,11 +21,6 @@ def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
     on a logarithmic scale more than four deviations from the median; a deviation is the median absolute one times 1.4826, and
     0.1 at least), ``long silence`` (2 s or more without a word; needs `word_times`), ``odd characters`` (no letter, vowel sign,
     digit or blank, in less than 1 % of the segments). A check is skipped if its columns (of `tables.SEGMENTS`) are missing.
-
-    Examples:
-        >>> text = ["evo odgovori na sve teme"] * 2 + ["da"]
-        >>> anomaly_reasons(pl.DataFrame({"segment_id": ["a", "b", "c"], "text": text}))["reason"].to_list()
-        ['duplicate text', 'duplicate text', None]
     """
     rules = {
         "duplicate audio": (_overlapping, ("recording_id", "start_sample", "end_sample")),

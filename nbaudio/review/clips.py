@@ -19,19 +19,10 @@ ENCODINGS = ("wav", "mp3")
 
 
 def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
-    """Cut each segment into its clip; every recording is opened once and read in order.
+    """Cut each segment into its clip (16 kHz WAV or MP3); every recording is opened once and read in order.
 
-    Args:
-        segments: with `clip` (file name), `source_channel`, and `path` and `num_samples` of the recording, not null.
-        audio_root: the folder that `path` is relative to.
-        folder: where the clips are written.
-        encoding: one of `ENCODINGS`.
-
-    Returns:
-        Reasons by segment id for the clips that could not be cut.
-
-    Raises:
-        ExistsError: the folder holds another clip under the same name.
+    `segments` have `clip` (file name), `source_channel`, and `path` and `num_samples` of the recording, not null. Return reasons
+    by segment id for the clips that could not be cut; raise ExistsError if the folder holds another clip under the same name.
     """
     from nbaudio.audio import open_recording
 

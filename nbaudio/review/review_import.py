@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -47,31 +47,22 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Given:
-    """What reviewers were given.
+    """What reviewers were given."""
 
-    Attributes:
-        records: the reviews by name.
-        by_content: by review, the place of each row by its content hash.
-        by_id: by review, the place of each row by its segment id.
-        texts: transcripts by content, of segments that have not changed since.
-        shown: the read-only columns of these as shown, by content.
-        transcripts: all transcripts as shown, normalized with `normalize_cell`.
-    """
-
-    records: Mapping[str, ReviewRecord]
-    by_content: Mapping[str, Mapping[str, int]]
-    by_id: Mapping[str, Mapping[str, int]]
-    texts: Mapping[str, str]
-    shown: Mapping[str, Mapping[str, str]]
-    transcripts: frozenset[str]
+    records: Mapping[str, ReviewRecord]  # the reviews by name
+    by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by content hash
+    by_id: Mapping[str, Mapping[str, str]]  # by review, content hashes by segment id
+    texts: Mapping[str, str]  # transcripts by content, of segments that have not changed since
+    shown: Mapping[str, Mapping[str, str]]  # the read-only columns of these as shown, by content
+    transcripts: frozenset[str]  # all transcripts as shown, normalized with `normalize_cell`
 
     @classmethod
     def by(cls, state: ReviewState) -> "_Given":
         """Collect what the reviews of a workspace gave out."""
         known = state.records
         drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
-        segments = uncorrected(state, state.workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
-        segments = segments.unique("segment_id", keep="first", maintain_order=True)
+        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
         contents = content_hashes(segments)
         shown = [
             {
@@ -84,29 +75,21 @@ class _Given:
         ]
         return cls(
             known,
-            {name: {content: place for place, content in enumerate(one.contents)} for name, one in known.items()},
-            {name: {segment_id: place for place, segment_id in enumerate(one.segment_ids)} for name, one in known.items()},
+            {name: dict(zip(one.contents, one.segment_ids, strict=False)) for name, one in known.items()},
+            {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in known.items()},
             dict(zip(contents, segments["text"].fill_null(""), strict=True)),
             dict(zip(contents, shown, strict=True)),
             frozenset(normalize_cell(row["transcript"]) for row in shown),
         )
 
 
-@dataclass(frozen=True)
-class _Match:
+class _Match(NamedTuple):
     """The segment of a row as it was given out, and its reviewer."""
 
     record: ReviewRecord
-    place: int
+    segment_id: str
+    content: str
     reviewer: str
-
-    @property
-    def segment_id(self) -> str:
-        return self.record.segment_ids[self.place]
-
-    @property
-    def content(self) -> str:
-        return self.record.contents[self.place]
 
 
 def import_(
@@ -257,20 +240,20 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
         content, reviewer, review = row.key
         if review not in given.records:
             raise InputError(f"review '{_short(review)}' was not exported from this workspace")
-        place = given.by_content[review].get(content)
-        if place is None:
+        segment_id = given.by_content[review].get(content)
+        if segment_id is None:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
-        match = _Match(given.records[review], place, reviewer)
-        if named != match.segment_id and named in given.by_id[review]:
-            raise InputError(f"its key says {match.segment_id}, its id {named}: columns were sorted without each other")
-        return match
+        if named != segment_id and named in given.by_id[review]:
+            raise InputError(f"its key says {segment_id}, its id {named}: columns were sorted without each other")
+        return _Match(given.records[review], segment_id, content, reviewer)
     asked = sheet.origin.get("review")
     reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has lost its key")
-    return _Match(given.records[reviews[0]], given.by_id[reviews[0]][named], sheet.origin.get("reviewer", ""))
+    [review] = reviews
+    return _Match(given.records[review], named, given.by_id[review][named], sheet.origin.get("reviewer", ""))
 
 
 def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
@@ -332,9 +315,7 @@ def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) ->
         back[match.record.name, match.reviewer].add(match.segment_id)
     of = {match.record.name: match.record for match in matches}
     for (name, reviewer), ids in back.items():
-        record = of[name]
-        lost = set(record.shares().get(reviewer, record.segment_ids)) - ids
-        if lost:
+        if lost := set(of[name].shares().get(reviewer, of[name].segment_ids)) - ids:
             found.counts["rows_removed"] += len(lost)
             found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
 

@@ -28,37 +28,30 @@ _DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String, "pr
 
 @dataclass(frozen=True)
 class Round:
-    """One draw.
+    """One draw."""
 
-    Attributes:
-        name: of the review.
-        strategy: a key of `sampling.STRATEGIES`.
-        n: how many segments were requested.
-        threshold: the similarity at which the decision was expected.
-        rows: `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null if
-            not reached), in the order of the sheet.
-        corpus: the `fingerprint` of the segments table at the time.
-        after: names of the earlier rounds, whose segments were not drawn again.
-        missing: recordings without audio, of which nothing could be drawn.
-        passed: how many rows were skipped.
-        changed: how many rows have changed since they were judged.
-    """
-
-    name: str
-    strategy: str
-    n: int
-    threshold: float
+    name: str  # of the review
+    strategy: str  # a key of `sampling.STRATEGIES`
+    n: int  # how many segments were requested
+    threshold: float  # the similarity at which the decision was expected
+    # `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null if not
+    # reached), in the order of the sheet
     rows: pl.DataFrame
-    corpus: str = ""
-    after: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    passed: int = 0
-    changed: int = 0
+    corpus: str = ""  # the `fingerprint` of the segments table at the time
+    after: tuple[str, ...] = ()  # names of the earlier rounds, whose segments were not drawn again
+    missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
+    passed: int = 0  # how many rows were skipped
+    changed: int = 0  # how many rows have changed since they were judged
 
     @property
     def reached(self) -> float:
         """The share of rows that reviewers have reached, in [0, 1]."""
         return self.rows["verdict"].count() / max(len(self.rows), 1)
+
+    @property
+    def judged_ids(self) -> pl.Series:
+        """The segments that reviewers have reached."""
+        return self.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
 
 
 def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFrame | None = None) -> list[Round]:
@@ -90,18 +83,11 @@ def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFra
 
 def verdicts_outside(state: ReviewState, known: Sequence[Round]) -> int:
     """Count the segments with verdicts that no round drew, or that lie beyond the part reached."""
-    reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in known]
-    return len(set(state.verdicts["segment_id"]).difference(*reached))
+    return len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known)))
 
 
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
-    """Merge the verdicts of several reviewers (`segment_id`, `verdict`) into one per segment: right, wrong or unsure.
-
-    Examples:
-        >>> said = pl.DataFrame({"segment_id": ["a", "a", "b", "b"], "verdict": ["ok", "ok", "ok", "noise"]})
-        >>> consensus(said).sort("segment_id").rows()
-        [('a', 'right'), ('b', 'unsure')]
-    """
+    """Merge the verdicts of several reviewers (`segment_id`, `verdict`) into one per segment: right, wrong or unsure."""
     word = pl.col("verdict")
     right, wrong = (word == OK).all(), ~word.is_in([OK, UNSURE]).any()
     verdict = pl.when(right).then(pl.lit("right")).when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("unsure"))

@@ -66,28 +66,21 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw segments for review.
+    """Draw `n` segments for review, or all that are left if there are fewer.
 
     Args:
         pool: all segments that can be reviewed, each once, with those of earlier rounds.
         strategy: a key of `STRATEGIES`.
-        n: how many; all that are left if there are fewer.
+        n: how many.
         seed: another seed gives another sample.
         threshold: the similarity at which the decision is expected, in [-1, 1].
         rounds: earlier rounds: their segments are not drawn again, and ``stratified`` learns from their verdicts.
 
     Returns:
         `segment_id`, `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
-
-    Examples:
-        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "similarity": [0.1, 0.7, 0.9, 1.0]})
-        >>> draw(pool, strategy="random", n=2, seed=42)["probability"].to_list()
-        [0.5, 0.5]
     """
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
-    frame = pl.concat(
-        [pool.select("segment_id", "given"), _wanted(pool, strategy=strategy, threshold=threshold)], how="horizontal"
-    )
+    frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))
     frame = frame.filter(pl.col("given").is_null())
     strata = _shares(frame, n)
     salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
@@ -102,13 +95,7 @@ def draw(
 
 
 def inclusion_probabilities(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
-    """Return the inclusion probability of every segment of the pool in a first round, before any verdict.
-
-    Examples:
-        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "speaker_id": ["x", "x", "x", "y"]})
-        >>> inclusion_probabilities(pool, strategy="speaker", n=2).round(3).to_list()
-        [0.423, 0.423, 0.423, 0.732]
-    """
+    """Return the inclusion probability of every segment of the pool in a first round, before any verdict."""
     frame = _wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
     return frame.join(_shares(frame, n), on="stratum", how="left", maintain_order="left")["probability"]
 
@@ -174,12 +161,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def allocate(sizes: NDArray[np.float64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Allocate `n` in proportion to sizes, at most the count of each; the shares sum to `n`, or to all if there are fewer.
-
-    Examples:
-        >>> allocate(np.array([1.0, 1.0, 2.0]), np.array([1, 10, 10]), 8).tolist()
-        [1.0, 2.3333333333333335, 4.666666666666667]
-    """
+    """Allocate `n` in proportion to sizes, at most the count of each; the shares sum to `n`, or to all if there are fewer."""
     full = np.zeros(len(counts), dtype=bool)
     while True:
         left = max(0.0, n - counts[full].sum())

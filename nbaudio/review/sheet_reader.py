@@ -56,27 +56,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A returned file.
+    """A returned file."""
 
-    Attributes:
-        path: the file.
-        rows: those that are not blank.
-        reviewer: the name in the summary; empty for none.
-        origin: the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed.
-        saved: when it was last saved, in UTC.
-        missing: columns to fill in that were removed.
-        unknown: names of further columns with content.
-        further: names of further tables with rows that have a verdict.
-    """
-
-    path: Path
-    rows: list[Row]
-    reviewer: str
-    origin: Mapping[str, str]
-    saved: dt.datetime
-    missing: list[str]
-    unknown: list[str]
-    further: list[str]
+    path: Path  # the file
+    rows: list[Row]  # those that are not blank
+    reviewer: str  # the name in the summary; empty for none
+    origin: Mapping[str, str]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
+    saved: dt.datetime  # when it was last saved, in UTC
+    missing: list[str]  # columns to fill in that were removed
+    unknown: list[str]  # names of further columns with content
+    further: list[str]  # names of further tables with rows that have a verdict
 
     @property
     def reviews(self) -> set[str]:
@@ -91,14 +80,9 @@ def sheets_in(folder: Path) -> list[Path]:
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet.
+    """Read a review sheet (.xlsx, .csv or .tsv); raise InputError if it has no table with rows that can be identified.
 
-    Args:
-        path: an .xlsx, .csv or .tsv file.
-        words: verdicts; a column that holds nothing else is the verdict column whatever its name.
-
-    Raises:
-        InputError: it cannot be read, or no table in it has rows that can be identified.
+    A column that holds nothing but `words` (verdicts) is the verdict column whatever its name.
     """
     kind = path.suffix.lower().removeprefix(".")
     try:
@@ -128,21 +112,21 @@ def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
 def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime, words: Collection[str]) -> Sheet:
     order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
     known = {word.casefold() for word in words}
-    for place, name in enumerate(order):
-        columns = _header(tables[name], known, path)
-        if columns:
-            at, found = columns
-            return Sheet(
-                path=path,
-                rows=_rows(tables[name], at, found),
-                reviewer=_beside(tables.get("summary", []), REVIEWER),
-                origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
-                saved=saved,
-                missing=[column for column in FILLED_IN if column not in found],
-                unknown=_unknown(tables[name], at, found),
-                further=[other for other in order[place + 1 :] if _judged(tables[other], known, path)],
-            )
-    raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+    parsed = {name: table for name in order if (table := _parse(tables[name], known, path))}
+    if not parsed:
+        raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+    (_, (rows, columns, unknown)), *others = parsed.items()
+    reviewers = (row[1].strip() for row in tables.get("summary", []) if len(row) > 1 and row[0].strip() == REVIEWER)
+    return Sheet(
+        path=path,
+        rows=rows,
+        reviewer=next(reviewers, ""),
+        origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
+        saved=saved,
+        missing=[column for column in FILLED_IN if column not in columns],
+        unknown=unknown,
+        further=[name for name, (further, _, _) in others if any(row["verdict"].strip() for row in further)],
+    )
 
 
 def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
@@ -183,22 +167,27 @@ def _text(value: Any) -> str:
             return str(getattr(value, "text", value))
 
 
-def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> tuple[int, dict[str, int]] | None:
-    """Return the row of the header and the place of each column; None if the table is no review sheet."""
-    for at, row in enumerate(table[:_HEADER_ROWS]):
-        names = _named(row)
+def _parse(
+    table: Sequence[Sequence[str]], words: Collection[str], path: Path
+) -> tuple[list[Row], Mapping[str, int], list[str]] | None:
+    """Return the rows, the place of each column and the names of unknown columns; None if the table is no review sheet."""
+    for at, header in enumerate(table[:_HEADER_ROWS]):
+        names = _named(header)
         found = {name: names.index(name) for name in _COLUMNS if name in names}
         if len(found) < 2:
             continue
+        below = table[at + 1 :]
         by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: text.strip().casefold() in words}
         for name, fits in by_content.items():
-            if name not in found and (column := _holding(table[at + 1 :], fits, set(found.values()))) is not None:
+            if name not in found and (column := _holding(below, fits, set(found.values()))) is not None:
                 found[name] = column
         if "verdict" in found and ("key" in found or "segment_id" in found):
             twice = [name for name, count in Counter(names).items() if name and count > 1]
             if twice:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}: which one counts? remove the other")
-            return at, found
+            filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
+            unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
+            return _rows(below, found, first=at + 2), found, unknown
     return None
 
 
@@ -221,26 +210,10 @@ def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: 
     return found[0] if len(found) == 1 else None
 
 
-def _judged(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> bool:
-    """Return whether a table is a review sheet with a verdict in it."""
-    columns = _header(table, words, path)
-    return columns is not None and any(row["verdict"].strip() for row in _rows(table, *columns))
-
-
-def _rows(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[Row]:
+def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: int) -> list[Row]:
     rows = []
-    for number, row in enumerate(table[at + 1 :], start=at + 2):
+    for number, row in enumerate(table, start=first):
         cells = {name: row[column] for name, column in columns.items() if column < len(row)}
         if any(text.strip() for text in cells.values()):
             rows.append(Row(number, cells, read_key(cells.get("key", ""))))
     return rows
-
-
-def _unknown(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[str]:
-    filled = {number for row in table[at + 1 :] for number, cell in enumerate(row) if cell.strip()} - set(columns.values())
-    return [table[at][number] if number < len(table[at]) else "" for number in sorted(filled)]
-
-
-def _beside(table: Sequence[Sequence[str]], label: str) -> str:
-    """Return the text to the right of a label."""
-    return next((row[1].strip() for row in table if len(row) > 1 and row[0].strip() == label), "")

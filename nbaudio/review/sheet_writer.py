@@ -105,15 +105,9 @@ def check_size(rows: int, links: int) -> None:
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
     """Return the bytes of the workbook: the sheet to fill in, a summary, instructions and a hidden sheet of origins.
 
-    Args:
-        rows: one row per row of the sheet: `segment_id`, `clip` (path relative to the sheet, null for none), `note` (the text in
-            place of a link), `speaker_id`, `duration_s`, `text`, `asr_text`, `similarity`, `probability` and `content`.
-        record: what was drawn, and how.
-        reviewer: the reviewer's name; empty if unknown.
-        steps: of normalization, after which words that differ are marked.
-
-    Raises:
-        InputError: more rows or links than a sheet can hold.
+    `rows` have `segment_id`, `clip` (path relative to the sheet, null for none), `note` (the text in place of a link),
+    `speaker_id`, `duration_s`, `text`, `asr_text`, `similarity`, `probability` and `content`. Words that differ after the
+    normalization `steps` are marked. An empty `reviewer` is unknown.
     """
     check_size(len(rows), rows["clip"].count())
     out = io.BytesIO()
@@ -184,13 +178,10 @@ def _height(**texts: str | None) -> float:
     """Return the height in points for the texts of these columns: not every program computes it."""
     lines = 1
     for column, text in texts.items():
-        lines = max(lines, sum(max(1, math.ceil(_digits(line) / COLUMNS[column])) for line in (text or "").split("\n")))
+        # In digits, the unit of column widths, letters take less on average, and East Asian ones two.
+        widths = [sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line) for line in (text or "").split("\n")]
+        lines = max(lines, sum(max(1, math.ceil(width / COLUMNS[column])) for width in widths))
     return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
-
-
-def _digits(line: str) -> float:
-    """Return the width of a line in digits, the unit of column widths: letters take less on average, East Asian ones two."""
-    return sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line)
 
 
 class _Cells:

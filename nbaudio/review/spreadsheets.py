@@ -51,14 +51,7 @@ def new_workbook(out: BinaryIO, title: str) -> Any:
 
 
 def cell_text(text: str) -> str:
-    r"""Return a text that a cell can hold: control characters as pictures, truncated with a mark if it is too long.
-
-    Examples:
-        >>> cell_text("da\x07 =1+1")
-        'da␇ =1+1'
-        >>> cell_text("a" * 40_000)[-40:]
-        'aaa [cut here: 40,000 characters in all]'
-    """
+    """Return a text that a cell can hold: control characters as pictures, truncated with a mark if it is too long."""
     text = text.translate(_PICTURES)
     encoded = text.encode("utf-16-le")
     if len(encoded) <= 2 * MAX_CELL:
@@ -91,12 +84,7 @@ def normalize_cell(text: str) -> str:
 
 
 def diff_fragments(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
-    """Split both texts into fragments, with words that differ after `steps` marked; joined, they are the texts again.
-
-    Examples:
-        >>> diff_fragments("evo blic odgovori", "evo blitz odgovori")[1]
-        [('evo ', False), ('blitz', True), (' odgovori', False)]
-    """
+    """Split both texts into fragments, with words that differ after `steps` marked; joined, they are the texts again."""
     parts = word_diff(reference, hypothesis, steps=steps)
     left = [part.kind != "equal" for part in parts for _ in part.reference]
     right = [part.kind != "equal" for part in parts for _ in part.hypothesis]
@@ -136,12 +124,7 @@ def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment],
 
 
 def escape_formula(text: str) -> str:
-    """Return a text that no spreadsheet computes or reads as a number.
-
-    Examples:
-        >>> escape_formula("=1+1"), escape_formula("007"), escape_formula("da"), unescape_formula(escape_formula("'tis"))
-        ("'=1+1", "'007", 'da', "'tis")
-    """
+    """Return a text that no spreadsheet computes or reads as a number."""
     return f"'{text}" if _COMPUTED.match(text) else text
 
 

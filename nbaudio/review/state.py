@@ -73,66 +73,37 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Correction:
-    """Segment boundaries as a reviewer corrected them, in samples at the recording's own rate, half open.
+    """Segment boundaries as a reviewer corrected them, in samples at the recording's own rate, half open."""
 
-    Attributes:
-        segment_id: the segment.
-        start_sample: first sample; None withdraws the correction.
-        end_sample: one past the last sample; None withdraws the correction.
-        was_start: first sample before.
-        was_end: one past the last sample before.
-        reviewer: the reviewer's name.
-        time: ISO 8601 in UTC.
-    """
-
-    segment_id: str
-    start_sample: int | None
-    end_sample: int | None
-    was_start: int
-    was_end: int
-    reviewer: str
-    time: str
+    segment_id: str  # the segment
+    start_sample: int | None  # first sample; None withdraws the correction
+    end_sample: int | None  # one past the last sample; None withdraws the correction
+    was_start: int  # first sample before
+    was_end: int  # one past the last sample before
+    reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC
 
 
 @dataclass(frozen=True)
 class ReviewRecord:
-    """One review: a sheet, or a sheet for each of several reviewers.
+    """One review: a sheet, or a sheet for each of several reviewers."""
 
-    Attributes:
-        name: the sheet's name without its ending; unique in a workspace.
-        strategy: the sampling strategy.
-        n: how many segments were requested.
-        seed: the seed of the draw.
-        corpus: the `fingerprint` of the segments table.
-        segment_ids: what was drawn, in the order of the sheet.
-        probabilities: the inclusion probability of each.
-        contents: the content hash of each (`content_hashes`).
-        verdicts: the words to choose from.
-        reviewers: who gets a sheet; empty for one sheet without a name.
-        overlap: how many segments all reviewers are given.
-        strata: the stratum of each segment.
-        threshold: the similarity at which the decision was expected.
-        after: earlier reviews, whose segments were not drawn again.
-        missing: recordings without audio, of which nothing could be drawn.
-        words: the word hash of each (`word_hashes`).
-    """
-
-    name: str
-    strategy: str
-    n: int
-    seed: int
-    corpus: str
-    segment_ids: list[str]
-    probabilities: list[float]
-    contents: list[str]
-    verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))
-    reviewers: list[str] = field(default_factory=list)
-    overlap: int = 0
-    strata: list[str] = field(default_factory=list)
-    threshold: float = 0.8
-    after: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    name: str  # the sheet's name without its ending; unique in a workspace
+    strategy: str  # the sampling strategy
+    n: int  # how many segments were requested
+    seed: int  # the seed of the draw
+    corpus: str  # the `fingerprint` of the segments table
+    segment_ids: list[str]  # what was drawn, in the order of the sheet
+    probabilities: list[float]  # the inclusion probability of each
+    contents: list[str]  # the content hash of each (`content_hashes`)
+    verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
+    reviewers: list[str] = field(default_factory=list)  # who gets a sheet; empty for one sheet without a name
+    overlap: int = 0  # how many segments all reviewers are given
+    strata: list[str] = field(default_factory=list)  # the stratum of each segment
+    threshold: float = 0.8  # the similarity at which the decision was expected
+    after: list[str] = field(default_factory=list)  # earlier reviews, whose segments were not drawn again
+    missing: list[str] = field(default_factory=list)  # recordings without audio, of which nothing could be drawn
+    words: list[str] = field(default_factory=list)  # the word hash of each (`word_hashes`)
 
     @classmethod
     def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
@@ -180,13 +151,9 @@ class ReviewRecord:
 
 @dataclass(frozen=True)
 class ReviewState:
-    """The review files of a workspace, each read at most once, when it is first needed; load anew to see later changes.
+    """The review files of a workspace, each read at most once, when it is first needed; load anew to see later changes."""
 
-    Attributes:
-        workspace: the workspace.
-    """
-
-    workspace: Workspace
+    workspace: Workspace  # the workspace
 
     @classmethod
     def load(cls, source: "Workspace | str | Path | ReviewState") -> "ReviewState":
@@ -250,10 +217,6 @@ def check_verdict_list(words: Sequence[str]) -> None:
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
     """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once.
 
-    Args:
-        workspace: the workspace or its folder.
-        rows: the verdicts.
-
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp())
@@ -305,10 +268,7 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the last correction of each segment, in the order made; withdrawn ones are left out.
-
-    Raises InputError if a line of the log is not a correction.
-    """
+    """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
     schema = pl.Schema({**dict.fromkeys(Correction.__annotations__, pl.String), **dict.fromkeys(_SAMPLES, pl.Int64)})
     last = _frame(ReviewState.load(workspace).correction_log, schema).unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
@@ -319,12 +279,7 @@ def _listed(value: object) -> str:
 
 
 def fingerprint(segments: pl.DataFrame) -> str:
-    """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits.
-
-    Examples:
-        >>> fingerprint(pl.DataFrame({"segment_id": ["a", "b"]})) == fingerprint(pl.DataFrame({"segment_id": ["b", "a"]}))
-        True
-    """
+    """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits."""
     return _short_hash(segments["segment_id"].sort().to_list())
 
 
