@@ -19,7 +19,7 @@ from nbaudio.proof.display import THRESHOLDS
 from nbaudio.proof.evidence import precision_curve, selection_claim, workspace_sample
 from nbaudio.proof.intervals import lower, upper
 from nbaudio.proof.weights import Sample, weigh_rounds
-from nbaudio.review.rounds import Round, rounds
+from nbaudio.review.rounds import Round, consensus, rounds
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plots
@@ -421,6 +421,16 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     assert not given & set(saved["next"])
 
 
+def test_reviewers_who_contradict_each_other_are_unsure():
+    said = pl.DataFrame({"segment_id": [*"aabbccd"], "verdict": ["ok", "ok", "ok", "noise", "noise", "cut off", "unsure"]})
+    assert dict(consensus(said).iter_rows()) == {"a": "right", "b": "unsure", "c": "wrong", "d": "unsure"}
+
+
+def test_without_a_fault_a_precision_takes_the_rule_of_three():
+    assert min_sample_size(precision=0.98, confidence=0.95) == 150
+    assert float(upper(0.0, 0.0, 1.0, level=0.95)) == pytest.approx(-np.log(0.05))
+
+
 def test_what_to_review_next_is_what_export_draws(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=50)
     say(workspace, "one", judge(workspace))
@@ -545,7 +555,7 @@ def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_pat
     workspace.save(segments=pl.concat([workspace.segments, more]))
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
-    assert "drawn from other segments than there are now, so that nothing follows: one" in report.warnings
+    assert "drawn from other segments than there are now, so they prove nothing: one" in report.warnings
 
 
 def test_durations_are_those_of_select(workspace):

@@ -208,7 +208,7 @@ def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tm
     review.export(workspace, out=out, n=4)
     assert out.read_bytes() == first
     for other, named in (({"n": 5}, "n"), ({"n": 4, "seed": 1}, "seed")):
-        with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} wants another name"):
+        with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} needs another name"):
             review.export(workspace, out=out, **other)
     change(workspace, text=pl.col("text") + "!")
     with pytest.raises(ExistsError, match="segments that have changed since: give another name"):
@@ -244,7 +244,7 @@ def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path
     book.active.append(["budget", 3])
     book.save(other)
     before = other.read_bytes()
-    with pytest.raises(ExistsError, match="is there and is no sheet of review s"):
+    with pytest.raises(ExistsError, match="exists and is not a sheet of review s"):
         review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"], zip=True)
     assert other.read_bytes() == before
     assert [path.name for path in tmp_path.glob("s.*")] == [name]

@@ -73,20 +73,11 @@ class Sums:
 def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
     """Compute precision and its bounds for each threshold; reads no file, for widgets that call it often.
 
-    Args:
-        sample: the reviews, as of `weights.weigh_rounds`.
-        precision: the wanted share of right segments, in (0, 1).
-        confidence: of all bounds, in (0, 1).
-        thresholds: ascending; by default from -1 to 1 in steps of 0.01.
-
-    Returns:
-        One row per threshold: `threshold`; `segments`, `hours` kept; of them `reviewed`, `wrong` and `unsure`; `precision` (null
-        if nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least` (see the module; null if nothing is kept);
-        `proven`: the wanted precision is proven with the confidence; `more`: how many more reviews of the same kind would
-        probably prove it, 0 if `at_least` suffices, null if the estimate does not.
-
-    Raises:
-        InputError: a share is not between 0 and 1.
+    `precision` is the wanted share of right segments and `confidence` that of all bounds, both in (0, 1); `thresholds` ascend, by
+    default from -1 to 1 in steps of 0.01. Return one row per threshold: `threshold`; `segments`, `hours` kept; of them
+    `reviewed`, `wrong` and `unsure`; `precision` (null if nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least`
+    (see the module; null if nothing is kept); `proven`: the wanted precision is proven with the confidence; `more`: how many more
+    reviews of the same kind would probably prove it, 0 if `at_least` suffices, null if the estimate does not.
     """
     for name, value in (("precision", precision), ("confidence", confidence)):
         if isinstance(value, bool) or not 0 < value < 1:

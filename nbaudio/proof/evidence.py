@@ -1,7 +1,6 @@
 """The command `evidence`: what the verdicts of a workspace prove, as a report, a table and a list of what to review next."""
 
 import shlex
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ METHOD = (
     "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
     "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
-_TOLD = ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
+_TOLD = ("threshold", "segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
 _NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "decision", "reason")
 _BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
@@ -76,12 +75,14 @@ def evidence(
         )
     known, pool, corpus, sample = _read(state, min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
-    tell = partial(_told, sample, precision=precision, confidence=confidence)
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
     asked = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
     advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {asked}"
+    # Not all thresholds of a selection are on the grid of the curve.
+    shown = [one for one in dict.fromkeys((now, lowest)) if one is not None]
+    told = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
         "rounds": [
@@ -91,7 +92,7 @@ def evidence(
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
         "reviewed_by_similarity": _by_similarity(sample),
-        "thresholds": [tell(one) for one in dict.fromkeys((now, lowest)) if one is not None],
+        "thresholds": [told.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
         "review_next": advice if upcoming else "nothing: all has been given to reviewers",
         "first_of_them": upcoming[:_SHOWN_NEXT],
@@ -108,16 +109,10 @@ def evidence(
 def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     """Return what the verdicts prove about the selection, for corpus.json, the data card and the page of `stats`.
 
-    Args:
-        workspace: the workspace or its folder; precision, confidence and durations are those of the last call of `evidence`.
-
-    Returns:
-        About all segments at or above the threshold of the last `select`, selected or not: the columns of `curves.curve`; what
-        was `wanted`, the threshold that is ``lowest proven``, the `method`; and `curve`, rows for `display.THRESHOLDS`. Empty if
-        there are no verdicts.
-
-    Raises:
-        InputError: there is no workspace, or its reviews cannot be read.
+    The facts are about all segments at or above the threshold of the last `select`, selected or not: the columns of
+    `curves.curve`, what was `wanted`, the threshold that is ``lowest proven``, the `method`, and `curve`, rows for
+    `display.THRESHOLDS`; none if there are no verdicts. Precision, confidence and durations are those of the last call of
+    `evidence`.
     """
     state = ReviewState.load(workspace)
     workspace = state.workspace
@@ -160,12 +155,6 @@ def _read(state: ReviewState, min_duration: float, max_duration: float) -> tuple
     sample = weigh_rounds(pool, known, corpus=corpus)
     fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
     return known, pool, corpus, sample.where(pl.col("segment_id").is_in(fit.implode()))
-
-
-def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
-    """Return the evidence for one threshold, which need not be one of the curve."""
-    found = curve(sample, precision=precision, confidence=confidence, thresholds=np.array([threshold]))
-    return {"threshold": threshold, **{name: found[name].item() for name in _TOLD}}
 
 
 def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
@@ -220,7 +209,7 @@ def _warnings(
         )
     stale = [one.name for one in known if one.corpus != corpus]
     if stale:
-        warnings.append(f"drawn from other segments than there are now, so that nothing follows: {', '.join(stale)}")
+        warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
     skipped = "rows before the last judged one were passed over; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
     changed = "judged rows have other words or times now; they count as unsure until they are judged anew"

@@ -5,7 +5,6 @@ full agreement and about 0 for agreement by chance; values and bounds that are n
 used.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -23,17 +22,8 @@ from nbaudio.storage.workspace import Workspace
 _RESAMPLES = 2000
 # Verdicts are compared if reviewers were shown the same content.
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
-_SCHEMA = pl.Schema(
-    {
-        "of": pl.String,
-        "measure": pl.String,
-        "reviewers": pl.String,
-        "segments": pl.Int64,
-        "value": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
-    }
-)
+_TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
+_SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
 
 
 class Estimate(NamedTuple):
@@ -78,10 +68,9 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
     rows = []
     for of, given in (("words", words), ("ok or not", right)):
-        ratings, reviewers = _ratings(given)
-        rows += [(of, *row) for row in _measures(ratings, reviewers, confidence=confidence, seed=seed)]
+        rows += [(of, *row) for row in _measures(given, confidence=confidence, seed=seed)]
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    return frame.with_columns(pl.col("value", "low", "high").fill_nan(None))
+    return frame.with_columns(pl.col(*_NUMBERS).fill_nan(None))
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -170,22 +159,15 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
 
 
-def _ratings(given: pl.DataFrame) -> tuple[NDArray[np.int_], list[str]]:
-    """Return the ratings of the segments with two or more, and the reviewers of the columns."""
+def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> list[tuple[str, str, int, float, float, float]]:
+    """Return each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
     names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
     row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
-    ratings = np.full((len(names["shown"]), len(names["reviewer"])), -1)
+    reviewers, words = names["reviewer"].to_list(), range(len(names["rating"]))
+    ratings = np.full((len(names["shown"]), len(reviewers)), -1)
     ratings[row, column] = rating
-    return ratings, names["reviewer"].to_list()
-
-
-def _measures(
-    ratings: NDArray[np.int_], reviewers: Sequence[str], *, confidence: float, seed: int
-) -> list[tuple[str, str, int, float, float, float]]:
-    """Return each measure with its reviewers and the number of segments."""
     rows: list[tuple[str, str, int, float, float, float]] = []
-    words = range(ratings.max(initial=-1) + 1)
     for one, other in combinations(range(len(reviewers)), 2):
         both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
         if len(both):

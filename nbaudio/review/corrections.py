@@ -175,7 +175,7 @@ def _wanted(
         elif happy:
             problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
         elif {held.get(str(segment_id))} != texts and not set(given["content"]) <= known:
-            problems.append(f"{segment_id}: is not any more what {who} corrected: not applied")
+            problems.append(f"{segment_id}: has changed since {who} corrected it: not applied")
         else:
             reviews = ", ".join(sorted(set(given["review"])))
             rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))

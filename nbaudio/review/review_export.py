@@ -168,7 +168,7 @@ def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[st
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
         raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
     if len({name.casefold() for name in reviewers}) < len(reviewers):
-        raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
+        raise InputError(f"reviewers {', '.join(reviewers)}: one is given twice")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
         get_by_name(dict.fromkeys(known), name, what)
 
@@ -177,7 +177,7 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:
-        raise InputError(f"overlap={overlap}: wants two reviewers or more")
+        raise InputError(f"overlap={overlap}: needs two or more reviewers")
     if not 0 <= overlap <= n:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
@@ -290,7 +290,7 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
             ours = False
     if ours:
         return True
-    raise ExistsError(f"{path}: is there and is no sheet of review {record.name}; move it away or give another --out")
+    raise ExistsError(f"{path}: exists and is not a sheet of review {record.name}; move it away or give another --out")
 
 
 def _report(
@@ -318,7 +318,7 @@ def _report(
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
+    warnings = [f"{path}: exists and has been filled in or saved since: left as it is" for path in kept]
     if record.n > len(rows):
         others = " and have not been given to reviewers yet" if record.after else ""
         warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")

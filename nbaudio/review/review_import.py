@@ -202,7 +202,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
         )
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
-            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
+            found.problems.append(f"{where}: other rows of the sheet contradict it: not taken")
             said[key] = None
     return [verdict for verdict in said.values() if verdict]
 
@@ -225,8 +225,8 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += [
         f"{place}: there are verdicts in the tab '{name}' too, which are not taken: one tab a file" for name in sheet.further
     ]
-    found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
-    found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
+    found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
+    found.warnings += [f"{place}: the column '{name}' is unknown: not taken" for name in sheet.unknown]
     _count_removed(sheet, [match for _, match in matched], found)
     return matched
 
@@ -303,7 +303,7 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
             continue
         if name == "transcript" and there in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted without each other")
-        hint = "; corrections belong into 'corrected text'" if name == "transcript" else ""
+        hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
         changes.append(f"its {name} was changed to '{_short(there)}', which is not taken{hint}")
     return changes
 
@@ -343,7 +343,7 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
     if not came:
         warnings.append("no sheet has come back yet")
     if _UNNAMED in {said.reviewer for said in new}:
-        warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
+        warnings.append("the sheet's summary names no reviewer: verdicts are kept under 'unnamed'; use --reviewer NAME")
     if found.counts["changed_since"]:
         warnings.append("segments have changed since they were given out: their verdicts are about what they were then")
     return Report("review import", facts, warnings, found.problems)

@@ -60,12 +60,7 @@ def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFra
     A verdict counts for a review if the drawn content was judged, the same segment with the same times and texts, and the segment
     still has these times and words (normalization does not change them). Corrections by reviewers change nothing here.
 
-    Args:
-        workspace: the workspace, its folder or its review state.
-        segments: its segments table as of `uncorrected`, with at least the columns `JUDGED`, if it has been read before.
-
-    Raises:
-        InputError: a record or the log of verdicts cannot be read.
+    `segments` is the segments table as of `uncorrected`, with at least the columns `JUDGED`, if it has been read before.
     """
     state = ReviewState.load(workspace)
     kept = sorted(state.records.values(), key=lambda record: (len(record.after), record.name))
@@ -110,37 +105,32 @@ def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[
         # A corrected text is not the one that a review gave out.
         words_now=pl.when(~corrected).then(pl.Series(word_hashes(judged), dtype=pl.String)),
     )
-    shown = [_shown(record) for record in state.records.values()]
-    words = pl.concat([_shown(None), *shown]).unique(["segment_id", "content"])
+    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
+    shown = drawn.drop_nulls("shown").unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
     known = said.join(now, on="segment_id", maintain_order="left")
-    known = known.join(words, on=["segment_id", "content"], how="left", maintain_order="left")
+    known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     right = last.group_by("segment_id").agg((pl.col("verdict") == OK).all())
     return set(right.filter("verdict")["segment_id"])
 
 
-def _shown(record: ReviewRecord | None) -> pl.DataFrame:
-    """Return `segment_id`, `content` and `words` of a review; no rows if its record has no words."""
-    of = (record.segment_ids, record.contents, record.words) if record and record.words else ([], [], [])
-    names = ("segment_id", "content", "words")
-    return pl.DataFrame(dict(zip(names, of, strict=True)), schema=dict.fromkeys(names, pl.String))
+def _drawn(record: ReviewRecord) -> pl.DataFrame:
+    """Return the rows of a review as drawn; `shown` is the word hash, null in old records."""
+    columns: dict[str, Sequence[object]] = {
+        "segment_id": record.segment_ids,
+        "content": record.contents,
+        "shown": record.words or [None] * len(record.segment_ids),
+        "probability": record.probabilities,
+        # Of a record without strata, every segment is a stratum of its own, which is the cautious reading.
+        "stratum": record.strata or record.segment_ids,
+    }
+    return pl.DataFrame(columns, schema=_DRAWN)
 
 
 def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round:
     """Return the outcome of a draw, from the verdicts and `segment_id`, `content_now` and `words` of the segments table."""
-    drawn = pl.DataFrame(
-        {
-            "segment_id": record.segment_ids,
-            "content": record.contents,
-            "shown": record.words or [None] * len(record.segment_ids),
-            "probability": record.probabilities,
-            # Of a record without strata, every segment is a stratum of its own, which is the cautious reading.
-            "stratum": record.strata or record.segment_ids,
-        },
-        schema=_DRAWN,
-    )
-    rows = drawn.join(now, on="segment_id", how="left", maintain_order="left")
+    rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
     about = said.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))

@@ -68,16 +68,9 @@ def draw(
 ) -> pl.DataFrame:
     """Draw `n` segments for review, or all that are left if there are fewer.
 
-    Args:
-        pool: all segments that can be reviewed, each once, with those of earlier rounds.
-        strategy: a key of `STRATEGIES`.
-        n: how many.
-        seed: another seed gives another sample.
-        threshold: the similarity at which the decision is expected, in [-1, 1].
-        rounds: earlier rounds: their segments are not drawn again, and ``stratified`` learns from their verdicts.
-
-    Returns:
-        `segment_id`, `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
+    The pool has all segments that can be reviewed, each once. Those of earlier `rounds` are not drawn again, and ``stratified``
+    learns from their verdicts. `threshold` is the similarity at which the decision is expected. Return `segment_id`,
+    `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
     """
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
     frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))

@@ -19,20 +19,17 @@ from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
-    "verdicts": "verdict",
-    "comments": "comment",
-    "remark": "comment",
-    "remarks": "comment",
-    "note": "comment",
-    "notes": "comment",
-    "correction": "corrected text",
-    "corrected": "corrected text",
-    "corrected transcript": "corrected text",
-    "id": "segment_id",
-    "segment": "segment_id",
-    "duration": "duration s",
-    "asr text": "hypothesis",
-    "text": "transcript",
+    other: name
+    for name, others in {
+        "verdict": ("verdicts",),
+        "comment": ("comments", "remark", "remarks", "note", "notes"),
+        "corrected text": ("correction", "corrected", "corrected transcript"),
+        "segment_id": ("id", "segment"),
+        "duration s": ("duration",),
+        "hypothesis": ("asr text",),
+        "transcript": ("text",),
+    }.items()
+    for other in others
 }
 # `reviewer` is for tables that were merged from those of several people.
 _COLUMNS = (*COLUMNS, "reviewer")
@@ -98,7 +95,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
         if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
-        raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
+        raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv; save it as .xlsx")
     return _sheet(path, tables, saved, words)
 
 

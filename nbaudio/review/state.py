@@ -122,7 +122,7 @@ class ReviewRecord:
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
-            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} wants another name")
+            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
 
     def save(self, workspace: Workspace) -> None:
         """Write the record: from now on its segments stay out of training."""
@@ -157,11 +157,7 @@ class ReviewState:
 
     @classmethod
     def load(cls, source: "Workspace | str | Path | ReviewState") -> "ReviewState":
-        """Return the state of a workspace; a state is returned as it is.
-
-        Raises:
-            InputError: there is no workspace.
-        """
+        """Return the state of a workspace (a state as it is); raise InputError if there is no workspace."""
         return source if isinstance(source, ReviewState) else cls(Workspace.open(source))
 
     @cached_property
@@ -204,14 +200,14 @@ def check_verdict_list(words: Sequence[str]) -> None:
     """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
     if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
         raise InputError(
-            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, beginning with no blank or mark"
+            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
         )
     if len({word.casefold() for word in words}) < len(words):
-        raise InputError(f"verdicts {', '.join(words)}: one is there twice")
+        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
     if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
-        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a meaning of its own")
+        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
     if "ok" not in words:
-        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be one, it says that a transcript is right")
+        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
