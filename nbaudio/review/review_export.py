@@ -217,7 +217,7 @@ def _new_record(
 def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
     """Return the segments of a review, with `probability` and `content`; raise ExistsError if they have changed.
 
-    A second call does not draw anew: a strategy may depend on verdicts that have been given since.
+    A second call does not draw again: a strategy may depend on verdicts that have been given since.
     """
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},

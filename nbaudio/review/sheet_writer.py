@@ -58,6 +58,7 @@ _HEADERS: Mapping[str, Mapping[str, Any]] = {
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
+# Other words would be other bytes: a sheet exported before would look filled in.
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
     "together, and unpack a .zip first. Where links are dead, as in Google Sheets, the clip of a row is the file in 'clips' "
