@@ -24,8 +24,8 @@ from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine.backends import ENGINES
 from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
 from nbaudio.review.clips import ENCODINGS as CLIP_ENCODINGS
-from nbaudio.review.delimited import SEPARATORS
 from nbaudio.review.sampling import STRATEGIES
+from nbaudio.review.spreadsheets import SEPARATORS
 from nbaudio.sources.ingest import READERS
 from nbaudio.text.normal import NORMALIZERS
 from nbaudio.ui.statistics.stats import WRITERS as PAGE_WRITERS

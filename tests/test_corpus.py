@@ -28,7 +28,7 @@ from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
-from nbaudio.review.log import Verdict, append_verdicts
+from nbaudio.review.state import Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 
 MakeWorkspace = Callable[..., Workspace]

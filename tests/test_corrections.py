@@ -6,9 +6,9 @@ from polars.testing import assert_frame_equal
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.review.bound_corrections import Correction, append_corrections, correct_bounds, corrections
-from nbaudio.review.records import content_hashes
+from nbaudio.review.corrections import correct_bounds
 from nbaudio.review.rounds import gold_ids
+from nbaudio.review.state import Correction, append_corrections, content_hashes, corrections
 from nbaudio.ui.widgets import ReviewPanel
 
 WHEN = "2026-11-21T03:00:00Z"

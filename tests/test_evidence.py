@@ -16,12 +16,11 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, min_sample_size, more_reviews, proven
 from nbaudio.proof.display import THRESHOLDS
-from nbaudio.proof.evidence import next_reviews, precision_curve, selection_claim, workspace_sample
+from nbaudio.proof.evidence import precision_curve, selection_claim, workspace_sample
 from nbaudio.proof.intervals import lower, upper
 from nbaudio.proof.weights import Sample, weigh_rounds
-from nbaudio.review.log import Verdict, append_verdicts
-from nbaudio.review.records import records
-from nbaudio.review.rounds import Round, rounds
+from nbaudio.review.rounds import Round, consensus, rounds
+from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plots
 from nbaudio.ui.widgets import ReviewPanel
@@ -370,7 +369,7 @@ def workspace(tmp_path):
 
 def say(workspace, name, verdict_of, *, reviewer="ana", rows=None):
     """Verdicts on the rows of a review."""
-    record = records(workspace)[name]
+    record = ReviewState.load(workspace).records[name]
     pairs = list(zip(record.segment_ids, record.contents, strict=True))[:rows]
     words = [(key, content, verdict_of(key)) for key, content in pairs]
     append_verdicts(
@@ -417,17 +416,29 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     assert next(row for row in report.facts["thresholds"] if row["threshold"] == lowest)["at_least"] >= 0.95
     saved = json.loads((workspace.path / "reports" / "evidence.json").read_text())
     assert [row["threshold"] for row in saved["curve"]] == GRID.tolist()
-    given = {key for record in records(workspace).values() for key in record.segment_ids}
+    given = {key for record in ReviewState.load(workspace).records.values() for key in record.segment_ids}
     assert saved["next"]
     assert not given & set(saved["next"])
+
+
+def test_reviewers_who_contradict_each_other_are_unsure():
+    said = pl.DataFrame({"segment_id": [*"aabbccd"], "verdict": ["ok", "ok", "ok", "noise", "noise", "cut off", "unsure"]})
+    assert dict(consensus(said).iter_rows()) == {"a": "right", "b": "unsure", "c": "wrong", "d": "unsure"}
+
+
+def test_without_a_fault_a_precision_takes_the_rule_of_three():
+    assert min_sample_size(precision=0.98, confidence=0.95) == 150
+    assert float(upper(0.0, 0.0, 1.0, level=0.95)) == pytest.approx(-np.log(0.05))
 
 
 def test_what_to_review_next_is_what_export_draws(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=50)
     say(workspace, "one", judge(workspace))
-    expected = next_reviews(workspace, n=30, threshold=0.7)["segment_id"].to_list()
-    review.export(workspace, out=tmp_path / "two.xlsx", n=30, strategy="stratified", threshold=0.7)
-    assert records(workspace)["two"].segment_ids == expected
+    words = evidence(workspace).facts["review_next"].split()
+    asked = {"n": int(words[words.index("--n") + 1]), "threshold": float(words[words.index("--threshold") + 1])}
+    expected = workspace.report("evidence")["next"]
+    review.export(workspace, out=tmp_path / "two.xlsx", strategy="stratified", **asked)
+    assert ReviewState.load(workspace).records["two"].segment_ids == expected
 
 
 def test_export_again_after_verdicts_gives_the_same_sample(workspace, tmp_path):
@@ -446,7 +457,7 @@ def verdicts_of(workspace):
 
 def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it_are_unsure(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20)
-    skipped = records(workspace)["one"].segment_ids[3]
+    skipped = ReviewState.load(workspace).records["one"].segment_ids[3]
     say(workspace, "one", lambda key: None if key == skipped else "ok", rows=10)
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     assert rounds(workspace)[0].reached == 0.5
@@ -456,7 +467,7 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
 
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
-    own = records(workspace)["one"].shares()["ben"]
+    own = ReviewState.load(workspace).records["one"].shares()["ben"]
     say(workspace, "one", lambda key: "ok" if key in own[:5] else None, reviewer="ben")
     [one] = rounds(workspace)
     assert set(one.rows.filter(pl.col("verdict") == "right")["segment_id"]) == set(own[:5])
@@ -465,7 +476,7 @@ def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(works
 
 def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
-    shares = records(workspace)["one"].shares()
+    shares = ReviewState.load(workspace).records["one"].shares()
     say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
     [one] = rounds(workspace)
     assert one.rows["verdict"].value_counts().sort("verdict").rows() == [(None, 8), ("right", 12)]
@@ -476,7 +487,7 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
 
 def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20)
-    record = records(workspace)["one"]
+    record = ReviewState.load(workspace).records["one"]
     say(workspace, "one", lambda _: "ok", rows=5)
     elsewhere = [(record.segment_ids[place], record.contents[place]) for place in (2, 19)]
     append_verdicts(
@@ -526,7 +537,7 @@ def test_reviewers_who_do_not_agree_are_unsure(workspace, tmp_path, words, verdi
 
 def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=5)
-    drawn = records(workspace)["one"].segment_ids
+    drawn = ReviewState.load(workspace).records["one"].segment_ids
     other = next(key for key in workspace.segments["segment_id"] if key not in drawn)
     append_verdicts(
         workspace, [Verdict(key, "0", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel") for key in (drawn[0], other)]
@@ -544,7 +555,7 @@ def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_pat
     workspace.save(segments=pl.concat([workspace.segments, more]))
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
-    assert "drawn from other segments than there are now, so that nothing follows: one" in report.warnings
+    assert "drawn from other segments than there are now, so they prove nothing: one" in report.warnings
 
 
 def test_durations_are_those_of_select(workspace):

@@ -7,8 +7,7 @@ import pytest
 
 from nbaudio import ingest, materialize, open_corpus, score, select, verify
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.review.log import Verdict, append_verdicts
-from nbaudio.review.records import content_hashes
+from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import segments as shown
 

@@ -18,9 +18,9 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.review import cells, sheet
-from nbaudio.review.records import ReviewRecord
+from nbaudio.review import sheet_writer, spreadsheets
 from nbaudio.review.sampling import reviewable
+from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
 
@@ -124,8 +124,8 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     out = tmp_path / "round one" / "sheet.xlsx"
     report = review.export(workspace, out=out, n=15)
     rows = cells_of(out)
-    assert list(rows[0]) == list(sheet.COLUMNS)
-    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet.FILLED_IN)] == [1, 0.9, None, None, None]
+    assert list(rows[0]) == list(sheet_writer.COLUMNS)
+    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)] == [1, 0.9, None, None, None]
     heard = set(workspace.segments.filter(pl.col("recording_id") != "c")["segment_id"])
     assert {row["segment_id"].value for row in rows} == heard
     for row in rows:
@@ -208,7 +208,7 @@ def test_the_same_call_gives_the_same_bytes_and_another_is_refused(workspace, tm
     review.export(workspace, out=out, n=4)
     assert out.read_bytes() == first
     for other, named in (({"n": 5}, "n"), ({"n": 4, "seed": 1}, "seed")):
-        with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} wants another name"):
+        with pytest.raises(ExistsError, match=f"with strategy random, n 4, seed 42; another {named} needs another name"):
             review.export(workspace, out=out, **other)
     change(workspace, text=pl.col("text") + "!")
     with pytest.raises(ExistsError, match="segments that have changed since: give another name"):
@@ -244,7 +244,7 @@ def test_what_is_no_sheet_of_the_review_is_never_overwritten(workspace, tmp_path
     book.active.append(["budget", 3])
     book.save(other)
     before = other.read_bytes()
-    with pytest.raises(ExistsError, match="is there and is no sheet of review s"):
+    with pytest.raises(ExistsError, match="exists and is not a sheet of review s"):
         review.export(workspace, out=tmp_path / "s.xlsx", n=4, tables=["csv"], zip=True)
     assert other.read_bytes() == before
     assert [path.name for path in tmp_path.glob("s.*")] == [name]
@@ -396,25 +396,25 @@ def record_of(count):
 @example([("<r><t>ne</t></r>", "x"), ("x", "<r><t>ne</t></r>"), ("da <r>_x0041_</r>", "<r>_x0041_</r> da")])
 def test_texts_stay_themselves(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("hostile") / "s.xlsx"
-    path.write_bytes(sheet.write_sheet(rows_of(pairs), record_of(len(pairs))))
+    path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))
     found = strings_of(path)
     for number, (text, asr) in enumerate(pairs, start=2):
-        assert found.get(f"G{number}", "") == cells.cell_text(text)
-        assert found.get(f"C{number}", "") == cells.cell_text(text)
-        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else cells.cell_text(asr))
+        assert found.get(f"G{number}", "") == spreadsheets.cell_text(text)
+        assert found.get(f"C{number}", "") == spreadsheets.cell_text(text)
+        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else spreadsheets.cell_text(asr))
     with zipfile.ZipFile(path) as book:
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
 
 def test_words_that_differ_after_normalisation_alone_are_marked():
     said, heard = "MISTER – Quilter, is", "mister quilter his"
-    both = cells.diff_fragments(said, heard, steps=["lower", "punctuation"])
+    both = spreadsheets.diff_fragments(said, heard, steps=["lower", "punctuation"])
     assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])
-    assert cells.diff_fragments(said, heard)[0] == [(said, True)]
+    assert spreadsheets.diff_fragments(said, heard)[0] == [(said, True)]
 
 
 def test_texts_that_look_like_something_are_strings(tmp_path):
-    (tmp_path / "s.xlsx").write_bytes(sheet.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6)))
+    (tmp_path / "s.xlsx").write_bytes(sheet_writer.write_sheet(rows_of([(text, "da") for text in CELLS[:6]]), record_of(6)))
     for row, text in zip(cells_of(tmp_path / "s.xlsx"), CELLS, strict=False):
         assert row["transcript"].data_type == "s"
         assert row["transcript"].hyperlink is None
@@ -423,7 +423,7 @@ def test_texts_that_look_like_something_are_strings(tmp_path):
 
 @given(any_text)
 def test_cell_text_changes_only_what_a_cell_cannot_hold(text):
-    shown = cells.cell_text(text)
+    shown = spreadsheets.cell_text(text)
     assert len(shown) == len(text)
     for before, after in zip(text, shown, strict=True):
         if before != after:
@@ -436,8 +436,8 @@ def test_cell_text_changes_only_what_a_cell_cannot_hold(text):
 def test_long_texts_are_cut_with_a_mark(letter):
     units = len(letter.encode("utf-16-le")) // 2
     longest = letter * (32_767 // units)
-    assert cells.cell_text(longest) == longest
-    cut = cells.cell_text(letter * 40_000)
+    assert spreadsheets.cell_text(longest) == longest
+    cut = spreadsheets.cell_text(letter * 40_000)
     assert cut.endswith(" [cut here: 40,000 characters in all]")
     assert 32_765 <= len(cut.encode("utf-16-le")) // 2 <= 32_767
     assert set(cut[:-40]) == {letter}
@@ -446,7 +446,7 @@ def test_long_texts_are_cut_with_a_mark(letter):
 @given(any_text, any_text)
 def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(reference, hypothesis):
     for side, text, fragments in zip(
-        ("reference", "hypothesis"), (reference, hypothesis), cells.diff_fragments(reference, hypothesis), strict=True
+        ("reference", "hypothesis"), (reference, hypothesis), spreadsheets.diff_fragments(reference, hypothesis), strict=True
     ):
         assert "".join(piece for piece, _ in fragments) == text
         assert all(piece for piece, _ in fragments)
@@ -457,11 +457,11 @@ def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(refer
 
 
 def test_what_no_spreadsheet_holds_is_refused():
-    sheet.check_size(1_048_575, 65_530)
+    sheet_writer.check_size(1_048_575, 65_530)
     with pytest.raises(InputError, match=r"1,048,575 rows, not 1,048,576"):
-        sheet.check_size(1_048_576, 0)
+        sheet_writer.check_size(1_048_576, 0)
     with pytest.raises(InputError, match=r"65,530 links to clips, not 65,531"):
-        sheet.check_size(70_000, 65_531)
+        sheet_writer.check_size(70_000, 65_531)
 
 
 # --- clip names

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from sheets import any_text, columns_of, fill_in, make_workspace, set_time, typed_text
 
+import nbaudio
 from nbaudio import review, score
 from nbaudio.core.errors import InputError
-from nbaudio.review import delimited
-from nbaudio.review.cells import cell_text
-from nbaudio.review.records import content_hashes
+from nbaudio.review import spreadsheets, state
 from nbaudio.review.rounds import gold_ids
+from nbaudio.review.spreadsheets import cell_text
+from nbaudio.review.state import content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
@@ -253,13 +254,13 @@ def unknown_id(table, columns):
         (unknown_id, "row 2: the id 's99' is unknown: not taken", 3),
         (put("key", "nb 0123456789abcdef - sheet"), "with such texts and times was not in review 'sheet'", 3),
         (put("key", "nb 0123456789abcdef - other"), "review 'other' was not exported from this workspace", 3),
-        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not taken; corrections belong into", 4),
+        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not taken; corrections go into", 4),
         (put("hypothesis", "nešto"), "its hypothesis was changed to 'nešto', which is not taken", 4),
         (put("speaker", None), "its speaker was changed to ''", 4),
         (put("segment_id", "s99"), "its segment_id was changed to 's99', which is not taken", 4),
         (swap("transcript"), "it has the transcript of another row: columns were sorted without each other: not taken", 2),
         (swap("key"), "columns were sorted without each other: not taken", 2),
-        (copy_row(verdict="noise"), "other rows of the sheet say something else of it: not taken", 3),
+        (copy_row(verdict="noise"), "other rows of the sheet contradict it: not taken", 3),
         (
             put("corrected text", "x [cut here: 40,000 characters in all]"),
             "its corrected text is cut off as the transcript is",
@@ -308,7 +309,7 @@ def test_a_column_of_somebody_elses_is_told(workspace, sheet):
         table.cell(1, 14).value = "mood"
         table.cell(3, 14).value = "good"
 
-    assert [line for line in review.import_(workspace, change(filled(sheet), add)).warnings if "'mood' is none of ours" in line]
+    assert [line for line in review.import_(workspace, change(filled(sheet), add)).warnings if "'mood' is unknown" in line]
 
 
 def test_two_columns_of_one_name_are_refused(workspace, sheet):
@@ -325,7 +326,7 @@ def test_a_column_that_only_sounds_like_ours_is_somebody_elses(workspace, sheet,
 
     report = review.import_(workspace, change(filled(sheet), add))
     assert report.facts["new"] == 4
-    assert [line for line in report.warnings if f"'{name}' is none of ours" in line]
+    assert [line for line in report.warnings if f"'{name}' is unknown" in line]
 
 
 def test_verdicts_in_another_tab_are_told(workspace, sheet):
@@ -378,7 +379,7 @@ def test_segments_that_have_changed_since_keep_the_verdict_on_what_they_were(wor
     [
         ("gone.xlsx", None, "there is no such file"),
         ("a.xlsx", b"PK no workbook", "cannot be read as a workbook"),
-        ("a.pdf", b"x", "ends in .xlsx, .csv or .tsv is wanted"),
+        ("a.pdf", b"x", "must end in .xlsx, .csv or .tsv"),
         ("a.csv", "key,verdict\n\u010d,ok\n".encode("cp1250"), "not UTF-8 text; save it as 'CSV UTF-8'"),
         ("a.csv", b"a,b\n1,2\n", "no review sheet"),
         ("a.csv", b"", "no review sheet"),
@@ -538,8 +539,35 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
 @example("'=1")
 @example("''")
 def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
-    assert not delimited.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert delimited.unescape_formula(delimited.escape_formula(text)) == text
+    assert not spreadsheets.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert spreadsheets.unescape_formula(spreadsheets.escape_formula(text)) == text
+
+
+def test_numbers_are_escaped_and_plain_words_are_not():
+    assert [spreadsheets.escape_formula(text) for text in ("007", "3.5", "TRUE", "da")] == ["'007", "'3.5", "'TRUE", "da"]
+
+
+def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(workspace, sheet, monkeypatch):
+    read = []
+    original = state.read_lines
+    monkeypatch.setattr(state, "read_lines", lambda path, *given: read.append(path.name) or original(path, *given))
+    fill_in(sheet, {"s0": "ok", "s1": {"verdict": "wrong words", "corrected text": "prvi"}}, reviewer="ana")
+    for expected in (["verdicts.jsonl"] * 2, ["verdicts.jsonl"]):
+        assert review.import_(workspace, sheet).problems == []
+        assert read == expected
+        read.clear()
+    nbaudio.evidence(workspace)
+    assert read == ["verdicts.jsonl"]
+
+
+def test_a_state_keeps_what_it_has_read(workspace):
+    before = state.ReviewState.load(workspace)
+    assert before.verdicts.is_empty()
+    said = review.Verdict("s0", "", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")
+    review.append_verdicts(workspace, [said])
+    assert before.verdicts.is_empty()
+    assert state.ReviewState.load(before) is before
+    assert len(state.ReviewState.load(workspace).verdicts) == 1
 
 
 # --- corrected texts
@@ -669,7 +697,7 @@ def test_reviewers_who_agree_share_the_origin(workspace, sheet, tmp_path):
 def test_a_correction_of_what_has_changed_since_is_kept_but_not_applied(workspace, sheet):
     workspace.save(segments=workspace.segments.with_columns(text=pl.col("text") + "!"))
     report = review.import_(workspace, correction(sheet, "drugi kat"))
-    assert report.problems == ["s1: is not any more what ana corrected: not applied"]
+    assert report.problems == ["s1: has changed since ana corrected it: not applied"]
     assert workspace.segments["text"].to_list()[1] == "drugi!"
     assert review.verdicts(workspace)["corrected_text"].to_list() == ["drugi kat"]
 

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.review.log import Verdict, append_verdicts
-from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
+from nbaudio.review.state import Verdict, append_verdicts, content_hashes
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import choose, select
 from nbaudio.selection.select import decide as decide_grouping

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbaudio import materialize, verify
 from nbaudio.review.anomalies import anomaly_reasons
-from nbaudio.review.records import word_hashes
+from nbaudio.review.state import word_hashes
 from nbaudio.selection import leakage
 from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE
 from nbaudio.text.near import sentences

@@ -14,8 +14,7 @@ from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import evidence, selection_claim
-from nbaudio.review.log import Verdict, append_verdicts
-from nbaudio.review.records import records
+from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
 from nbaudio.ui.statistics.page import render_page
@@ -127,7 +126,7 @@ def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
 @pytest.mark.slow
 def test_what_was_proven_of_the_labels_is_on_the_page(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=12, seed=1)
-    drawn = records(workspace)["one"]
+    drawn = ReviewState.load(workspace).records["one"]
     said = [Verdict(*pair, "ok", "", None, "ana", WHEN, "one") for pair in zip(drawn.segment_ids, drawn.contents, strict=True)]
     append_verdicts(workspace, said)
     evidence(workspace)

@@ -22,7 +22,7 @@ import nbaudio
 from nbaudio.cli import app
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError
-from nbaudio.review.log import Verdict, append_verdicts
+from nbaudio.review.state import Verdict, append_verdicts
 
 Damage = Callable[[Path], object]
 

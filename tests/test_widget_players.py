@@ -15,7 +15,7 @@ from test_widgets import Page
 
 from nbaudio.audio import read_clip
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.review.bound_corrections import corrections
+from nbaudio.review.state import corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff

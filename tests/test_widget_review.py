@@ -10,9 +10,8 @@ from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.review.log import VERDICTS, verdict_log, verdicts
-from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
+from nbaudio.review.state import VERDICTS, content_hashes, verdict_log, verdicts
 from nbaudio.ui.widgets import ReviewPanel
 
 GIVE = {"comment": "", "corrected_text": None}

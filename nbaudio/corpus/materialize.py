@@ -40,7 +40,7 @@ from nbaudio.corpus.status import what_next
 from nbaudio.corpus.tar_source import tasks_from_tar
 from nbaudio.engine.backends import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
-from nbaudio.review.log import reviewed_ids
+from nbaudio.review.state import reviewed_ids
 from nbaudio.storage import upload
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.atomic import raise_disk_full, remove_partials

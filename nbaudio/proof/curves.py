@@ -1,21 +1,21 @@
-"""Precision against threshold, out of a weighted sample.
+"""Precision against threshold, from a weighted sample.
 
-Of what a threshold keeps, N segments, precision is 1 - E / N with E wrong ones among them. N is known, E is estimated by the sum
-of the weights of those judged wrong (Horvitz-Thompson; unbiased). An ``unsure`` verdict counts as wrong in the estimate and in
-lower bounds of precision, as right in upper bounds. Segments that no round could have drawn count as wrong in lower bounds and as
-right in upper ones, and stay out of the estimate. No bound contradicts what was seen: E is at least the number seen wrong and at
+Of the N segments that a threshold keeps, E are wrong, and precision is 1 - E / N. N is known, E is estimated by the sum of the
+weights of those judged wrong (Horvitz-Thompson; unbiased). An ``unsure`` verdict counts as wrong in the estimate and in lower
+bounds of precision, as right in upper bounds. Segments that no round could have drawn count as wrong in lower bounds and as right
+in upper ones, and are left out of the estimate. No bound contradicts the observations: E is at least the number seen wrong and at
 most N less the number seen right.
 
-The variance of the estimate is summed over cells; a cell is a round and a stratum, of which the design fixes the number n that is
+The variance of the estimate is summed over cells; a cell is a round and a stratum, in which the design fixes the number n that is
 judged. It is the sum of the squared weights of the wrong ones less (1 - 1/n) / n times the squared sum of their weights: binomial
-where n is large, Poisson where n is 1. Lower bounds of E do without the reduction, so that they hold where nearly all is wrong.
+for large n, Poisson for n = 1. Lower bounds of E omit the reduction, so that they hold where nearly all is wrong.
 
 Three kinds of bounds, all by `intervals`:
 
 - `low` and `high`: two-sided, for each threshold by itself.
 - `low_all` and `high_all`: two-sided, for all thresholds at once (Bonferroni over `KNOTS` thresholds between which the sample
   grows by equal parts; in between, E can only grow as the threshold falls).
-- `at_least`: one-sided, for each threshold by itself; `proven` says where it holds for the lowest threshold that was looked for.
+- `at_least`: one-sided, for each threshold by itself; `proven` says whether it holds for the lowest threshold of a search.
 """
 
 from dataclasses import dataclass
@@ -36,40 +36,26 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sums:
-    """What is added up above each threshold; one entry a threshold, ascending.
+    """Sums above each threshold, in ascending order of thresholds."""
 
-    Attributes:
-        segments: kept, reviewed or not.
-        hours: likewise.
-        uncovered: kept segments that no round could have drawn.
-        right: judged right.
-        wrong: judged wrong.
-        unsure: judged neither.
-        total: the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without.
-        squares: the sum of their squares, likewise; `[0]` less what the design holds fixed.
-        largest: the largest weight of a judged segment.
-        possible: the largest weight that any kept segment could have had, by the strategies alone.
-    """
-
-    segments: Array
-    hours: Array
-    uncovered: Array
-    right: Array
-    wrong: Array
-    unsure: Array
-    total: tuple[Array, Array]
-    squares: tuple[Array, Array]
-    largest: Array
-    possible: Array
+    segments: Array  # kept, reviewed or not
+    hours: Array  # kept, reviewed or not
+    uncovered: Array  # kept segments that no round could have drawn
+    right: Array  # judged right
+    wrong: Array  # judged wrong
+    unsure: Array  # judged neither
+    total: tuple[Array, Array]  # the sum of the weights of the wrong ones; `[0]` with the unsure ones, `[1]` without
+    squares: tuple[Array, Array]  # the sum of their squares, likewise; `[0]` less what the design fixes
+    largest: Array  # the largest weight of a judged segment
+    possible: Array  # the largest weight that any kept segment could have had, by the strategies alone
 
     def most(self, level: float) -> Array:
-        """Upper bounds of E, one-sided."""
-        return np.minimum(
-            upper(self.total[0], self.squares[0], self.heaviest, level=level) + self.uncovered, self.segments - self.right
-        )
+        """Return one-sided upper bounds of E."""
+        found = upper(self.total[0], self.squares[0], self.heaviest, level=level) + self.uncovered
+        return np.minimum(found, self.segments - self.right)
 
     def fewest(self, level: float) -> Array:
-        """Lower bounds of E, one-sided."""
+        """Return one-sided lower bounds of E."""
         found = np.minimum(lower(self.total[1], self.squares[1], level=level), self.segments - self.right - self.unsure)
         return np.maximum(found, self.wrong)
 
@@ -80,35 +66,18 @@ class Sums:
 
     @property
     def judged(self) -> Array:
-        """How many were judged."""
+        """The number of judged segments."""
         return self.right + self.wrong + self.unsure
 
 
 def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
-    """What the verdicts prove of each threshold; reads no file, for widgets that ask often.
+    """Compute precision and its bounds for each threshold; reads no file, for widgets that call it often.
 
-    Args:
-        sample: what was reviewed, as `weights.collect` gives it.
-        precision: the share of right segments that is wanted, in (0, 1).
-        confidence: of all bounds, in (0, 1).
-        thresholds: ascending; from -1 to 1 in steps of 0.01 unless given.
-
-    Returns:
-        A row a threshold: `threshold`; `segments`, `hours` kept; of them `reviewed`, `wrong` and `unsure`; `precision` (null
-        where nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least` (see the module; null where nothing is
-        kept); `proven`: at the wanted confidence, precision is as wanted; `more`: how many more reviews of the same kind would
-        probably prove it, 0 where `at_least` is enough, null where the estimate is not.
-
-    Raises:
-        InputError: a share is not between 0 and 1.
-
-    Examples:
-        >>> population = pl.DataFrame({"similarity": [0.7] * 500 + [0.9] * 500, "hours": 0.01, "rate": 0.5})
-        >>> judged = pl.DataFrame({"similarity": [0.7, 0.9] * 250, "verdict": ["wrong", "right"] * 250})
-        >>> judged = judged.with_columns(weight=2.0, cell=pl.lit("all"), cell_size=500)
-        >>> found = curve(Sample(population, judged), thresholds=np.array([0.7, 0.9]))
-        >>> found.select(pl.col("threshold", "precision", "at_least").round(3), "proven").rows()
-        [(0.7, 0.5, 0.46, False), (0.9, 1.0, 0.988, True)]
+    `precision` is the wanted share of right segments and `confidence` that of all bounds, both in (0, 1); `thresholds` ascend, by
+    default from -1 to 1 in steps of 0.01. Return one row per threshold: `threshold`; `segments`, `hours` kept; of them
+    `reviewed`, `wrong` and `unsure`; `precision` (null if nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least`
+    (see the module; null if nothing is kept); `proven`: the wanted precision is proven with the confidence; `more`: how many more
+    reviews of the same kind would probably prove it, 0 if `at_least` suffices, null if the estimate does not.
     """
     for name, value in (("precision", precision), ("confidence", confidence)):
         if isinstance(value, bool) or not 0 < value < 1:
@@ -145,7 +114,7 @@ def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, 
 
 
 def add_up(sample: Sample, thresholds: Array) -> Sums:
-    """Counts and sums above each threshold, which ascend."""
+    """Compute counts and sums above each threshold, given in ascending order."""
     population = _Ranked(sample.population["similarity"], thresholds)
     judged = _Ranked(sample.judged["similarity"], thresholds)
     rate = sample.population["rate"].to_numpy()
@@ -168,7 +137,7 @@ def add_up(sample: Sample, thresholds: Array) -> Sums:
 
 
 def band(sums: Sums, confidence: float) -> tuple[Array, Array]:
-    """Upper and lower bounds of E for all thresholds at once, in a share `confidence` of all samples or more."""
+    """Return upper and lower bounds of E for all thresholds at once, in a share `confidence` of all samples or more."""
     knots = _knots(sums.judged)
     level = 1 - (1 - confidence) / (2 * max(1, len(knots)))
     most = np.full(len(knots) + 1, np.inf)
@@ -184,13 +153,13 @@ def band(sums: Sums, confidence: float) -> tuple[Array, Array]:
 
 
 def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.bool_]:
-    """Thresholds that are proven to keep the wanted precision; the chance that any of them does not is 1 - confidence at most.
+    """Return which thresholds are proven to keep the wanted precision; the chance that any does not is 1 - confidence at most.
 
     Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed:
-    a sequence in an order fixed beforehand needs no correction for their number (Maurer, Hothorn and Lehmacher, 1995). It begins
-    where the sample is large enough to prove something. Since one failure would end it, it may begin anew where the sample has
-    doubled: the level is dealt out over the beginnings, and what passes hands its level on (the fallback procedure: Wiens and
-    Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). Where it begins follows from the strategies, not from verdicts.
+    tests in an order fixed beforehand need no correction for their number (Maurer, Hothorn and Lehmacher, 1995). The sequence
+    starts where the sample is large enough to prove something. Since one failure would end it, it restarts where the sample has
+    doubled: the level is divided over the starts, and a sequence that passes hands its level on (the fallback procedure: Wiens
+    and Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). The starts follow from the strategies, not from verdicts.
     """
     found = np.zeros(len(sums.segments), dtype=bool)
     allowed = (1 - precision) * sums.segments
@@ -202,12 +171,12 @@ def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.boo
         failed = np.flatnonzero(~passes).max(initial=-1) + 1
         found[end + 1 + failed : start + 1] = True
         error *= not failed
-    # Where all has been judged, nothing is left to chance.
+    # If all segments have been judged, nothing is left to chance.
     return found | ((sums.judged >= sums.segments) & (sums.segments > 0) & (sums.wrong + sums.unsure <= allowed))
 
 
 def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
-    """How many more reviews would probably bring `at_least` to the wanted precision; NaN where the estimate is below it.
+    """Return how many more reviews would probably bring `at_least` to the wanted precision; NaN if the estimate is below it.
 
     With c times as many reviews of the same kind the estimate stays about the same and weights are c times smaller.
     """
@@ -226,17 +195,12 @@ def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
 
 
 def min_sample_size(*, precision: float, confidence: float) -> int:
-    """How many reviews prove a precision if none of them finds a fault.
-
-    Examples:
-        >>> min_sample_size(precision=0.98, confidence=0.95)
-        150
-    """
+    """Return how many reviews prove a precision if none of them finds a fault."""
     return int(np.ceil(-np.log(1 - confidence) / (1 - precision)))
 
 
 def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
-    """Where testing begins, from the highest threshold: each has about twice the sample of the one before."""
+    """Return where testing starts, from the highest threshold: each has about twice the sample of the one before."""
     size = np.divide(sums.segments, sums.possible, out=np.zeros(len(sums.possible)), where=sums.possible > 0)
     reached = np.maximum.accumulate(size[::-1])
     least = min_sample_size(precision=precision, confidence=confidence)
@@ -247,7 +211,7 @@ def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
 
 
 def _knots(judged: Array) -> NDArray[np.int64]:
-    """Thresholds between which the sample grows by equal parts, ascending."""
+    """Return thresholds between which the sample grows by equal parts, ascending."""
     wanted = judged.max(initial=0) * np.arange(1, KNOTS + 1) / KNOTS
     descending = judged[::-1]
     places = len(judged) - 1 - np.searchsorted(descending, wanted, "left")
@@ -255,7 +219,7 @@ def _knots(judged: Array) -> NDArray[np.int64]:
 
 
 class _Ranked:
-    """Sums over what lies at or above each threshold; what has no score is above all."""
+    """Sums over the segments at or above each threshold; those without a score are above all."""
 
     def __init__(self, score: pl.Series, thresholds: Array) -> None:
         values = score.fill_null(float("inf")).to_numpy()
@@ -267,12 +231,11 @@ class _Ranked:
         return np.append(from_top, 0.0)[self._first]
 
     def fixed(self, values: Array, cells: pl.DataFrame) -> Array:
-        """Of the sum of squares, what is no variance since the number drawn in each cell is fixed: see `curves`."""
+        """Return the part of the sum of squares that the fixed number judged in each cell takes away (see the module)."""
         frame = cells.select("cell", "cell_size", value=pl.Series(values, dtype=pl.Float64))[self._order[::-1]]
         before = pl.col("value").cum_sum().over("cell") - pl.col("value")
-        parts = frame.select(
-            (2 * before + pl.col("value")) * pl.col("value") * (1 - 1 / pl.col("cell_size")) / pl.col("cell_size")
-        )
+        size = pl.col("cell_size")
+        parts = frame.select((2 * before + pl.col("value")) * pl.col("value") * (1 - 1 / size) / size)
         return np.append(parts.to_series().cum_sum().to_numpy()[::-1], 0.0)[self._first]
 
     def largest(self, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How what reviews prove of a selection is told in corpus.json, on the data card and on the page of `stats`."""
+"""Labels for the evidence about a selection in corpus.json, on the data card and on the page of `stats`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _LABELS = {
 
 
 def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
-    """A claim of `evidence.claim` as people read it: what is told of its threshold, by name, the most telling first.
+    """Return the facts of an `evidence.selection_claim` under readable names, the most important first.
 
     Examples:
         >>> describe_claim({"precision": 0.75, "threshold": 0.8, "curve": []})
@@ -34,5 +34,5 @@ def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def selection_threshold(selection: Mapping[str, Any]) -> float:
-    """The threshold on similarity of a selection, 0.8 where there is none yet; of the facts of the report of `select`."""
+    """Return the threshold on similarity from the facts of the report of `select`, 0.8 if there is none."""
     return float(selection.get("parameters", {}).get("min_similarity", 0.8))

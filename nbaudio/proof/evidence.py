@@ -1,7 +1,6 @@
-"""The evidence step: what the verdicts of a workspace prove, in a report, a table, and a list of what to review next."""
+"""The command `evidence`: what the verdicts of a workspace prove, as a report, a table and a list of what to review next."""
 
 import shlex
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,18 @@ from nbaudio.core.tables import seconds_column
 from nbaudio.proof.curves import curve, min_sample_size
 from nbaudio.proof.display import THRESHOLDS, selection_threshold
 from nbaudio.proof.weights import Sample, weigh_rounds
-from nbaudio.review.log import verdicts
-from nbaudio.review.records import fingerprint
-from nbaudio.review.rounds import Round, rounds, verdicts_outside
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.rounds import JUDGED, Round, rounds, verdicts_outside
 from nbaudio.review.sampling import draw, reviewable_segments
-from nbaudio.review.text_corrections import uncorrected
+from nbaudio.review.state import ReviewState, fingerprint
 from nbaudio.storage.workspace import Workspace
 
 METHOD = (
     "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
     "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
-_TOLD = ("segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
-_NEEDED = (
-    *("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "source_channel"),
-    *("text", "similarity", "decision", "reason", "text_corrected", "corrected_by"),
-)
+_TOLD = ("threshold", "segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
+_NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "decision", "reason")
 _BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _FIRST_ROUND = 300
 _MOST_NEXT = 2000
@@ -46,19 +41,19 @@ def evidence(
     min_duration: float = 0.0,
     max_duration: float = 20.0,
 ) -> Report:
-    """How right the labels are above each threshold on similarity, as far as the reviews can prove it.
+    """Estimate the share of right labels above each threshold on similarity, as far as the reviews prove it.
 
     Args:
         workspace: the workspace or its folder.
-        precision: the share of right segments that is wanted, in (0, 1).
-        confidence: with which it is to be proven, in (0, 1).
-        min_duration: shorter segments are not counted, as in `select`; seconds.
-        max_duration: nor are longer ones; seconds.
+        precision: the wanted share of right segments, in (0, 1).
+        confidence: of the proof, in (0, 1).
+        min_duration: shorter segments do not count, as in `select`; seconds.
+        max_duration: longer segments do not count; seconds.
 
     Returns:
-        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold that is proven to keep
-        the wanted precision; how many more reviews a lower one would take, and which. The whole curve is in
-        ``W/reports/evidence.json``. Where the reviews prove nothing it says so.
+        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to keep the wanted
+        precision; how many more reviews a lower one would take, and which. The whole curve is in ``W/reports/evidence.json``.
+        Its warnings say if the reviews prove nothing.
 
     Raises:
         InputError: there is no workspace, or a parameter is not usable.
@@ -72,18 +67,22 @@ def evidence(
         >>> evidence(workspace).warnings
         ['nothing has been judged yet: nothing is known of the labels']
     """
-    workspace = Workspace.open(workspace)
+    state = ReviewState.load(workspace)
+    workspace = state.workspace
     if not 0 <= min_duration <= max_duration:
         raise InputError(
             f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
         )
-    known, pool, corpus = _read(workspace)
-    sample = _of_lengths(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
+    known, pool, corpus, sample = _read(state, min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
-    tell = partial(_told, sample, precision=precision, confidence=confidence)
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
+    asked = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
+    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {asked}"
+    # Not all thresholds of a selection are on the grid of the curve.
+    shown = [one for one in dict.fromkeys((now, lowest)) if one is not None]
+    told = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
         "rounds": [
@@ -93,41 +92,35 @@ def evidence(
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
         "reviewed_by_similarity": _by_similarity(sample),
-        "thresholds": [tell(one) for one in dict.fromkeys((now, lowest)) if one is not None],
+        "thresholds": [told.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
-        "review_next": _advice(workspace, len(upcoming), threshold),
+        "review_next": advice if upcoming else "nothing: all has been given to reviewers",
         "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
-    warnings = _warnings(
-        workspace, known, sample, found, corpus=corpus, least=min_sample_size(precision=precision, confidence=confidence)
-    )
+    least = min_sample_size(precision=precision, confidence=confidence)
+    warnings = _warnings(state, known, sample, found, corpus=corpus, least=least)
     report = Report("evidence", facts, warnings=warnings)
-    asked = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
-    workspace.save_report("evidence", {**report.to_dict(), "asked": asked, "curve": found.to_dicts(), "next": upcoming})
+    parameters = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
+    workspace.save_report("evidence", {**report.to_dict(), "asked": parameters, "curve": found.to_dicts(), "next": upcoming})
     return report
 
 
 def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
-    """What the verdicts that there are now prove of what was selected, for corpus.json, the data card and the page of `stats`.
+    """Return what the verdicts prove about the selection, for corpus.json, the data card and the page of `stats`.
 
-    Args:
-        workspace: the workspace or its folder; precision, confidence and durations are those that `evidence` was asked for last.
-
-    Returns:
-        Of all segments at or above the threshold of the last `select`, whether they are in or not: the columns of `curves.curve`;
-        what was `wanted`, the threshold that is ``lowest proven``, the `method`; and `curve`, rows for `claims.THRESHOLDS`. Empty
-        where nobody has judged anything.
-
-    Raises:
-        InputError: there is no workspace, or its reviews cannot be read.
+    The facts are about all segments at or above the threshold of the last `select`, selected or not: the columns of
+    `curves.curve`, what was `wanted`, the threshold that is ``lowest proven``, the `method`, and `curve`, rows for
+    `display.THRESHOLDS`; none if there are no verdicts. Precision, confidence and durations are those of the last call of
+    `evidence`.
     """
-    workspace = Workspace.open(workspace)
-    if verdicts(workspace).is_empty():
+    state = ReviewState.load(workspace)
+    workspace = state.workspace
+    if state.verdicts.is_empty():
         return {}
     asked = dict(workspace.report("evidence").get("asked", {}))
     lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
-    sample = workspace_sample(workspace, **lengths)
+    sample = workspace_sample(state, **lengths)
     if sample.judged.is_empty():
         return {}
     used = selection_threshold(workspace.report("select").get("facts", {}))
@@ -138,71 +131,30 @@ def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
 
 
-def precision_curve(
-    workspace: Workspace | str | Path,
-    *,
-    precision: float = 0.98,
-    confidence: float = 0.95,
-    min_duration: float = 0.0,
-    max_duration: float = 20.0,
-) -> pl.DataFrame:
-    """The table behind `evidence`, see there for the parameters; a row a threshold, see `curves.curve` for the columns.
-
-    Raises:
-        InputError: there is no workspace, or a parameter is not usable.
-    """
-    return curve(
-        workspace_sample(workspace, min_duration=min_duration, max_duration=max_duration),
-        precision=precision,
-        confidence=confidence,
-    )
+def precision_curve(workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95) -> pl.DataFrame:
+    """Return the curve behind `evidence`, one row per threshold: see `curves.curve`."""
+    return curve(workspace_sample(workspace), precision=precision, confidence=confidence)
 
 
-def workspace_sample(workspace: Workspace | str | Path, *, min_duration: float = 0.0, max_duration: float = 20.0) -> Sample:
-    """What is known of a workspace from its reviews, for `curve`; durations in seconds, as in `select`.
-
-    Raises:
-        InputError: there is no workspace, or its reviews cannot be read.
-    """
-    known, pool, corpus = _read(Workspace.open(workspace))
-    return _of_lengths(weigh_rounds(pool, known, corpus=corpus), pool, min_duration, max_duration)
+def workspace_sample(
+    workspace: Workspace | str | Path | ReviewState, *, min_duration: float = 0.0, max_duration: float = 20.0
+) -> Sample:
+    """Return the weighted sample of a workspace's reviews, for `curve`; durations in seconds, as in `select`."""
+    return _read(ReviewState.load(workspace), min_duration, max_duration)[-1]
 
 
-def next_reviews(workspace: Workspace | str | Path, *, n: int, threshold: float = 0.8, seed: int = 42) -> pl.DataFrame:
-    """The segments that `review export --strategy stratified` would draw now, with all their columns, the first to review first.
-
-    Args:
-        workspace: the workspace or its folder.
-        n: how many at most.
-        threshold: the similarity at which the decision is expected.
-        seed: another one draws others.
-    """
-    workspace = Workspace.open(workspace)
-    known, pool, _ = _read(workspace, workspace.segments)
-    drawn = draw(pool, strategy="stratified", n=n, seed=seed, threshold=threshold, rounds=known)
-    return drawn.join(pool, on="segment_id", how="left", maintain_order="left")
-
-
-def _read(workspace: Workspace, segments: pl.DataFrame | None = None) -> tuple[list[Round], pl.DataFrame, str]:
-    """Rounds, what can be reviewed, and the fingerprint of the segments that there are, of which only what is needed is read."""
-    known = rounds(workspace)
-    if segments is None:
-        heard = ("asr_text", "word_times") if any(one.strategy == "suspicious" for one in known) else ()
-        segments = workspace.segment_columns(*_NEEDED, *heard)
-    segments = uncorrected(workspace, segments)
-    pool, _ = reviewable_segments(workspace, segments)
-    return known, pool.with_columns(seconds_column()), fingerprint(segments)
-
-
-def _of_lengths(sample: Sample, pool: pl.DataFrame, shortest: float, longest: float) -> Sample:
-    fit = pool.filter(pl.col("duration_s").is_between(shortest - _NEARLY, longest + _NEARLY))["segment_id"]
-    return sample.where(pl.col("segment_id").is_in(fit.implode()))
-
-
-def _told(sample: Sample, threshold: float, *, precision: float, confidence: float) -> dict[str, Any]:
-    """What is known of one threshold, which need not be one of the curve's."""
-    found = curve(sample, precision=precision, confidence=confidence, thresholds=np.array([threshold]))
-    return {"threshold": threshold, **{name: found[name].item() for name in _TOLD}}
+def _read(state: ReviewState, min_duration: float, max_duration: float) -> tuple[list[Round], pl.DataFrame, str, Sample]:
+    """Return the rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of these durations."""
+    suspicious = any(record.strategy == "suspicious" for record in state.records.values())
+    # Only the strategy `suspicious` looks at word times, which are large.
+    segments = state.workspace.segment_columns(*_NEEDED, *(["word_times"] if suspicious else []))
+    segments = uncorrected(state, segments)
+    known, corpus = rounds(state, segments), fingerprint(segments)
+    pool, _ = reviewable_segments(state.workspace, segments.drop("asr_text"))
+    pool = pool.with_columns(seconds_column())
+    sample = weigh_rounds(pool, known, corpus=corpus)
+    fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
+    return known, pool, corpus, sample.where(pl.col("segment_id").is_in(fit.implode()))
 
 
 def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
@@ -210,12 +162,12 @@ def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
 
 
 def _lowest(found: pl.DataFrame) -> float | None:
-    """The lowest threshold that is proven."""
+    """Return the lowest threshold that is proven."""
     return next(iter(found.filter("proven")["threshold"]), None)
 
 
 def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
-    """How many were reviewed of how many, in a few bands of similarity."""
+    """Return how many segments of how many were reviewed, in a few bands of similarity."""
 
     def counts(frame: pl.DataFrame) -> list[int]:
         score = frame["similarity"]
@@ -229,29 +181,21 @@ def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
 
 
 def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: float) -> tuple[int, float]:
-    """How many reviews to ask for next, and at which threshold: about the lowest one that is not proven and might be."""
+    """Return how many reviews to suggest, and at which threshold: near the lowest one that is not proven and might be."""
     if not found["reviewed"].sum():
         return max(_FIRST_ROUND, 2 * min_sample_size(precision=precision, confidence=confidence)), now
     proven = _lowest(found)
     hopeful = found.filter(pl.col("more").is_not_null() & (pl.col("threshold") < (2.0 if proven is None else proven)))
     if hopeful.is_empty():
         return _FIRST_ROUND, now if proven is None else proven
-    # A little lower may cost a lot more: of what could still be won, the cheapest within two of a hundred hours.
-    best = (
-        hopeful.filter(pl.col("hours") >= 0.98 * hopeful.row(0, named=True)["hours"]).sort("more", "threshold").row(0, named=True)
-    )
+    # A slightly lower threshold may cost far more reviews: take the cheapest one that loses at most 2 % of the hours.
+    most_hours = hopeful.row(0, named=True)["hours"]
+    best = hopeful.filter(pl.col("hours") >= 0.98 * most_hours).sort("more", "threshold").row(0, named=True)
     return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
 
 
-def _advice(workspace: Workspace, n: int, threshold: float) -> str:
-    if not n:
-        return "nothing: all has been given to reviewers"
-    where = shlex.quote(str(workspace.path))
-    return f"nbaudio review export {where} --out NEXT.xlsx --strategy stratified --n {n} --threshold {threshold:g}"
-
-
 def _warnings(
-    workspace: Workspace, known: list[Round], sample: Sample, found: pl.DataFrame, *, corpus: str, least: int
+    state: ReviewState, known: list[Round], sample: Sample, found: pl.DataFrame, *, corpus: str, least: int
 ) -> list[str]:
     judged = len(sample.judged)
     warnings = []
@@ -265,18 +209,12 @@ def _warnings(
         )
     stale = [one.name for one in known if one.corpus != corpus]
     if stale:
-        warnings.append(f"drawn from other segments than there are now, so that nothing follows: {', '.join(stale)}")
-    warnings += [
-        f"{one.name}: {one.passed:,} rows before the last judged one were passed over; they count as unsure"
-        for one in known
-        if one.passed
-    ]
-    warnings += [
-        f"{one.name}: {one.changed:,} judged rows have other words or times now; they count as unsure until they are judged anew"
-        for one in known
-        if one.changed
-    ]
-    if others := verdicts_outside(workspace, known):
+        warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
+    skipped = "rows before the last judged one were passed over; they count as unsure"
+    warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
+    changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
+    warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
+    if others := verdicts_outside(state, known):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
         )

@@ -1,8 +1,8 @@
-"""Bounds on a total that is estimated by a weighted sum of rare events.
+"""Confidence bounds on a total that is estimated by a weighted sum of rare events.
 
 The method is that of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), made for weighted sums of Poisson counts. A sum of
-weights y with the sum of squared weights v is taken for gamma distributed with mean y and variance v; the upper bound is taken
-as if one more event with the largest possible weight had been seen. With equal weights these are the exact bounds for a Poisson
+weights y with the sum of squared weights v is taken as gamma distributed with mean y and variance v; the upper bound adds one
+more event with the largest possible weight. With equal weights these are the exact bounds for a Poisson
 count (Garwood, 1936), which contain those for a binomial (Clopper and Pearson) and for a hypergeometric count, so they err on the
 safe side; with no event at all the upper bound is the largest weight times -log(1 - level), the "rule of three".
 
@@ -14,44 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def lower(total: ArrayLike, squares: ArrayLike, *, level: float) -> NDArray[np.float64]:
-    """A total that the true one is at least, in a share `level` of all samples or more.
-
-    Args:
-        total: the sum of the weights of the events.
-        squares: the sum of their squares.
-        level: the confidence, one-sided, in (0, 1).
-
-    Examples:
-        >>> float(lower(3.0, 3.0, level=0.975).round(3))
-        0.619
-    """
+    """Return a lower bound of the total with one-sided confidence `level`, from the sums of weights and of their squares."""
     return _gamma_quantile(np.asarray(total, dtype=float), np.asarray(squares, dtype=float), 1 - level)
 
 
 def upper(total: ArrayLike, squares: ArrayLike, heaviest: ArrayLike, *, level: float) -> NDArray[np.float64]:
-    """A total that the true one is at most, in a share `level` of all samples or more.
-
-    Args:
-        total: the sum of the weights of the events.
-        squares: the sum of their squares.
-        heaviest: the largest weight that an event could have had.
-        level: the confidence, one-sided, in (0, 1).
-
-    Examples:
-        >>> float(upper(0.0, 0.0, 1.0, level=0.95).round(3))
-        2.996
-    """
+    """Return an upper bound of the total as `lower` does; `heaviest` is the largest weight that an event could have had."""
     one = np.asarray(heaviest, dtype=float)
     return _gamma_quantile(np.asarray(total, dtype=float) + one, np.asarray(squares, dtype=float) + one**2, level)
 
 
 def _gamma_quantile(mean: NDArray[np.float64], variance: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Of the gamma distribution with that mean and variance; 0 where both are."""
+    """Return a quantile of the gamma distribution with this mean and variance; 0 if the mean is."""
     mean, variance = np.broadcast_arrays(mean, variance)
     known = mean > 0
     if not known.any():
         return np.zeros(mean.shape)
-    from scipy.special import gammaincinv  # 0.1 s to import, for those who have evidence alone
+    from scipy.special import gammaincinv  # takes 0.1 s to import
 
     scale = np.divide(variance, mean, out=np.zeros(mean.shape), where=known)
     shape = np.divide(mean, scale, out=np.ones(mean.shape), where=known)

@@ -1,23 +1,23 @@
-"""From rounds of review to a weight for every judged segment.
+"""Weights of judged segments, from rounds of review.
 
-What is estimated is a total E, the number of wrong segments. Round k draws segment i with probability p[k,i], given what came
-before, from what no earlier round has given away. Known errors plus the Horvitz-Thompson sum over the round,
+The number of wrong segments, a total E, is estimated. Round k draws segment i with probability p[k,i], given the rounds before,
+from what no earlier round has drawn. Known errors plus the Horvitz-Thompson sum over the round,
 
     E[k] = sum of e[i] over the segments of earlier rounds + sum of e[i] / p[k,i] over those of round k,
 
 is therefore unbiased whatever was learnt from earlier verdicts (Des Raj, JASA 51, 1956, 269-284, for draws one by one), and so is
-every mixture of the rounds whose proportions do not depend on verdicts. They may differ from segment to segment: here
-l[k,i] = q[k,i] / sum over k of q[k,i], where q[k,i] is the probability that the strategy of round k gives the segment in a first
-round, without any verdict. The weight of a segment that round k drew is then
+every mixture of the rounds whose proportions do not depend on verdicts. They may differ between segments: here
+l[k,i] = q[k,i] / sum over k of q[k,i], where q[k,i] is the probability of the segment in a first round with the strategy of round
+k, without any verdict. The weight of a segment that round k drew is then
 
     w[i] = l[k,i] / p[k,i] + sum over the rounds j after k of l[j,i],
 
 near 1 / sum of q[k,i]: as if each segment had been drawn with its probabilities added up.
 
-Where reviewers have come to a share r[k] of the rows only, p and q are r[k] times as large, and segments that stand for those of
-round k in later rounds count 1 / r[k] (every beginning of a sheet is a random part of it; see `review.sampling`). Where no
-row has been reached, what that round took away from later ones is made up for by 1 - q[k,i], which is exact unless
-the strategy had learnt.
+If reviewers have reached only a share r[k] of the rows, p and q are r[k] times as large, and segments that stand for those of
+round k in later rounds count 1 / r[k] (every beginning of a sheet is a random part of it; see `review.sampling`). If no row has
+been reached, later rounds are corrected by 1 - q[k,i] for what that round removed, which is exact unless the strategy had
+learnt from verdicts.
 """
 
 from collections.abc import Sequence
@@ -35,40 +35,36 @@ _LEAST_LEFT = 0.1
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of a corpus from its reviews.
+    """A weighted sample of a corpus, from its reviews."""
 
-    Attributes:
-        population: every segment: `segment_id`, `similarity` (null: kept by every threshold), `hours`, and `rate`: how many
-            times it could be expected among the judged ones; 0 where no round could have drawn it.
-        judged: `segment_id`, `similarity`, `verdict` (right, wrong, unsure), `weight` (how many segments it stands for), `cell`
-            (round and stratum that drew it) and `cell_size` (how many were judged there: fixed by the design).
-    """
-
+    # every segment: `segment_id`, `similarity` (null: kept by every threshold), `hours`, and `rate`: how many times it is
+    # expected among the judged ones; 0 if no round could have drawn it
     population: pl.DataFrame
+    # `segment_id`, `similarity`, `verdict` (right, wrong, unsure), `weight` (how many segments it stands for), `cell` (round and
+    # stratum that drew it) and `cell_size` (how many were judged there: fixed by the design)
     judged: pl.DataFrame
 
     def where(self, kept: pl.Expr) -> "Sample":
-        """The part of the population for which an expression holds, and what of it was judged; the weights stay."""
+        """Return the part of the sample for which an expression on the population holds; the weights stay."""
         population = self.population.filter(kept)
         return Sample(population, self.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
 
 
 def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
-    """Weigh what was judged.
+    """Compute the weights of judged segments; with one round of equal probabilities they are N / n.
 
     Args:
-        pool: all segments that can be reviewed: `segment_id`, `similarity`, `duration_s`, and what the strategies look at.
+        pool: all segments that can be reviewed: `segment_id`, `similarity`, `duration_s`, and the columns of the strategies.
         rounds: in the order of their draws.
-        corpus: the fingerprint of the segments that there are now. Of what a round drew from another corpus nothing follows for
-            this one, except that it was not drawn again.
-
-    Returns:
-        The sample; with equal probabilities and one round the weights are N / n.
+        corpus: the `fingerprint` of the segments table. A round drawn from another corpus is no evidence about this one; its
+            segments were not drawn again all the same.
     """
     chances = np.zeros((len(rounds), len(pool)))
+    every = pl.Series([True]).new_from_index(0, len(pool))
     for number, one in enumerate(rounds):
         if one.corpus == corpus:
-            there = _there(pool, one)
+            # Only recordings that had audio then could be drawn.
+            there = ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False) if one.missing else every
             own = inclusion_probabilities(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])
@@ -84,10 +80,10 @@ def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "
 def _weights(
     keys: pl.Series, rounds: Sequence[Round], chances: NDArray[np.float64], reached: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The weight of each judged segment; `chances` are those of the module's q by round and segment."""
+    """Return the weight of each judged segment; `chances` is q (see the module) by round and segment."""
     number = {one.name: place for place, one in enumerate(rounds)}
     drawn = [_drawn(keys, one) for one in rounds]
-    heard = [keys.is_in(_judged_ids(one).implode()).to_numpy() for one in rounds]
+    heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
     weight = np.zeros(len(keys))
@@ -95,7 +91,7 @@ def _weights(
         if not reached[place]:
             continue
         before = [number[name] for name in one.after if name in number]
-        # What an unopened round was certain to draw and yet is here shows that it had learnt; no weight is to be infinite.
+        # If an unopened round did not draw what it was certain to draw, it had learnt; no weight must be infinite.
         unknown = np.prod([np.maximum(1 - chances[k], _LEAST_LEFT) for k in before if not reached[k]], axis=0)
         own = heard[place] & (drawn[place] > 0)
         stands = np.divide(1.0, drawn[place] * reached[place] * unknown, out=np.zeros(len(keys)), where=own)
@@ -106,7 +102,7 @@ def _weights(
 
 
 def _verdicts(rounds: Sequence[Round]) -> pl.DataFrame:
-    """One verdict of each judged segment, with its cell; passed over in one round and judged in another, it has been judged."""
+    """Return one verdict per judged segment, with its cell; one skipped in one round and judged in another has been judged."""
     rows = [
         one.rows.select("segment_id", "verdict", cell=pl.format("{} {}", pl.lit(place), "stratum"))
         for place, one in enumerate(rounds)
@@ -116,19 +112,8 @@ def _verdicts(rounds: Sequence[Round]) -> pl.DataFrame:
     return said.sort(pl.col("verdict") == "unsure", maintain_order=True).unique("segment_id", keep="first", maintain_order=True)
 
 
-def _judged_ids(one: Round) -> pl.Series:
-    return one.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
-
-
 def _drawn(keys: pl.Series, one: Round) -> NDArray[np.float64]:
-    """The probability with which a round drew each key; 0 for what it did not draw."""
+    """Return the probability with which a round drew each segment; 0 for those that it did not draw."""
     rows = one.rows.select("segment_id", "probability")
     found = pl.DataFrame({"segment_id": keys}).join(rows, on="segment_id", how="left", maintain_order="left")
     return found["probability"].fill_null(0.0).to_numpy()
-
-
-def _there(pool: pl.DataFrame, one: Round) -> pl.Series:
-    """Which segments could be drawn then: those of recordings that were there."""
-    if not one.missing:
-        return pl.Series([True]).new_from_index(0, len(pool))
-    return ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False)

@@ -1,10 +1,9 @@
-"""Review: segments drawn into spreadsheets with clips, and the verdicts that come back.
+"""Review: draw segments into spreadsheets with clips, and import the verdicts of reviewers.
 
-Out: `exporting` is the step; `sampling` draws, `suspicion` knows what looks wrong, `clips` cuts, `sheet` and `cells` make the
-workbook, `delimited` its plain tables. `records` are what the workspace remembers of each draw, `rounds` what came of it. Back:
-`importing` is the step; `returned` finds rows and columns again, `verdicts` is the log of what reviewers said, `texts` and
-`bounds` bring into the tables what they put right, and `agreement` says how far they agree. `deciding` takes decisions about
-single segments, which `select` follows.
+Export: `review_export` is the command; `sampling` draws, `anomalies` finds suspicious segments, `clips` cuts, `sheet_writer`
+writes the workbook with the cells of `spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads returned
+sheets, `corrections` applies corrected texts and boundaries, `agreements` computes annotator agreement. `state` reads the logs
+and records in ``W/reviews/``, `rounds` has the outcome of each draw, `manual_decisions` the decisions on single segments.
 """
 
 from typing import TYPE_CHECKING
@@ -14,37 +13,30 @@ from nbaudio.core import lazy
 if TYPE_CHECKING:
     from nbaudio.review.agreements import agreement as agreement
     from nbaudio.review.agreements import disagreements as disagreements
-    from nbaudio.review.bound_corrections import correct_bounds as correct_bounds
-    from nbaudio.review.deciding import decisions as decisions
-    from nbaudio.review.deciding import import_decisions as import_decisions
-    from nbaudio.review.log import VERDICTS as VERDICTS
-    from nbaudio.review.log import Verdict as Verdict
-    from nbaudio.review.log import append_verdicts as append_verdicts
-    from nbaudio.review.log import verdict_log as verdict_log
-    from nbaudio.review.log import verdicts as verdicts
+    from nbaudio.review.corrections import correct_bounds as correct_bounds
+    from nbaudio.review.corrections import correct_texts as correct_texts
+    from nbaudio.review.corrections import uncorrected as uncorrected
+    from nbaudio.review.manual_decisions import decisions as decisions
+    from nbaudio.review.manual_decisions import import_decisions as import_decisions
     from nbaudio.review.review_export import export as export
     from nbaudio.review.review_import import import_ as import_
     from nbaudio.review.sampling import STRATEGIES as STRATEGIES
-    from nbaudio.review.text_corrections import correct_texts as correct_texts
-    from nbaudio.review.text_corrections import uncorrected as uncorrected
+    from nbaudio.review.state import VERDICTS as VERDICTS
+    from nbaudio.review.state import Verdict as Verdict
+    from nbaudio.review.state import append_verdicts as append_verdicts
+    from nbaudio.review.state import verdict_log as verdict_log
+    from nbaudio.review.state import verdicts as verdicts
 
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "STRATEGIES": "nbaudio.review.sampling",
-        "VERDICTS": "nbaudio.review.log",
-        "Verdict": "nbaudio.review.log",
         "agreement": "nbaudio.review.agreements",
-        "append_verdicts": "nbaudio.review.log",
-        "correct_bounds": "nbaudio.review.bound_corrections",
-        "correct_texts": "nbaudio.review.text_corrections",
-        "decisions": "nbaudio.review.deciding",
         "disagreements": "nbaudio.review.agreements",
         "export": "nbaudio.review.review_export",
         "import_": "nbaudio.review.review_import",
-        "import_decisions": "nbaudio.review.deciding",
-        "uncorrected": "nbaudio.review.text_corrections",
-        "verdict_log": "nbaudio.review.log",
-        "verdicts": "nbaudio.review.log",
+        **dict.fromkeys(("correct_bounds", "correct_texts", "uncorrected"), "nbaudio.review.corrections"),
+        **dict.fromkeys(("decisions", "import_decisions"), "nbaudio.review.manual_decisions"),
+        **dict.fromkeys(("VERDICTS", "Verdict", "append_verdicts", "verdict_log", "verdicts"), "nbaudio.review.state"),
     },
 )

@@ -1,13 +1,13 @@
-"""How far reviewers agree on the segments that several of them judged.
+"""Annotator agreement: share of agreement, Cohen's kappa and Krippendorff's alpha of the segments that several reviewers judged.
 
-Conventions: a rating is a whole number from 0, -1 where a reviewer did not judge a segment; ratings have the shape
-(segments, reviewers). Coefficients are 1 for full agreement and about 0 for that of chance; nan where they are not defined, as
-when only one word was ever used, and nan are bounds that nothing can be said of.
+Ratings are whole numbers from 0, -1 if a reviewer did not judge a segment, of shape (segments, reviewers). Coefficients are 1 for
+full agreement and about 0 for agreement by chance; values and bounds that are not defined are nan, as when only one word was
+used.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 from math import sqrt
+from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -16,23 +16,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.log import verdicts
+from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
-# Two reviewers judge the same only where they were shown the same.
+# Verdicts are compared if reviewers were shown the same content.
 _SHOWN = pl.format("{} {}", "content", "segment_id").alias("shown")
-_SCHEMA = pl.Schema(
-    {
-        "of": pl.String,
-        "measure": pl.String,
-        "reviewers": pl.String,
-        "segments": pl.Int64,
-        "value": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
-    }
-)
+_TEXTS, _NUMBERS = ("of", "measure", "reviewers"), ("value", "low", "high")
+_SCHEMA = pl.Schema({**dict.fromkeys(_TEXTS, pl.String), "segments": pl.Int64, **dict.fromkeys(_NUMBERS, pl.Float64)})
 
 
 class Estimate(NamedTuple):
@@ -43,25 +34,25 @@ class Estimate(NamedTuple):
     high: float
 
 
-def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
-    """Agreement of the verdicts that hold now, once over all words and once over ``ok`` or not, where ``unsure`` is no verdict.
+def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: float = 0.95, seed: int = 42) -> pl.DataFrame:
+    """Compute the annotator agreement of the verdicts that hold: over all words, and over ``ok`` or not without ``unsure``.
 
     Args:
-        workspace: the workspace or its folder.
+        workspace: the workspace, its folder or its review state.
         confidence: of the intervals, in (0, 1).
         seed: of the bootstrap.
 
     Returns:
         `of` (``words`` or ``ok or not``), `measure` (``agreement``, the share of segments; ``kappa``, Cohen's; ``alpha``,
-        Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null where not
-        defined. `agreement` and `kappa` are told of every pair, `alpha` of all together; empty where no segment was judged twice.
+        Krippendorff's), `reviewers`, `segments` (judged by two or more of them), `value`, `low` and `high`, null if not
+        defined. `agreement` and `kappa` are for every pair, `alpha` for all together; empty if no segment was judged twice.
 
     Raises:
-        InputError: the confidence is none.
+        InputError: the confidence is not in (0, 1).
 
     Examples:
         >>> import tempfile
-        >>> from nbaudio.review.log import Verdict, append_verdicts
+        >>> from nbaudio.review import Verdict, append_verdicts
         >>> workspace = Workspace.create(tempfile.mkdtemp())
         >>> said = {"ana": ["ok", "ok", "noise", "ok"], "ben": ["ok", "ok", "noise", "cut off"]}
         >>> append_verdicts(
@@ -73,28 +64,25 @@ def agreement(workspace: Workspace | str, *, confidence: float = 0.95, seed: int
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence={confidence:g}: must lie between 0 and 1")
-    words = verdicts(workspace).select(_SHOWN, "reviewer", rating="verdict")
+    words = ReviewState.load(workspace).verdicts.select(_SHOWN, "reviewer", rating="verdict")
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
     rows = []
     for of, given in (("words", words), ("ok or not", right)):
-        ratings, reviewers = _ratings(given)
-        rows += [(of, *row) for row in _measures(ratings, reviewers, confidence=confidence, seed=seed)]
+        rows += [(of, *row) for row in _measures(given, confidence=confidence, seed=seed)]
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    return frame.with_columns(pl.col("value", "low", "high").fill_nan(None))
+    return frame.with_columns(pl.col(*_NUMBERS).fill_nan(None))
 
 
-def disagreements(workspace: Workspace | str) -> pl.DataFrame:
-    """Segments on which reviewers do not say the same: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``)."""
-    said = verdicts(workspace).sort("segment_id", "reviewer")
+def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
+    """Return the segments on which reviewers disagree: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``)."""
+    said = ReviewState.load(workspace).verdicts.sort("segment_id", "reviewer")
     apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
-    told = apart.group_by("segment_id", "content", maintain_order=True).agg(
-        verdicts=pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
-    )
-    return told.drop("content")
+    listed = pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
+    return apart.group_by("segment_id", "content", maintain_order=True).agg(verdicts=listed).drop("content")
 
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
-    """A share with the score interval of E. B. Wilson, Journal of the American Statistical Association 22 (1927), 209-212.
+    """Return a share with the score interval of E. B. Wilson, Journal of the American Statistical Association 22 (1927), 209-212.
 
     Examples:
         >>> [round(value, 3) for value in share(8, 10)]
@@ -107,16 +95,13 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
-    """Cohen's kappa of two reviewers, with the interval of large samples.
+    """Compute Cohen's kappa of two reviewers, with the interval for large samples.
 
-    Args:
-        table: how often the one said the word of the row and the other that of the column, shape (words, words).
-        confidence: of the interval, in (0, 1).
+    Kappa: J. Cohen, Educational and Psychological Measurement 20 (1960), 37-46. Its interval has the standard error of
+    J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
+    kappa near 1, it is too narrow, and for full agreement there is none.
 
-    Returns:
-        Kappa (J. Cohen, Educational and Psychological Measurement 20, 1960, 37-46), and its interval by the standard error of
-        J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
-        kappa near 1, that interval is too narrow, and where all agree there is none.
+    `table` counts how often one reviewer chose the word of the row and the other that of the column, shape (words, words).
 
     Examples:
         >>> [round(value, 3) for value in cohen_kappa(np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]]))]
@@ -141,17 +126,11 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 
 
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
-    """Krippendorff's alpha of words without an order, for any number of reviewers and with gaps.
+    """Compute Krippendorff's alpha of unordered words, for any number of reviewers and with gaps.
 
-    Args:
-        ratings: shape (segments, reviewers), -1 where there is none.
-        confidence: of the interval, in (0, 1).
-        seed: of the bootstrap.
-
-    Returns:
-        Alpha (K. Krippendorff, Content Analysis, 2004, section 11.3), and the percentile interval of a bootstrap over segments
-        (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples; none where all
-        agree, as no resample knows of a disagreement.
+    Alpha: K. Krippendorff, Content Analysis (2004), section 11.3. Its interval is the percentile interval of a bootstrap over
+    segments (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples; for full
+    agreement there is none, since no resample has a disagreement.
 
     Examples:
         >>> ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
@@ -163,7 +142,7 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
     counts, judged = counts[judged > 1], judged[judged > 1]
     if not len(counts):
         return Estimate(np.nan, np.nan, np.nan)
-    # Of each segment: pairs of reviewers that differ, as a share of one less than its verdicts.
+    # Per segment: pairs of verdicts that differ, divided by one less than the number of its verdicts.
     differing = (judged**2 - (counts**2).sum(axis=1)) / (judged - 1)
     draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=_RESAMPLES)
     alphas = _alpha(draws @ differing, draws @ counts)
@@ -174,28 +153,21 @@ def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, s
 
 
 def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[np.float64]:
-    """1 less observed over expected disagreement, where `differing` is summed and `totals` are the words' counts."""
+    """Return 1 less observed over expected disagreement, from the sum of `differing` and the counts of the words."""
     n = totals.sum(axis=-1)
     by_chance = n**2 - (totals**2).sum(axis=-1)
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
 
 
-def _ratings(given: pl.DataFrame) -> tuple[NDArray[np.int_], list[str]]:
-    """Ratings of the segments with two or more, and the reviewers of the columns."""
+def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> list[tuple[str, str, int, float, float, float]]:
+    """Return each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
     names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
     row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
-    ratings = np.full((len(names["shown"]), len(names["reviewer"])), -1)
+    reviewers, words = names["reviewer"].to_list(), range(len(names["rating"]))
+    ratings = np.full((len(names["shown"]), len(reviewers)), -1)
     ratings[row, column] = rating
-    return ratings, names["reviewer"].to_list()
-
-
-def _measures(
-    ratings: NDArray[np.int_], reviewers: Sequence[str], *, confidence: float, seed: int
-) -> list[tuple[str, str, int, float, float, float]]:
-    """Each measure with its reviewers and the number of segments."""
     rows: list[tuple[str, str, int, float, float, float]] = []
-    words = range(ratings.max(initial=-1) + 1)
     for one, other in combinations(range(len(reviewers)), 2):
         both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
         if len(both):

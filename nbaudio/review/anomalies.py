@@ -1,4 +1,4 @@
-"""Segments that look wrong before anyone has listened: by their characters, their speed, their silences, or as duplicates."""
+"""Anomalies: segments that look wrong before anyone listens, by their characters, speech rate, silences, or as duplicates."""
 
 import polars as pl
 
@@ -8,30 +8,19 @@ _RARE = 0.01  # an odd character that more segments have is a habit of the trans
 # Accents that do not compose are odd; marks of a script, such as vowel signs, are not.
 _ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"
 _DEVIATIONS = 4.0
-_LEAST_DEVIATION = 0.1  # where all are nearly as fast, a little faster is not suspicious
+_LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
 _SILENCE_S = 2.0
 _DUPLICATE_CHARACTERS = 20
 
 
 def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
-    """Why each segment is suspicious, if it is.
+    """Return `reason`, one row per segment: the first anomaly that applies, null for none.
 
-    Reasons, the first that hits: ``duplicate audio`` (half of it is in another segment of its recording too), ``duplicate text``
-    (the same sentence as `text.near.sentences` folds it, of 20 characters or more), ``fast`` and ``slow`` (characters a second,
-    on a logarithmic scale more than four deviations from the median, a deviation being the median one times 1.4826, or 0.1),
-    ``long silence`` (2 s or more without a word; needs `word_times`), ``odd characters`` (neither letter, vowel sign, digit nor
-    blank, in less than 1 % of the segments). What a column is missing for is not found.
-
-    Args:
-        pool: segments; of their columns those of `tables.SEGMENTS` count, and `sampling_rate`.
-
-    Returns:
-        `reason`, one row for each of the pool, null where nothing is found.
-
-    Examples:
-        >>> text = ["evo odgovori na sve teme"] * 2 + ["da"]
-        >>> anomaly_reasons(pl.DataFrame({"segment_id": ["a", "b", "c"], "text": text}))["reason"].to_list()
-        ['duplicate text', 'duplicate text', None]
+    Reasons, in order: ``duplicate audio`` (half of it is in another segment of its recording too), ``duplicate text``
+    (the same sentence as folded by `text.near.sentences`, 20 characters or more), ``fast`` and ``slow`` (characters per second,
+    on a logarithmic scale more than four deviations from the median; a deviation is the median absolute one times 1.4826, and
+    0.1 at least), ``long silence`` (2 s or more without a word; needs `word_times`), ``odd characters`` (no letter, vowel sign,
+    digit or blank, in less than 1 % of the segments). A check is skipped if its columns (of `tables.SEGMENTS`) are missing.
     """
     rules = {
         "duplicate audio": (_overlapping, ("recording_id", "start_sample", "end_sample")),
@@ -64,12 +53,12 @@ def _repeated(pool: pl.DataFrame) -> pl.Series:
 
 
 def _speed(pool: pl.DataFrame) -> pl.Series:
-    """Deviations from the usual speed of speech."""
+    """Return the deviations from the median speech rate."""
     times = [pool[name].cast(pl.Float64, strict=False) for name in ("source_start", "source_end")]
     speed = (pool["text"].str.len_chars() / (times[1] - times[0])).log()
     speed = pl.select(pl.when(speed.is_finite()).then(speed)).to_series()
     from_median = speed - speed.median()
-    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # of numbers a number
+    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
     return from_median / max(usual, _LEAST_DEVIATION)
 
 

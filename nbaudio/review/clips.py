@@ -1,4 +1,4 @@
-"""The clips beside a review sheet: 16 kHz, one channel, WAV or MP3, which every player and spreadsheet's host system opens."""
+"""The clips beside a review sheet: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,25 +14,15 @@ if TYPE_CHECKING:
     from nbaudio.audio import Recording
 
 RATE = 16000
-#: What clips can be; also the endings of their names.
+#: Encodings of clips, which are also the endings of their names.
 ENCODINGS = ("wav", "mp3")
 
 
 def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
-    """Cut each segment into its clip; every recording is opened once and read in order.
+    """Cut each segment into its clip (16 kHz WAV or MP3); every recording is opened once and read in order.
 
-    Args:
-        segments: with `clip` (file name) and the facts of their recordings (`path`, `num_samples`), none of them null; and
-            `source_channel`.
-        audio_root: the folder that `path` is relative to.
-        folder: where the clips go.
-        encoding: one of `ENCODINGS`.
-
-    Returns:
-        Reason by segment id for those that could not be cut; the others are there.
-
-    Raises:
-        ExistsError: the folder holds another clip under the same name.
+    `segments` have `clip` (file name), `source_channel`, and `path` and `num_samples` of the recording, not null. Return reasons
+    by segment id for the clips that could not be cut; raise ExistsError if the folder holds another clip under the same name.
     """
     from nbaudio.audio import open_recording
 
@@ -53,15 +43,9 @@ def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: 
 
     failed = {}
     for row in windows.iter_rows(named=True):
+        start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
         try:
-            samples = resample_window(
-                recording,
-                row["start_sample"],
-                row["end_sample"],
-                num_samples=row["num_samples"],
-                rate=RATE,
-                channel=row["source_channel"] or "mix",
-            )
+            samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
         except AudioError as error:
             failed[row["segment_id"]] = str(error)
         else:

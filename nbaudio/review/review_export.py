@@ -1,12 +1,11 @@
-"""The export step: draw a sample, cut its clips, write the sheets, remember what was given away."""
+"""The command `review export`: draw a sample, cut its clips, write the sheets, and record what was drawn."""
 
 import io
 import re
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,14 +14,22 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, count_table, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.clips import ENCODINGS, write_clips
-from nbaudio.review.delimited import SEPARATORS, write_delimited
-from nbaudio.review.log import VERDICTS, check_verdict_list, reviewed_ids
-from nbaudio.review.records import ReviewRecord, content_hashes, fingerprint, word_hashes
+from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
-from nbaudio.review.sheet import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
 from nbaudio.review.sheet_reader import read_sheet
-from nbaudio.review.text_corrections import uncorrected
+from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
+from nbaudio.review.spreadsheets import SEPARATORS, write_delimited
+from nbaudio.review.state import (
+    VERDICTS,
+    ReviewRecord,
+    ReviewState,
+    check_verdict_list,
+    content_hashes,
+    fingerprint,
+    reviewed_ids,
+    word_hashes,
+)
 from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
@@ -35,9 +42,8 @@ _A_TENTH = 10
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
-@dataclass(frozen=True)
-class _Handout:
-    """A file to hand out: whose it is and which segments are in it."""
+class _Handout(NamedTuple):
+    """A file to hand out, with the name of its reviewer (empty for none) and its segments."""
 
     reviewer: str
     path: Path
@@ -61,30 +67,30 @@ def export(
 ) -> Report:
     """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
 
-    Drawn is from the segments that keep the rules of the tables; whether they have a hypothesis, or were left out for their
-    similarity, does not matter. What was drawn is remembered in the workspace under the sheet's name and stays out of training.
-    The same call again gives the same bytes; a sheet that has been filled in is left as it is.
+    Segments are drawn from all that keep the rules of the tables, with or without a hypothesis, and whatever their similarity.
+    The workspace records what was drawn under the sheet's name, and it stays out of training. The same call again gives the same
+    bytes; a sheet that has been filled in is not overwritten.
 
     Args:
         workspace: the workspace or its folder.
         out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
-        n: how many segments in all; all where there are fewer. None: a tenth of those that can still be drawn, at most 1000.
+        n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
         strategy: a key of `STRATEGIES`.
-        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that ask.
+        threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
         seed: another seed gives another sample.
-        reviewers: who gets a sheet each, as names without blanks; one sheet for whoever it may be where none is given.
-        overlap: how many segments every reviewer is given, so that their agreement can be told; the rest is dealt out.
+        reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
+        overlap: how many segments all reviewers are given, to compute their agreement; the others are dealt out.
         verdicts: the words to choose from; ``ok`` must be one of them.
         clips: ``wav`` or ``mp3``, which is a fifth of the size.
-        tables: ``csv`` or ``tsv`` writes each sheet as such a file too.
-        zip: write each sheet with its clips into one .zip to send as well.
+        tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
+        zip: also write each sheet with its clips into one .zip to send.
 
     Returns:
-        A report with what was drawn and where it is; clips that could not be cut are its problems.
+        A report with what was drawn and the files; clips that could not be cut are its problems.
 
     Raises:
         InputError: a parameter is not usable, or there is nothing to review.
-        ExistsError: the review's name, its sheet or a clip is there with other content.
+        ExistsError: the review's name, its sheet or a clip exists with other content.
 
     Examples:
         >>> import tempfile
@@ -98,13 +104,13 @@ def export(
         >>> len(workspace.reviewed_ids())
         1
     """
-    workspace, out = Workspace.open(workspace), Path(out).absolute()
+    state, out = ReviewState.load(workspace), Path(out).absolute()
+    workspace = state.workspace
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
     check_verdict_list(verdicts)
 
-    segments = uncorrected(workspace, workspace.segments)
+    segments = uncorrected(state, workspace.segments)
     pool, silent = reviewable_segments(workspace, segments)
-    audible = workspace.audio_root is not None
     if pool.is_empty():
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
@@ -121,42 +127,39 @@ def export(
         "overlap": overlap,
         "verdicts": list(verdicts),
     }
-    record = record or _new_record(out.stem, asked, workspace, segments=segments, pool=pool, silent=silent)
+    record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
-    sheets = _handouts(record, out)
+    sheets = [
+        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
+        for reviewer, ids in record.shares().items()
+        if ids
+    ]
     most = max(len(sheet.segment_ids) for sheet in sheets)
-    check_size(most, most if audible else 0)
+    check_size(most, 0 if workspace.audio_root is None else most)
     rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
 
     files: dict[Path, bytes] = {}
     kept: list[Path] = []
+    steps = normalization_steps(workspace)
     for sheet in sheets:
         part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = _sheet_files(part, record, sheet, tables=tables, steps=normalization_steps(workspace))
+        made = _sheet_files(part, record, sheet, tables=tables, steps=steps)
         if zip:
             made |= _zipped(made, part, sheet.path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
-    # Remembered first: a sheet must never be out while its segments can still go into training.
+    # The record first: a sheet must never be out while its segments can still go into training.
     record.save(workspace)
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])
-    left = _left(pool, reviewed_ids(workspace)).select(seconds_column())["duration_s"]
+    left = _left(pool, reviewed_ids(state)).select(seconds_column())["duration_s"]
     report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
 
-def _check(
-    out: Path,
-    *,
-    strategy: str,
-    threshold: float,
-    reviewers: Sequence[str],
-    clips: str,
-    tables: Sequence[str],
-) -> None:
+def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
     if out.suffix.lower() != ".xlsx" or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
     get_by_name(STRATEGIES, strategy, "strategy")
@@ -165,7 +168,7 @@ def _check(
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:
         raise InputError(f"reviewer {wrong[0]!r}: letters, digits and . _ - are allowed, at most 40")
     if len({name.casefold() for name in reviewers}) < len(reviewers):
-        raise InputError(f"reviewers {', '.join(reviewers)}: one is there twice")
+        raise InputError(f"reviewers {', '.join(reviewers)}: one is given twice")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
         get_by_name(dict.fromkeys(known), name, what)
 
@@ -174,31 +177,27 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")
     if overlap and len(reviewers) < 2:
-        raise InputError(f"overlap={overlap}: wants two reviewers or more")
+        raise InputError(f"overlap={overlap}: needs two or more reviewers")
     if not 0 <= overlap <= n:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
 
 def _left(pool: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
-    """The segments of the pool that reviewers were not given."""
+    """Return the segments of the pool that reviewers were not given."""
     return pool.filter(~pl.col("segment_id").is_in(list(given)))
 
 
 def _new_record(
-    name: str, asked: Mapping[str, Any], workspace: Workspace, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+    name: str, asked: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
 ) -> ReviewRecord:
-    """A draw from the pool that leaves out what earlier ones have given away.
-
-    Raises:
-        InputError: nothing is left.
-    """
-    before = rounds(workspace)
+    """Draw from what earlier reviews left of the pool; raise InputError if nothing is left."""
+    before = rounds(state, segments)
     options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
     drawn = draw(pool, **options, rounds=before)
     if drawn.is_empty():
         given = ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(
-            f"{workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
+            f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
         )
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
@@ -216,12 +215,9 @@ def _new_record(
 
 
 def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
-    """The segments of a review, with `probability` and `content`.
+    """Return the segments of a review, with `probability` and `content`; raise ExistsError if they have changed.
 
-    Those of an earlier call are not drawn again: a strategy may look at verdicts that have come since.
-
-    Raises:
-        ExistsError: they are not what they were.
+    A second call does not draw again: a strategy may depend on verdicts that have been given since.
     """
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
@@ -233,7 +229,7 @@ def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> 
 
 
 def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The rows of the sheet with their clips cut, and why there is none, by segment id."""
+    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id."""
     rows = drawn.with_columns(
         duration_s=seconds_column(), clip=pl.Series(clip_file_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
     )
@@ -247,19 +243,10 @@ def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, enco
     return rows, failed
 
 
-def _handouts(record: ReviewRecord, out: Path) -> list[_Handout]:
-    """Who gets what: `out` itself, or a file beside it for each reviewer."""
-    return [
-        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
-        for reviewer, ids in record.shares().items()
-        if ids
-    ]
-
-
 def _sheet_files(
     rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str], steps: Sequence[str]
 ) -> dict[Path, bytes]:
-    """The workbook of a sheet, and the same as CSV or TSV."""
+    """Return the workbook of a sheet, and the same as CSV or TSV."""
     files = {sheet.path: write_sheet(rows, record, sheet.reviewer, steps=steps)}
     plain = rows.select(
         "clip",
@@ -278,7 +265,7 @@ def _sheet_files(
 
 
 def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
-    """One archive of the files and the clips of their rows, in a folder of the sheet's name; equal files give equal bytes."""
+    """Return an archive of files and the clips of their rows, in a folder of the sheet's name; equal files give equal bytes."""
     held = {path.name: data for path, data in files.items()}
     held |= {name: (sheet.parent / name).read_bytes() for name in rows["clip"].drop_nulls().sort()}
     out = io.BytesIO()
@@ -291,11 +278,7 @@ def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dic
 
 
 def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
-    """Whether a file of this review is there already and says something else than what is given out.
-
-    Raises:
-        ExistsError: what is there has nothing to do with this review.
-    """
+    """Return whether a file of this review exists with other content; raise ExistsError if it is of no or another review."""
     if not path.exists() or path.read_bytes() == data:
         return False
     if path.suffix == ".zip":
@@ -307,7 +290,7 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
             ours = False
     if ours:
         return True
-    raise ExistsError(f"{path}: is there and is no sheet of review {record.name}; move it away or give another --out")
+    raise ExistsError(f"{path}: exists and is not a sheet of review {record.name}; move it away or give another --out")
 
 
 def _report(
@@ -335,7 +318,7 @@ def _report(
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = [f"{path}: is there and has been filled in or saved since: left as it is" for path in kept]
+    warnings = [f"{path}: exists and has been filled in or saved since: left as it is" for path in kept]
     if record.n > len(rows):
         others = " and have not been given to reviewers yet" if record.after else ""
         warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")

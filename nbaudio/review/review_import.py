@@ -1,7 +1,7 @@
-"""The import step: verdicts out of sheets that came back.
+"""The command `review import`: take the verdicts of returned review sheets.
 
-Conventions: a row is known by its key, else by its id; whatever is in doubt is a problem, and its verdict is not taken. A verdict
-holds as of the time at which its sheet was saved, so that sheets may come in any order and more than once.
+A row is matched by its key, else by its segment id; what is ambiguous is a problem, and its verdict is not taken. A verdict holds
+as of the time when its sheet was saved, so sheets may be imported in any order and more than once.
 """
 
 import datetime as dt
@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,13 +17,18 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame
 from nbaudio.core.report import Report, count_table, first_lines
 from nbaudio.review.agreements import agreement, disagreements
-from nbaudio.review.cells import TRUNCATED, cell_text, normalize_cell, restore_controls
-from nbaudio.review.delimited import escape_formula, unescape_formula
-from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
-from nbaudio.review.records import OK, ReviewRecord, content_hashes, records
-from nbaudio.review.sheet import NO_HYPOTHESIS
+from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
-from nbaudio.review.text_corrections import correct_texts, uncorrected
+from nbaudio.review.sheet_writer import NO_HYPOTHESIS
+from nbaudio.review.spreadsheets import (
+    TRUNCATED,
+    cell_text,
+    escape_formula,
+    normalize_cell,
+    restore_controls,
+    unescape_formula,
+)
+from nbaudio.review.state import OK, VERDICTS, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 
 _STEP = "review_import"
@@ -33,7 +38,7 @@ _LONGEST_SHOWN = 60
 
 @dataclass
 class _Findings:
-    """What is said of sheets while they are read: counts, what was taken and is worth a look, and what was not taken."""
+    """Counts, warnings (taken, but worth a look) and problems (not taken) of the sheets that are read."""
 
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
@@ -42,31 +47,22 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Given:
-    """What was given to reviewers.
+    """What reviewers were given."""
 
-    Attributes:
-        records: the reviews by name.
-        by_content: of each review, the place of each row by what it showed.
-        by_id: of each review, the place of each row by its segment.
-        texts: by content, the transcripts of segments that are still the same.
-        shown: by content, what the columns that are not to be changed showed of those.
-        transcripts: all of them as shown, whatever program saved them.
-    """
-
-    records: Mapping[str, ReviewRecord]
-    by_content: Mapping[str, Mapping[str, int]]
-    by_id: Mapping[str, Mapping[str, int]]
-    texts: Mapping[str, str]
-    shown: Mapping[str, Mapping[str, str]]
-    transcripts: frozenset[str]
+    records: Mapping[str, ReviewRecord]  # the reviews by name
+    by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by content hash
+    by_id: Mapping[str, Mapping[str, str]]  # by review, content hashes by segment id
+    texts: Mapping[str, str]  # transcripts by content, of segments that have not changed since
+    shown: Mapping[str, Mapping[str, str]]  # the read-only columns of these as shown, by content
+    transcripts: frozenset[str]  # all transcripts as shown, normalized with `normalize_cell`
 
     @classmethod
-    def by(cls, workspace: Workspace) -> "_Given":
-        """What a workspace has given out."""
-        known = records(workspace)
+    def by(cls, state: ReviewState) -> "_Given":
+        """Collect what the reviews of a workspace gave out."""
+        known = state.records
         drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
-        segments = uncorrected(workspace, workspace.segments).filter(pl.col("segment_id").is_in(drawn.implode()))
-        segments = segments.unique("segment_id", keep="first", maintain_order=True)
+        segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
+        segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
         contents = content_hashes(segments)
         shown = [
             {
@@ -79,29 +75,21 @@ class _Given:
         ]
         return cls(
             known,
-            {name: {content: place for place, content in enumerate(one.contents)} for name, one in known.items()},
-            {name: {segment_id: place for place, segment_id in enumerate(one.segment_ids)} for name, one in known.items()},
+            {name: dict(zip(one.contents, one.segment_ids, strict=False)) for name, one in known.items()},
+            {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in known.items()},
             dict(zip(contents, segments["text"].fill_null(""), strict=True)),
             dict(zip(contents, shown, strict=True)),
             frozenset(normalize_cell(row["transcript"]) for row in shown),
         )
 
 
-@dataclass(frozen=True)
-class _Match:
-    """The segment of a row as it was given out, and to whom."""
+class _Match(NamedTuple):
+    """The segment of a row as it was given out, and its reviewer."""
 
     record: ReviewRecord
-    place: int
+    segment_id: str
+    content: str
     reviewer: str
-
-    @property
-    def segment_id(self) -> str:
-        return self.record.segment_ids[self.place]
-
-    @property
-    def content(self) -> str:
-        return self.record.contents[self.place]
 
 
 def import_(
@@ -110,26 +98,26 @@ def import_(
     *,
     reviewer: str | None = None,
 ) -> Report:
-    """Take verdicts, comments and corrected texts from review sheets that came back.
+    """Import verdicts, comments and corrected texts from returned review sheets.
 
-    The sheets may have been sorted, filtered, renamed, moved about and saved by other programs, as .xlsx, .csv or .tsv. Verdicts
-    go into the log of the workspace, each with reviewer, time and sheet; corrected texts into its segments, see
-    `texts.correct_texts`. Importing a sheet again changes nothing; a later state of it adds what is new.
+    Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to
+    the workspace's log, each with reviewer, time and sheet; corrected texts are applied to the segments table (see
+    `correct_texts`). Importing a sheet again changes nothing; a later state of it adds what is new.
 
     Args:
         workspace: the workspace or its folder.
-        sheets: files, folders of them, or sheets that were read into pandas or polars; None while there is none.
-        reviewer: who filled them in; by default whom each row or sheet names.
+        sheets: files, folders of them, or sheets read with pandas or polars; None if there is none yet.
+        reviewer: who filled them in; by default the name in each row or sheet.
 
     Returns:
-        Counts of rows and verdicts, and the agreement of reviewers. Its problems are rows that were not taken: unknown ids and
-        words, contradictions, changed columns, sheets of another corpus; its warnings, what was taken and is worth a look. All of
+        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not taken: unknown ids and
+        words, contradictions, changed columns, sheets of another corpus; its warnings are about rows that were taken. All of
         them are in ``W/reports/review_import.json``.
 
     Raises:
-        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is taken from any.
+        InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is imported.
     """
-    workspace = Workspace.open(workspace)
+    state = ReviewState.load(workspace)
     if reviewer is not None and not reviewer.strip():
         raise InputError("reviewer: a name is needed, verdicts are kept under it")
     named: Any = [] if sheets is None else sheets
@@ -137,12 +125,12 @@ def import_(
     tables = [one for one in named if not isinstance(one, str | Path)]
     folders = [Path(one) for one in named if isinstance(one, str | Path)]
     paths = [path for one in folders for path in (sheets_in(one) if one.is_dir() else [one])]
-    given = _Given.by(workspace)
+    given = _Given.by(state)
     words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table, words=words) for table in tables]
     found = _Findings()
-    held = {_about(said): said for said in (Verdict(**row) for row in verdicts(workspace).iter_rows(named=True))}
+    held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
     new: list[Verdict] = []
     for sheet in came:
         for said in _verdicts_of(sheet, given, found, reviewer=reviewer):
@@ -150,13 +138,14 @@ def import_(
                 new.append(said)
                 held[_about(said)] = said
     if new:
-        append_verdicts(workspace, new)
-    texts = correct_texts(workspace)
+        append_verdicts(state.workspace, new)
+        state = ReviewState(state.workspace)
+    texts = correct_texts(state)
     found.problems += texts.problems
     if changed := texts.facts["corrected_now"]:
         found.warnings.append(f"{changed:,} texts of segments have changed: run select and materialize again")
-    report = _report(workspace, came, new, found, corrected=texts.facts["corrected_texts"])
-    workspace.save_report(_STEP, report.to_dict())
+    report = _report(state, came, new, found, corrected=texts.facts["corrected_texts"])
+    state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
 
@@ -166,12 +155,12 @@ def _about(said: Verdict) -> tuple[str, str, str]:
 
 
 def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings) -> bool:
-    """Whether a verdict is to go into the log: it is new, or later than what the reviewer said before."""
+    """Return whether a verdict goes into the log: it is new, or later than the reviewer's previous one."""
     if held is None:
         found.counts["new"] += 1
         return True
     if (said.verdict, said.comment, said.corrected_text) == (held.verdict, held.comment, held.corrected_text):
-        # Said elsewhere, it does not tell how far the reviewer has come in this review.
+        # Given in another review, it does not count for how far the reviewer has come in this one.
         found.counts["new" if said.review != held.review else "known_already"] += 1
         return said.review != held.review
     what = f"{said.segment_id}: {said.reviewer} said '{held.verdict}'"
@@ -185,9 +174,9 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
 
 
 def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
-    """What a sheet says that can be taken, once for each segment, in the order of its rows."""
+    """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
     matched = _matched(sheet, given, found)
-    # The summary says who filled in the sheet, unless rows of several reviewers were put together.
+    # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
     said: dict[tuple[str, str], Verdict | None] = {}
@@ -213,13 +202,13 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
         )
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
-            found.problems.append(f"{where}: other rows of the sheet say something else of it: not taken")
+            found.problems.append(f"{where}: other rows of the sheet contradict it: not taken")
             said[key] = None
     return [verdict for verdict in said.values() if verdict]
 
 
 def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
-    """The rows of which it can be told what they are about; none where the sheet is not of this corpus."""
+    """Return the rows whose segment is known; none if the sheet is of another corpus."""
     place = sheet.path.name
     matched, unknown = [], []
     for row in sheet.rows:
@@ -236,18 +225,14 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += [
         f"{place}: there are verdicts in the tab '{name}' too, which are not taken: one tab a file" for name in sheet.further
     ]
-    found.warnings += [f"{place}: there is no column '{name}' any more" for name in sheet.missing]
-    found.warnings += [f"{place}: the column '{name}' is none of ours: not taken" for name in sheet.unknown]
+    found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
+    found.warnings += [f"{place}: the column '{name}' is unknown: not taken" for name in sheet.unknown]
     _count_removed(sheet, [match for _, match in matched], found)
     return matched
 
 
 def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
-    """The segment that a row is about.
-
-    Raises:
-        InputError: it cannot be told.
-    """
+    """Return the segment of a row; raise InputError if it is unknown or ambiguous."""
     named = row["segment_id"].strip()
     if not any(named in places for places in given.by_id.values()):
         named = unescape_formula(named)
@@ -255,28 +240,24 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
         content, reviewer, review = row.key
         if review not in given.records:
             raise InputError(f"review '{_short(review)}' was not exported from this workspace")
-        place = given.by_content[review].get(content)
-        if place is None:
+        segment_id = given.by_content[review].get(content)
+        if segment_id is None:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
-        match = _Match(given.records[review], place, reviewer)
-        if named != match.segment_id and named in given.by_id[review]:
-            raise InputError(f"its key says {match.segment_id}, its id {named}: columns were sorted without each other")
-        return match
+        if named != segment_id and named in given.by_id[review]:
+            raise InputError(f"its key says {segment_id}, its id {named}: columns were sorted without each other")
+        return _Match(given.records[review], segment_id, content, reviewer)
     asked = sheet.origin.get("review")
     reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:
         raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has lost its key")
-    return _Match(given.records[reviews[0]], given.by_id[reviews[0]][named], sheet.origin.get("reviewer", ""))
+    [review] = reviews
+    return _Match(given.records[review], named, given.by_id[review][named], sheet.origin.get("reviewer", ""))
 
 
 def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: str) -> tuple[str, str, str | None] | None:
-    """Verdict, comment and corrected text of a row; None where it says nothing.
-
-    Raises:
-        InputError: it says what cannot be taken.
-    """
+    """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
     shown = given.shown.get(match.content)
     row = _unguarded(row, shown or {})
     word = " ".join(row["verdict"].casefold().split())
@@ -306,7 +287,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
 
 
 def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
-    """A row without the apostrophes that .csv files have before texts; some programs keep them, some take them off."""
+    """Return a row without the apostrophes of .csv files, which some programs keep and some remove."""
     kept = {name: text for name, text in shown.items() if row[name] == escape_formula(text) != text}
     if "transcript" in kept:  # and whoever copied it copied the apostrophe too
         kept["corrected text"] = row["corrected text"].removeprefix("'")
@@ -314,11 +295,7 @@ def _unguarded(row: Row, shown: Mapping[str, str]) -> Row:
 
 
 def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) -> list[str]:
-    """What was changed in the columns that are to stay as they are.
-
-    Raises:
-        InputError: the row has become a mixture of two.
-    """
+    """Return what was changed in read-only columns; raise InputError if the row has become a mixture of two."""
     changes = []
     for name, text in shown.items():
         there = normalize_cell(row[name])
@@ -326,21 +303,19 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
             continue
         if name == "transcript" and there in transcripts:
             raise InputError("it has the transcript of another row: columns were sorted without each other")
-        hint = "; corrections belong into 'corrected text'" if name == "transcript" else ""
+        hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
         changes.append(f"its {name} was changed to '{_short(there)}', which is not taken{hint}")
     return changes
 
 
 def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) -> None:
-    """Rows that were given out and did not come back."""
+    """Count and report rows that were given out and are gone."""
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for match in matches:
         back[match.record.name, match.reviewer].add(match.segment_id)
     of = {match.record.name: match.record for match in matches}
     for (name, reviewer), ids in back.items():
-        record = of[name]
-        lost = set(record.shares().get(reviewer, record.segment_ids)) - ids
-        if lost:
+        if lost := set(of[name].shares().get(reviewer, of[name].segment_ids)) - ids:
             found.counts["rows_removed"] += len(lost)
             found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
 
@@ -349,10 +324,10 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
-    held = verdicts(workspace)
+def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:
+    held = state.verdicts
     counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
-    apart = disagreements(workspace)
+    apart = disagreements(state)
     by_word = held["verdict"].value_counts().sort("count", "verdict", descending=[True, False])
     facts: dict[str, Any] = {
         "sheets": len(came),
@@ -362,13 +337,13 @@ def _report(workspace: Workspace, came: Sequence[Sheet], new: Sequence[Verdict],
         "by_word": count_table(dict(by_word.iter_rows()), "verdict", "count"),
         "corrected_texts": corrected,
         "disagreements": len(apart),
-        "agreement": agreement(workspace).to_dicts(),
+        "agreement": agreement(state).to_dicts(),
     }
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
     if not came:
         warnings.append("no sheet has come back yet")
     if _UNNAMED in {said.reviewer for said in new}:
-        warnings.append("who reviewed is not said in the sheet's summary: kept as 'unnamed'; --reviewer NAME says it")
+        warnings.append("the sheet's summary names no reviewer: verdicts are kept under 'unnamed'; use --reviewer NAME")
     if found.counts["changed_since"]:
         warnings.append("segments have changed since they were given out: their verdicts are about what they were then")
     return Report("review import", facts, warnings, found.problems)

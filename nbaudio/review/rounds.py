@@ -1,10 +1,10 @@
-"""Rounds of review: what came of each draw.
+"""Rounds of review: the outcome of each draw.
 
-A segment is ``right`` when every reviewer who judged it says ``ok``, ``wrong`` when every one names a fault, and ``unsure``
-otherwise: when one of them cannot tell, or they contradict each other. Rows of a sheet that were left empty before the last
-judged one were passed over for a reason that nobody knows: they are ``unsure`` too, and so are rows that have changed since they
-were judged. Rows after the last judged one have not been reached: that part of the sheet is as if it had not been drawn. How far
-reviewers have come is told by what they said in that review; what was said of its segments elsewhere counts within that.
+A segment is ``right`` if every reviewer who judged it says ``ok``, ``wrong`` if every one names a fault, and ``unsure``
+otherwise: if one of them says so, or they contradict each other. Rows that were left empty before the last judged row of a sheet
+were skipped for an unknown reason: they are ``unsure`` too, and so are rows that have changed since they were judged. Rows after
+the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers have come follows from
+their verdicts in that review; verdicts on its segments from elsewhere count within that part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,166 +14,123 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.tables import text_column
-from nbaudio.review.log import verdicts
-from nbaudio.review.records import OK, UNSURE, ReviewRecord, content_hashes, records, word_hashes
-from nbaudio.review.text_corrections import uncorrected
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
+#: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
     *("text_corrected", "corrected_by"),
 )
+_DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String, "probability": pl.Float64, "stratum": pl.String}
 
 
 @dataclass(frozen=True)
 class Round:
-    """One draw.
+    """One draw."""
 
-    Attributes:
-        name: of the review.
-        strategy: a key of `sampling.STRATEGIES`.
-        n: how many were asked for.
-        threshold: the similarity at which the decision was expected.
-        rows: `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null where
-            not reached), in the order of the sheet.
-        corpus: the fingerprint of the segments that there were.
-        after: names of the earlier rounds, whose segments were not drawn again.
-        missing: recordings that were not there, of which nothing could be drawn.
-        passed: how many of its rows were passed over.
-        changed: how many of its rows were judged as they are no longer.
-    """
-
-    name: str
-    strategy: str
-    n: int
-    threshold: float
+    name: str  # of the review
+    strategy: str  # a key of `sampling.STRATEGIES`
+    n: int  # how many segments were requested
+    threshold: float  # the similarity at which the decision was expected
+    # `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null if not
+    # reached), in the order of the sheet
     rows: pl.DataFrame
-    corpus: str = ""
-    after: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    passed: int = 0
-    changed: int = 0
+    corpus: str = ""  # the `fingerprint` of the segments table at the time
+    after: tuple[str, ...] = ()  # names of the earlier rounds, whose segments were not drawn again
+    missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
+    passed: int = 0  # how many rows were skipped
+    changed: int = 0  # how many rows have changed since they were judged
 
     @property
     def reached(self) -> float:
-        """The share of its rows that reviewers have come to, in [0, 1]."""
+        """The share of rows that reviewers have reached, in [0, 1]."""
         return self.rows["verdict"].count() / max(len(self.rows), 1)
 
+    @property
+    def judged_ids(self) -> pl.Series:
+        """The segments that reviewers have reached."""
+        return self.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
 
-def rounds(workspace: Workspace | str | Path) -> list[Round]:
-    """All reviews of a workspace in the order in which they were drawn, with the verdicts that hold now.
 
-    A verdict counts for a review when what was judged is what was drawn, the same segment with the same times and texts, and the
-    segment has these times and words still; normalised anew, it has. Corrections that came of reviews change nothing here.
+def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFrame | None = None) -> list[Round]:
+    """Return all reviews of a workspace in the order in which they were drawn, with the verdicts that hold.
 
-    Raises:
-        InputError: a record or the log of verdicts cannot be read.
+    A verdict counts for a review if the drawn content was judged, the same segment with the same times and texts, and the segment
+    still has these times and words (normalization does not change them). Corrections by reviewers change nothing here.
+
+    `segments` is the segments table as of `uncorrected`, with at least the columns `JUDGED`, if it has been read before.
     """
-    workspace = Workspace.open(workspace)
-    kept = sorted(records(workspace).values(), key=lambda record: (len(record.after), record.name))
-    said = verdicts(workspace)
+    state = ReviewState.load(workspace)
+    kept = sorted(state.records.values(), key=lambda record: (len(record.after), record.name))
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    there = workspace.segment_columns(*JUDGED).filter(pl.col("segment_id").is_in(drawn.implode()))
-    there = uncorrected(workspace, there)
+    table = state.workspace.segment_columns(*JUDGED) if segments is None else segments
+    there = table.filter(pl.col("segment_id").is_in(drawn.implode()))
+    there = uncorrected(state, there) if segments is None else there
     now = there.select(
         "segment_id",
         content_now=pl.Series(content_hashes(there), dtype=pl.String),
         words=pl.Series(word_hashes(there), dtype=pl.String),
     )
-    return [_round(record, said, now.unique("segment_id")) for record in kept]
+    return [_round(record, state.verdicts, now.unique("segment_id")) for record in kept]
 
 
-def verdicts_outside(workspace: Workspace, known: Sequence[Round]) -> int:
-    """How many segments have verdicts but were drawn by none of the rounds, or lie beyond what it has reached."""
-    reached = [one.rows.filter(pl.col("verdict").is_not_null())["segment_id"] for one in known]
-    return len(set(verdicts(workspace)["segment_id"]).difference(*reached))
+def verdicts_outside(state: ReviewState, known: Sequence[Round]) -> int:
+    """Count the segments with verdicts that no round drew, or that lie beyond the part reached."""
+    return len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known)))
 
 
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
-    """One verdict a segment out of those of its reviewers.
-
-    Args:
-        said: `segment_id`, `verdict` (a word of the review's list).
-
-    Returns:
-        `segment_id`, `verdict` (right, wrong or unsure).
-
-    Examples:
-        >>> said = pl.DataFrame({"segment_id": ["a", "a", "b", "b"], "verdict": ["ok", "ok", "ok", "noise"]})
-        >>> consensus(said).sort("segment_id").rows()
-        [('a', 'right'), ('b', 'unsure')]
-    """
+    """Merge the verdicts of several reviewers (`segment_id`, `verdict`) into one per segment: right, wrong or unsure."""
     word = pl.col("verdict")
     right, wrong = (word == OK).all(), ~word.is_in([OK, UNSURE]).any()
     verdict = pl.when(right).then(pl.lit("right")).when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("unsure"))
     return said.group_by("segment_id").agg(verdict=verdict)
 
 
-def gold_ids(workspace: Workspace, segments: pl.DataFrame) -> set[str]:
-    """Segments of which every reviewer who judged them, as they are now, says ``ok``.
+def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
+    """Return the segments of a segments table that every reviewer who judged them, as they are now, calls ``ok``.
 
-    A verdict on an earlier text or on other times of a segment says nothing of it any more, and does not count; one on a row of a
-    review does as long as the words are the same, whatever case and punctuation have become.
-
-    Args:
-        workspace: holds the verdicts.
-        segments: its segments table.
-
-    Raises:
-        InputError: a record or the log of verdicts cannot be read.
+    A verdict on an earlier text or on other times of a segment does not count; one on a row of a review does as long as the words
+    are the same, whatever case and punctuation have become.
     """
-    said = verdicts(workspace).select("segment_id", "reviewer", "content", "verdict")
+    state = ReviewState.load(workspace)
+    said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
     corrected = text_column(judged, "corrected_by").is_not_null() | text_column(judged, "text_corrected").is_not_null()
     now = judged.select(
         "segment_id",
         content_now=pl.Series(content_hashes(judged), dtype=pl.String),
-        # What was corrected is not what a review gave out.
+        # A corrected text is not the one that a review gave out.
         words_now=pl.when(~corrected).then(pl.Series(word_hashes(judged), dtype=pl.String)),
     )
-    shown = [_shown(record) for record in records(workspace).values()]
-    words = pl.concat([_shown(None), *shown]).unique(["segment_id", "content"])
+    drawn = pl.concat([pl.DataFrame(schema=_DRAWN), *map(_drawn, state.records.values())])
+    shown = drawn.drop_nulls("shown").unique(["segment_id", "content"]).select("segment_id", "content", words="shown")
     known = said.join(now, on="segment_id", maintain_order="left")
-    known = known.join(words, on=["segment_id", "content"], how="left", maintain_order="left")
+    known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     right = last.group_by("segment_id").agg((pl.col("verdict") == OK).all())
     return set(right.filter("verdict")["segment_id"])
 
 
-def _shown(record: ReviewRecord | None) -> pl.DataFrame:
-    """`segment_id`, `content` and `words` of what a review gave out; none of those of a record that does not say."""
-    of = (record.segment_ids, record.contents, record.words) if record and record.words else ([], [], [])
-    names = ("segment_id", "content", "words")
-    return pl.DataFrame(dict(zip(names, of, strict=True)), schema=dict.fromkeys(names, pl.String))
+def _drawn(record: ReviewRecord) -> pl.DataFrame:
+    """Return the rows of a review as drawn; `shown` is the word hash, null in old records."""
+    columns: dict[str, Sequence[object]] = {
+        "segment_id": record.segment_ids,
+        "content": record.contents,
+        "shown": record.words or [None] * len(record.segment_ids),
+        "probability": record.probabilities,
+        # Of a record without strata, every segment is a stratum of its own, which is the cautious reading.
+        "stratum": record.strata or record.segment_ids,
+    }
+    return pl.DataFrame(columns, schema=_DRAWN)
 
 
 def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round:
-    """What came of a draw.
-
-    Args:
-        record: what was drawn.
-        said: the verdicts that hold.
-        now: `segment_id`, `content_now` and `words` as they are in the table.
-    """
-    drawn = pl.DataFrame(
-        {
-            "segment_id": record.segment_ids,
-            "content": record.contents,
-            "shown": record.words or [None] * len(record.segment_ids),
-            "probability": record.probabilities,
-            # Of a record that does not say, every segment is a stratum of its own, which is the cautious reading.
-            "stratum": record.strata or record.segment_ids,
-        },
-        schema={
-            "segment_id": pl.String,
-            "content": pl.String,
-            "shown": pl.String,
-            "probability": pl.Float64,
-            "stratum": pl.String,
-        },
-    )
-    rows = drawn.join(now, on="segment_id", how="left", maintain_order="left")
+    """Return the outcome of a draw, from the verdicts and `segment_id`, `content_now` and `words` of the segments table."""
+    rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
     about = said.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
@@ -198,7 +155,7 @@ def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round
 
 
 def _reached(record: ReviewRecord, own: pl.DataFrame) -> set[str]:
-    """The segments that each reviewer's rows begin with, up to the last one judged in this review."""
+    """Return the segments up to the last one that each reviewer judged in this review."""
     shares = record.shares()
     reached: set[str] = set()
     for (reviewer,), judged in own.group_by("reviewer"):
@@ -210,7 +167,7 @@ def _reached(record: ReviewRecord, own: pl.DataFrame) -> set[str]:
 
 
 def _rows_of(reviewer: str, ids: set[str], shares: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:
-    """The rows that a reviewer was given; of one with another name than on the sheets, those that hold what was judged."""
+    """Yield the rows that a reviewer was given; for a name that is on no sheet, the shares that hold what was judged."""
     if reviewer in shares:
         yield shares[reviewer]
         ids = ids.difference(shares[reviewer])

@@ -1,15 +1,14 @@
-"""Which segments reviewers are given, and with what probability each could have been chosen.
+"""Sampling of segments for review, with the inclusion probability of each segment.
 
-Every strategy is a stratified random sample. It says of each segment which stratum it is in and how much it is wanted (`size`,
-above 0, the same within a stratum); `n` is dealt out over the strata by size, and in each stratum a simple random sample is drawn
-without replacement. Where a stratum's share is no whole number, it is rounded up or down by one random start for all of them
-(systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the inclusion probability is the share exactly and
-even a stratum with a share of 0.1 is not left out. No segment has probability 0: whichever strategies are mixed, the verdicts
-still say something of the whole corpus; see `nbaudio.evidence`.
+Every strategy is a stratified random sample. It gives each segment a stratum and a size (above 0, the same within a stratum); `n`
+is allocated to the strata by size, and each stratum gets a simple random sample without replacement. A stratum's share is rounded
+up or down by one random start for all of them (systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the
+inclusion probability is the share exactly and even a stratum with a share of 0.1 can be drawn. No segment has probability 0:
+whatever strategies are mixed, the verdicts are evidence about the whole corpus; see `nbaudio.evidence`.
 
-A later round draws from what no earlier one has given away. Rows come in an order of which every beginning is a smaller sample
-of the same kind: whoever reviews only the first rows has still reviewed a random sample. Nothing depends on the order of the
-pool. Another strategy is one function here and one line in `STRATEGIES`.
+A later round draws from what earlier rounds left. Every beginning of a sheet is a smaller sample of the same kind: reviewers who
+stop early have still reviewed a random sample. Nothing depends on the order of the pool. Another strategy is one function here
+and one line in `STRATEGIES`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from nbaudio.review.anomalies import anomaly_reasons
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
 
-# Pool and threshold to one row a segment: `stratum` and `size`. The pool has a column `wrong`: true, false, or null (not known).
+# From pool and threshold to one row per segment: `stratum` and `size`. The pool's column `wrong` is null if that is unknown.
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
 
 _STRATA = 20
@@ -41,9 +40,9 @@ _NEAR = 0.05
 
 
 def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Segments that can be reviewed now, and those that could be if their recordings were there.
+    """Return the segments that can be reviewed, and those that could be if their recordings had audio.
 
-    What cannot be heard cannot be judged; before any audio has come, the texts alone can be looked at.
+    Before a workspace has any audio, texts can be reviewed without it.
     """
     pool = reviewable(workspace.recordings, segments)
     if workspace.audio_root is None:
@@ -53,7 +52,7 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
 
 
 def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """The segments that break no rule of the tables, one per id, with `path`, `sampling_rate` and `num_samples` joined on."""
+    """Return the segments that break no rule of the tables, one per id, joined with `path`, `sampling_rate`, `num_samples`."""
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
     joined = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
@@ -67,31 +66,14 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw segments for review.
+    """Draw `n` segments for review, or all that are left if there are fewer.
 
-    Args:
-        pool: all segments that can be reviewed, each once; those of earlier rounds may be among them.
-        strategy: a key of `STRATEGIES`.
-        n: how many; all that are left where there are fewer.
-        seed: another one draws others.
-        threshold: the similarity at which the decision is expected, in [-1, 1].
-        rounds: earlier rounds: their segments are not drawn again, their verdicts teach ``stratified`` where errors are.
-
-    Returns:
-        `segment_id`, `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
-
-    Raises:
-        InputError: the strategy is not known.
-
-    Examples:
-        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "similarity": [0.1, 0.7, 0.9, 1.0]})
-        >>> draw(pool, strategy="random", n=2, seed=42)["probability"].to_list()
-        [0.5, 0.5]
+    The pool has all segments that can be reviewed, each once. Those of earlier `rounds` are not drawn again, and ``stratified``
+    learns from their verdicts. `threshold` is the similarity at which the decision is expected. Return `segment_id`,
+    `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
     """
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
-    frame = pl.concat(
-        [pool.select("segment_id", "given"), wanted(pool, strategy=strategy, threshold=threshold)], how="horizontal"
-    )
+    frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))
     frame = frame.filter(pl.col("given").is_null())
     strata = _shares(frame, n)
     salt = f"review {seed}" if not rounds else f"review {seed} after {len(rounds)}"
@@ -100,111 +82,79 @@ def draw(
     frame = frame.with_columns(hash=hash_column(frame["segment_id"], salt)).join(strata, on="stratum")
     frame = frame.with_columns(rank=pl.struct("hash", "segment_id").rank("ordinal").over("stratum") - 1)
     frame = frame.filter(pl.col("rank") < pl.col("drawn"))
-    # Each stratum spread evenly over the sheet, a little shuffled, so that no pattern can be seen.
+    # Each stratum is spread evenly over the sheet, slightly shuffled, so that no pattern shows.
     frame = frame.with_columns(place=(pl.col("rank") + _unit(frame["segment_id"], f"{salt} place")) / pl.col("drawn"))
     return frame.sort("place", "segment_id").select("segment_id", "probability", "stratum")
 
 
 def inclusion_probabilities(pool: pl.DataFrame, *, strategy: str, n: int, threshold: float = 0.8) -> pl.Series:
-    """The inclusion probability of every segment of the pool in a first round, before any verdict.
-
-    Raises:
-        InputError: the strategy is not known.
-
-    Examples:
-        >>> pool = pl.DataFrame({"segment_id": ["a", "b", "c", "d"], "speaker_id": ["x", "x", "x", "y"]})
-        >>> inclusion_probabilities(pool, strategy="speaker", n=2).round(3).to_list()
-        [0.423, 0.423, 0.423, 0.732]
-    """
-    frame = wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
+    """Return the inclusion probability of every segment of the pool in a first round, before any verdict."""
+    frame = _wanted(pool.with_columns(wrong=pl.lit(None, dtype=pl.Boolean)), strategy=strategy, threshold=threshold)
     return frame.join(_shares(frame, n), on="stratum", how="left", maintain_order="left")["probability"]
 
 
-def wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFrame:
-    """Stratum and size of each segment of the pool; it has a column `wrong`.
-
-    Raises:
-        InputError: the strategy is not known.
-    """
+def _wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFrame:
+    """Return stratum and size of each segment of the pool, which has a column `wrong`."""
     return get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
 
 
 def random(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Every segment is equally likely; a larger `n` with the same seed only adds rows."""
+    """Give every segment the same probability; a larger `n` with the same seed only adds rows."""
     return pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0))
 
 
 def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
+    """Draw most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
 
-    Neyman (1934): the variance of an estimated total is least when a stratum's share is proportional to its number of segments
+    Neyman (1934): the variance of an estimated total is least if a stratum's share is proportional to its number of segments
     times the standard deviation within it, sqrt(p (1 - p)) where p are wrong. Before there are verdicts p is guessed from the
-    similarity s, 10 (1 - s)^2.5 and at most 0.5; then the guess counts as ten verdicts in each stratum, and half of the sample
-    still follows the guess alone. p is never taken for less than 0.01. A tenth at most comes from further below the threshold. A
-    wrong guess costs width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius
-    and Hodges, 1959).
+    similarity s, 10 (1 - s)^2.5 and at most 0.5; later the guess counts as ten verdicts in each stratum, and half of the sample
+    still follows the guess alone. p is at least 0.01. A tenth at most comes from further below the threshold. A wrong guess costs
+    width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius and Hodges, 1959).
     """
     score = pl.col("similarity").fill_nan(None)
-    zone = (
-        pl.when(score.is_null())
-        .then(pl.lit("unscored"))
-        .when(score >= threshold)
-        .then(pl.lit("kept"))
-        .when(score >= threshold - _MARGIN)
-        .then(pl.lit("near"))
-        .otherwise(pl.lit("below"))
-    )
+    near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
+    scored = pl.when(score >= threshold).then(pl.lit("kept")).otherwise(near_or_below)
+    zone = pl.when(score.is_null()).then(pl.lit("unscored")).otherwise(scored)
     guess = (10 * (1 - score) ** 2.5).clip(_LEAST, 0.5).fill_null(_UNSCORED)
     frame = pool.select("wrong", zone=zone, guess=guess, score=score.fill_null(2.0)).with_columns(size=_spread("guess"))
     strata = pl.Series(_cut(frame["score"].to_numpy(), frame["size"].to_numpy())).cast(pl.String).str.zfill(2)
     frame = frame.with_columns(stratum=strata + " " + frame["zone"])
     share = (pl.col("wrong").sum() + _GUESS_WORTH * pl.col("guess").mean()) / (pl.col("wrong").count() + _GUESS_WORTH)
     frame = frame.with_columns(share=share.clip(_LEAST, 1 - _LEAST).over("stratum"))
-    # Half by the guess: a later round that left a stratum nearly out would give it weights that spoil the intervals.
+    # Half by the guess: a later round that nearly left a stratum out would give it weights that spoil the intervals.
     guessed, learnt = pl.col("size").mean().over("stratum"), _spread("share")
     return frame.select("stratum", size=guessed / guessed.sum() + learnt / learnt.sum())
 
 
 def speaker(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Every speaker, with the root of the number of segments as share: small ones are heard, large ones not forgotten."""
+    """Draw from every speaker, in proportion to the square root of the number of segments."""
     return _by(pool, "speaker_id")
 
 
 def recording(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Every recording, likewise (the power allocation of Bankier, 1988, with exponent 1/2)."""
+    """Draw from every recording likewise (the power allocation of Bankier, 1988, with exponent 1/2)."""
     return _by(pool, "recording_id")
 
 
 def near(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Three of four within 0.05 of the threshold, the rest from elsewhere."""
+    """Draw three of four within 0.05 of the threshold, the rest from elsewhere."""
     distance = (pl.col("similarity").fill_nan(None) - threshold).abs()
     return _focus(pool.select(stratum=pl.when(distance <= _NEAR).then(pl.lit("near"))))
 
 
 def suspicious(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Three of four from what looks wrong, evenly over the reasons (see `suspicion.anomaly_reasons`), the rest from elsewhere."""
+    """Draw three of four from anomalies, evenly over the reasons (see `anomaly_reasons`), the rest from elsewhere."""
     return _focus(anomaly_reasons(pool).select(stratum="reason"))
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
-    {
-        "random": random,
-        "stratified": stratified,
-        "speaker": speaker,
-        "recording": recording,
-        "near": near,
-        "suspicious": suspicious,
-    }
+    {one.__name__: one for one in (random, stratified, speaker, recording, near, suspicious)}
 )
 
 
 def allocate(sizes: NDArray[np.float64], counts: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Shares of `n` in proportion to sizes, none more than is there; they sum to `n`, or to all where there are fewer.
-
-    Examples:
-        >>> allocate(np.array([1.0, 1.0, 2.0]), np.array([1, 10, 10]), 8).tolist()
-        [1.0, 2.3333333333333335, 4.666666666666667]
-    """
+    """Allocate `n` in proportion to sizes, at most the count of each; the shares sum to `n`, or to all if there are fewer."""
     full = np.zeros(len(counts), dtype=bool)
     while True:
         left = max(0.0, n - counts[full].sum())
@@ -216,25 +166,23 @@ def allocate(sizes: NDArray[np.float64], counts: NDArray[np.int64], n: int) -> N
 
 
 def _shares(frame: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Of each stratum: `share` of n and `probability` of its segments."""
+    """Return the `share` of n and the `probability` of a segment for each stratum."""
     strata = frame.group_by("stratum").agg(count=pl.len(), size=pl.col("size").sum()).sort("stratum")
     share = pl.Series(allocate(strata["size"].to_numpy(), strata["count"].to_numpy().astype(np.int64), n))
     return strata.select("stratum", share=share, probability=share / strata["count"])
 
 
 def _known(rounds: Sequence[Round]) -> pl.DataFrame:
-    """What earlier rounds have given away, and what was said of it: `segment_id`, `given` (true), `wrong`."""
+    """Return the segments of earlier rounds and their verdicts: `segment_id`, `given` (true), `wrong`."""
     schema = {"segment_id": pl.String, "wrong": pl.Boolean}
-    rows = [one.rows.select("segment_id", wrong=pl.col("verdict").replace_strict(_WRONG, default=None)) for one in rounds]
+    wrong = pl.col("verdict").replace_strict({"right": False, "wrong": True}, default=None)
+    rows = [one.rows.select("segment_id", wrong=wrong) for one in rounds]
     known = pl.concat([pl.DataFrame(schema=schema), *rows]).unique("segment_id", keep="last")
     return known.with_columns(given=pl.lit(value=True))
 
 
-_WRONG = {"right": False, "wrong": True}
-
-
 def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Strata of equal size along the score; equal scores stay together."""
+    """Cut strata of equal size along the score; equal scores stay together."""
     order = np.argsort(score, kind="stable")
     ends = np.concatenate([[0.0], np.cumsum(size[order])])
     first, last = (np.searchsorted(score[order], score, side) for side in ("left", "right"))
@@ -244,7 +192,7 @@ def _cut(score: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.in
 
 
 def _spread(share: str) -> pl.Expr:
-    """The standard deviation of a share, less below the threshold so that no more than `_BELOW` of all falls there."""
+    """Return the standard deviation of a share, reduced below the threshold so that at most `_BELOW` of all falls there."""
     size, below = (pl.col(share) * (1 - pl.col(share))).sqrt(), pl.col("zone") == "below"
     rest = size.filter(~below).sum()
     scale = pl.min_horizontal(1.0, _BELOW / (1 - _BELOW) * rest / size.filter(below).sum())
@@ -252,18 +200,18 @@ def _spread(share: str) -> pl.Expr:
 
 
 def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
-    # A name gets a letter in front, so that no name is taken for the stratum of those without one.
+    # Names get a prefix, so that none is the name of the stratum without one.
     named = pl.select(pl.coalesce(pl.lit("=") + pool[column], pl.lit("none"))).to_series()
     return pl.DataFrame({"stratum": named}).select("stratum", size=1 / pl.len().over("stratum").sqrt())
 
 
 def _focus(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sizes that give what has a stratum its part, evenly over the strata, and what has none the rest."""
+    """Give segments with a stratum `_FOCUS` of the sample, evenly over the strata, and the others the rest."""
     focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
     size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
     return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
 
 
 def _unit(keys: pl.Series, salt: str) -> NDArray[np.float64]:
-    """Numbers in [0, 1) by hash."""
+    """Return numbers in [0, 1) by hash."""
     return (hash_column(keys, salt).to_numpy() >> np.uint64(11)) / 2.0**53

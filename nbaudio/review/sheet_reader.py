@@ -1,7 +1,7 @@
-"""A review sheet as it comes back: sorted, filtered, renamed, with rows and columns moved, through other programs.
+"""Read returned review sheets: sorted, filtered, renamed, with moved rows and columns, saved by other programs.
 
-Conventions: cells are texts, absent ones empty. Columns are found by their names, however these are spelled, and those that
-matter also by what is in them; rows are known by their key, never by their place.
+Cells are texts, missing ones empty. Columns are found by their names in any spelling, and the essential ones also by their
+content; rows are identified by their key, never by their place.
 """
 
 import datetime as dt
@@ -14,45 +14,38 @@ from typing import Any
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
-from nbaudio.review.cells import MADE
-from nbaudio.review.delimited import SEPARATORS, read_delimited
-from nbaudio.review.sheet import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
+from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
-# What people and programs call our columns, beside their own names; compared without case, and with blanks for _ and -.
+# Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
-    "verdicts": "verdict",
-    "comments": "comment",
-    "remark": "comment",
-    "remarks": "comment",
-    "note": "comment",
-    "notes": "comment",
-    "correction": "corrected text",
-    "corrected": "corrected text",
-    "corrected transcript": "corrected text",
-    "id": "segment_id",
-    "segment": "segment_id",
-    "duration": "duration s",
-    "asr text": "hypothesis",
-    "text": "transcript",
+    other: name
+    for name, others in {
+        "verdict": ("verdicts",),
+        "comment": ("comments", "remark", "remarks", "note", "notes"),
+        "corrected text": ("correction", "corrected", "corrected transcript"),
+        "segment_id": ("id", "segment"),
+        "duration s": ("duration",),
+        "hypothesis": ("asr text",),
+        "transcript": ("text",),
+    }.items()
+    for other in others
 }
-# Beside the columns of the sheet, whose verdict it is: for tables into which those of several people were put together.
+# `reviewer` is for tables that were merged from those of several people.
 _COLUMNS = (*COLUMNS, "reviewer")
 _NAMES = {name.replace("_", " "): name for name in _COLUMNS}
-# Rows in which the header is looked for: people write a line or two above it.
+# The header is searched in so many rows: people write a line or two above it.
 _HEADER_ROWS = 50
-
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
-
-Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its number in the file, cells by the names of `sheet.COLUMNS` and ``reviewer``, what its key says."""
+    """One row: its number in the file, cells by the names of `COLUMNS` and ``reviewer``, and its parsed key."""
 
     number: int
     cells: Mapping[str, str]
-    key: Key | None
+    key: tuple[str, str, str] | None
 
     def __getitem__(self, column: str) -> str:
         return self.cells.get(column, "")
@@ -60,49 +53,33 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A file that came back.
+    """A returned file."""
 
-    Attributes:
-        path: the file.
-        rows: those that are not blank.
-        reviewer: the name in the summary; empty where there is none.
-        origin: the facts in the hidden sheet, such as `review` and `corpus`; empty where it is gone.
-        saved: when it was saved last, in UTC.
-        missing: columns to fill in that are not there.
-        unknown: names of further columns that hold something.
-        further: names of further tables in it with rows that have a verdict.
-    """
-
-    path: Path
-    rows: list[Row]
-    reviewer: str
-    origin: Mapping[str, str]
-    saved: dt.datetime
-    missing: list[str]
-    unknown: list[str]
-    further: list[str]
+    path: Path  # the file
+    rows: list[Row]  # those that are not blank
+    reviewer: str  # the name in the summary; empty for none
+    origin: Mapping[str, str]  # the facts in the hidden sheet, such as `review` and `corpus`; empty if it was removed
+    saved: dt.datetime  # when it was last saved, in UTC
+    missing: list[str]  # columns to fill in that were removed
+    unknown: list[str]  # names of further columns with content
+    further: list[str]  # names of further tables with rows that have a verdict
 
     @property
     def reviews(self) -> set[str]:
-        """Names of the reviews that the keys of its rows tell."""
+        """Names of the reviews in the keys of its rows."""
         return {row.key[2] for row in self.rows if row.key}
 
 
 def sheets_in(folder: Path) -> list[Path]:
-    """The sheets in a folder and in those right below, as unpacking makes them, without files that programs have opened there."""
+    """Return the sheets in a folder and its subfolders (as unpacked), without lock files and temporary files of programs."""
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
     return sorted(path for path in paths if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet.
+    """Read a review sheet (.xlsx, .csv or .tsv); raise InputError if it has no table with rows that can be identified.
 
-    Args:
-        path: an .xlsx, .csv or .tsv file.
-        words: verdicts; a column that holds nothing else is the verdicts' whatever its name.
-
-    Raises:
-        InputError: it cannot be read, or no table in it has rows that can be known again.
+    A column that holds nothing but `words` (verdicts) is the verdict column whatever its name.
     """
     kind = path.suffix.lower().removeprefix(".")
     try:
@@ -114,20 +91,16 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":
         tables, noted = _workbook(path)
-        # The note goes with a file that is copied, the file system's own time is finer.
+        # The time in the workbook survives copying, that of the file system is finer.
         if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
-        raise InputError(f"{path}: a file that ends in .xlsx, .csv or .tsv is wanted; save it as .xlsx")
+        raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv; save it as .xlsx")
     return _sheet(path, tables, saved, words)
 
 
 def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
-    """A review sheet that was read into pandas or polars; see `read_sheet`. It counts as saved now.
-
-    Raises:
-        InputError: its rows cannot be known again.
-    """
+    """Read a review sheet from a pandas or polars table, which counts as saved now; see `read_sheet`."""
     frame = as_polars(table, "review")
     rows = [frame.columns, *([_text(value) for value in row] for row in frame.iter_rows())]
     return _sheet(Path("table"), {"review": rows}, dt.datetime.now(dt.UTC), words)
@@ -136,25 +109,25 @@ def read_table(table: Frame, *, words: Collection[str] = ()) -> Sheet:
 def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime, words: Collection[str]) -> Sheet:
     order = sorted((name for name in tables if name not in OTHER_SHEETS), key=lambda name: name != "review")
     known = {word.casefold() for word in words}
-    for place, name in enumerate(order):
-        columns = _header(tables[name], known, path)
-        if columns:
-            at, found = columns
-            return Sheet(
-                path=path,
-                rows=_rows(tables[name], at, found),
-                reviewer=_beside(tables.get("summary", []), REVIEWER),
-                origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
-                saved=saved,
-                missing=[column for column in FILLED_IN if column not in found],
-                unknown=_unknown(tables[name], at, found),
-                further=[other for other in order[place + 1 :] if _judged(tables[other], known, path)],
-            )
-    raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+    parsed = {name: table for name in order if (table := _parse(tables[name], known, path))}
+    if not parsed:
+        raise InputError(f"{path}: no review sheet: no table in it has a column 'verdict' and one 'key' or 'segment_id'")
+    (_, (rows, columns, unknown)), *others = parsed.items()
+    reviewers = (row[1].strip() for row in tables.get("summary", []) if len(row) > 1 and row[0].strip() == REVIEWER)
+    return Sheet(
+        path=path,
+        rows=rows,
+        reviewer=next(reviewers, ""),
+        origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
+        saved=saved,
+        missing=[column for column in FILLED_IN if column not in columns],
+        unknown=unknown,
+        further=[name for name, (further, _, _) in others if any(row["verdict"].strip() for row in further)],
+    )
 
 
 def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | None]:
-    """All sheets as texts, and when the workbook says that it was saved."""
+    """Return all sheets as texts, and the time of the last save as noted in the workbook."""
     import openpyxl
 
     guards.check_workbook(path)
@@ -163,19 +136,19 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
         try:
             tables = {}
             for sheet in book.worksheets:
-                # Some programs note a range that is too small.
+                # Some programs write a range that is too small.
                 sheet.reset_dimensions()
                 tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
         finally:
             book.close()
-    except Exception as error:  # a broken archive lets out what zipfile, zlib, the XML parser and openpyxl happen to raise
+    except Exception as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
         raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
 
 
 def _text(value: Any) -> str:
-    """A cell as it was typed; a formula as its own text."""
+    """Return a cell as it was typed; a formula as its own text."""
     match value:
         case None:
             return ""
@@ -191,27 +164,32 @@ def _text(value: Any) -> str:
             return str(getattr(value, "text", value))
 
 
-def _header(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> tuple[int, dict[str, int]] | None:
-    """Where the header is, and which column is where; None where the table is no review sheet."""
-    for at, row in enumerate(table[:_HEADER_ROWS]):
-        names = _named(row)
+def _parse(
+    table: Sequence[Sequence[str]], words: Collection[str], path: Path
+) -> tuple[list[Row], Mapping[str, int], list[str]] | None:
+    """Return the rows, the place of each column and the names of unknown columns; None if the table is no review sheet."""
+    for at, header in enumerate(table[:_HEADER_ROWS]):
+        names = _named(header)
         found = {name: names.index(name) for name in _COLUMNS if name in names}
         if len(found) < 2:
             continue
+        below = table[at + 1 :]
         by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: text.strip().casefold() in words}
         for name, fits in by_content.items():
-            if name not in found and (column := _holding(table[at + 1 :], fits, set(found.values()))) is not None:
+            if name not in found and (column := _holding(below, fits, set(found.values()))) is not None:
                 found[name] = column
         if "verdict" in found and ("key" in found or "segment_id" in found):
             twice = [name for name, count in Counter(names).items() if name and count > 1]
             if twice:
                 raise InputError(f"{path}: two columns are called {twice[0]!r}: which one counts? remove the other")
-            return at, found
+            filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
+            unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
+            return _rows(below, found, first=at + 2), found, unknown
     return None
 
 
 def _named(header: Sequence[str]) -> list[str | None]:
-    """Which of our columns each cell of a header names: another name for one counts where its own is not there."""
+    """Return the column that each cell of a header names; other names count only if the column's own is missing."""
     spelled = [" ".join(cell.casefold().replace("_", " ").replace("-", " ").split()) for cell in header]
     own = [_NAMES.get(cell) for cell in spelled]
     also = (_ALSO_CALLED.get(cell) for cell in spelled)
@@ -219,7 +197,7 @@ def _named(header: Sequence[str]) -> list[str | None]:
 
 
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
-    """The one column, not taken yet, all of whose texts fit."""
+    """Return the only free column all of whose texts fit."""
     width = max((len(row) for row in rows), default=0)
     found = []
     for column in range(width):
@@ -229,26 +207,10 @@ def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: 
     return found[0] if len(found) == 1 else None
 
 
-def _judged(table: Sequence[Sequence[str]], words: Collection[str], path: Path) -> bool:
-    """Whether a table is a review sheet too, with a verdict in it."""
-    columns = _header(table, words, path)
-    return columns is not None and any(row["verdict"].strip() for row in _rows(table, *columns))
-
-
-def _rows(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[Row]:
+def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: int) -> list[Row]:
     rows = []
-    for number, row in enumerate(table[at + 1 :], start=at + 2):
+    for number, row in enumerate(table, start=first):
         cells = {name: row[column] for name, column in columns.items() if column < len(row)}
         if any(text.strip() for text in cells.values()):
             rows.append(Row(number, cells, read_key(cells.get("key", ""))))
     return rows
-
-
-def _unknown(table: Sequence[Sequence[str]], at: int, columns: Mapping[str, int]) -> list[str]:
-    filled = {number for row in table[at + 1 :] for number, cell in enumerate(row) if cell.strip()} - set(columns.values())
-    return [table[at][number] if number < len(table[at]) else "" for number in sorted(filled)]
-
-
-def _beside(table: Sequence[Sequence[str]], label: str) -> str:
-    """The text right of a label."""
-    return next((row[1].strip() for row in table if len(row) > 1 and row[0].strip() == label), "")

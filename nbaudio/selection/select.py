@@ -21,9 +21,9 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
 from nbaudio.core.times import to_samples_column
-from nbaudio.review.deciding import decisions
-from nbaudio.review.log import reviewed_by_review
+from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
+from nbaudio.review.state import ReviewState, reviewed_by_review
 from nbaudio.selection.budget import MICROSECONDS, Budget, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
@@ -110,8 +110,9 @@ def select(
     if disk is not None:
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
-    right = gold_ids(workspace, workspace.segment_columns(*JUDGED)) if gold else set()
-    reviews = reviewed_by_review(workspace)
+    state = ReviewState.load(workspace)
+    right = gold_ids(state, workspace.segment_columns(*JUDGED)) if gold else set()
+    reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
     report = select_report(

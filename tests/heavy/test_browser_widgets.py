@@ -16,8 +16,7 @@ from test_browser_notebooks import errors
 
 import nbaudio
 from nbaudio.corpus.verify import verify
-from nbaudio.review.bound_corrections import corrections
-from nbaudio.review.log import verdict_log, verdicts
+from nbaudio.review.state import corrections, verdict_log, verdicts
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000

@@ -9,7 +9,7 @@ from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_al
 from test_browser_notebooks import errors
 from test_browser_widgets import WIDGETS, lab, notebook, workspace  # noqa: F401 - fixtures
 
-from nbaudio.review.log import verdict_log
+from nbaudio.review.state import verdict_log
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 GONE = "kernel gone: run this cell again"

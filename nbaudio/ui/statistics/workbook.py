@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from nbaudio.core.report import show
-from nbaudio.review.cells import cell_text, new_workbook, put_fragments
+from nbaudio.review.spreadsheets import cell_text, new_workbook, put_fragments
 from nbaudio.ui.statistics.sections import Section
 
 _WIDEST, _NARROWEST = 60, 9

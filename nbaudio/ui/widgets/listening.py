@@ -6,7 +6,7 @@ from typing import Any
 
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.times import rescale
-from nbaudio.review.bound_corrections import Correction, append_corrections, corrections
+from nbaudio.review.state import Correction, append_corrections, corrections
 from nbaudio.ui.widgets.base import Handler, Response
 from nbaudio.ui.widgets.html import MOST_CHARACTERS
 from nbaudio.ui.widgets.segments import Segments

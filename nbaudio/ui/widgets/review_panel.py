@@ -10,8 +10,8 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Ids
 from nbaudio.core.tables import seconds_column
-from nbaudio.review.log import VERDICTS
-from nbaudio.review.text_corrections import uncorrected
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.state import VERDICTS
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.listening import SegmentPlayback

@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.log import VERDICTS, Verdict, append_verdicts, verdicts
-from nbaudio.review.records import OK, ReviewRecord, content_hashes
-from nbaudio.review.text_corrections import uncorrected
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normal import nfc
 from nbaudio.ui.widgets.listening import utc_now

@@ -7,7 +7,7 @@ import numpy as np
 import traitlets
 
 from nbaudio.core.errors import InputError, get_by_name
-from nbaudio.review.log import verdict_log
+from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm

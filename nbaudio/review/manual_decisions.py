@@ -1,4 +1,4 @@
-"""Decisions that people make about single segments, kept as ``W/decisions.parquet``; `select` follows them."""
+"""Manual decisions on single segments, kept as ``W/decisions.parquet``; `select` follows them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ from nbaudio.core.rules import RULES
 from nbaudio.core.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
 from nbaudio.storage.workspace import Workspace
 
-#: The reason of a segment that is rejected without one.
+#: The reason of a manual rejection without a reason.
 BY_HAND = "by_hand"
 
 _GIVEN = pl.Schema({"segment_id": pl.String, "decision": pl.String, "reason": pl.String})
@@ -20,24 +20,24 @@ _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
 
 
 def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
-    """Take decisions that were edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
+    """Import decisions edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
 
-    A rejected segment is out, with its reason. An accepted one passes the filters on similarity and duration, and a budget is
-    filled with accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out. ``pending`` takes
-    a decision back. Decisions hold from the next `select` on until they are taken back; ingesting again keeps them.
+    A rejected segment is left out, with its reason. An accepted one passes the filters on similarity and duration, and a budget
+    is filled with accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out. ``pending``
+    withdraws a decision. Decisions hold from the next `select` until they are withdrawn; another ingest keeps them.
 
     Args:
         workspace: the workspace or its folder.
-        table: with `segment_id`, `decision` (pending, accept or reject; rows without one are passed over) and, if wanted,
-            `reason`. Of an edited segments table (with a column `split`, or with all segments) the rows count that differ from
-            the workspace's; of another table all rows count, except those that repeat what a rule of `select` rejected.
+        table: with `segment_id`, `decision` (pending, accept or reject; rows without one are skipped) and optionally `reason`.
+            Of an edited segments table (one with a column `split`, or with all segments) the rows count that differ from the
+            workspace's; of another table all rows count, except those that repeat what a rule of `select` rejected.
 
     Returns:
         How many segments are accepted, rejected or pending now that were not before, and how many decisions are in force.
 
     Raises:
-        InputError: a column is missing, an id or a decision is unknown, a segment is there twice with different decisions, or the
-            reason is a rule of `select`; then nothing is taken.
+        InputError: a column is missing, an id or a decision is unknown, a segment has two different decisions, or the reason is a
+            rule of `select`; then nothing is imported.
 
     Examples:
         >>> import tempfile
@@ -70,7 +70,9 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         _take(workspace, segments, edited)
     count = dict.fromkeys(DECISIONS, 0) | dict(edited["decision"].value_counts().iter_rows())
     facts = {
-        **{name: count[decision] for name, decision in (("accepted", "accept"), ("rejected", "reject"), ("pending", "pending"))},
+        "accepted": count["accept"],
+        "rejected": count["reject"],
+        "pending": count["pending"],
         "unchanged": len(said) - len(edited),
         "in_force": dict(decisions(workspace)["decision"].cast(pl.String).value_counts().sort("decision").iter_rows()),
     }
@@ -81,7 +83,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 
 
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
-    """The decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
+    """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
 
     Raises:
         InputError: the table cannot be read.
@@ -105,7 +107,7 @@ def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str | Iterabl
 
 
 def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:
-    """The rows that are decisions; those that are `compared` are if they differ from the segments table."""
+    """Return the rows that are decisions; rows that are `compared` are decisions if they differ from the segments table."""
     now = segments.select("segment_id", was=pl.col("decision").cast(pl.String), why="reason").unique("segment_id", keep="first")
     both = said.unique(maintain_order=True).join(now, on="segment_id", how="left", maintain_order="left")
     other_reason = (pl.col("decision") == "reject") & pl.col("reason").is_not_null() & pl.col("reason").ne_missing(pl.col("why"))
@@ -113,7 +115,7 @@ def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl
 
 
 def _take(workspace: Workspace, segments: pl.DataFrame, edited: pl.DataFrame) -> None:
-    """Keep decisions, and let the segments table show them: what is accepted but not in is pending, as it has no split yet."""
+    """Save decisions and update the segments table: a segment accepted anew is pending, since it has no split yet."""
     rejected = pl.col("decision") == "reject"
     edited = edited.with_columns(reason=pl.when(rejected).then(pl.col("reason").fill_null(BY_HAND)))
     others = decisions(workspace).join(edited, on="segment_id", how="anti", maintain_order="left")

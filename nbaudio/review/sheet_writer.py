@@ -1,7 +1,7 @@
-"""The review sheet as an .xlsx workbook: what a reviewer sees and fills in, and what makes a row known again.
+"""Write the review sheet, an .xlsx workbook that reviewers fill in.
 
-Equal rows give equal bytes. All texts are strings: no formula, no number, no link comes from a transcript, and what is typed into
-a cell to fill in stays text too.
+Equal rows give equal bytes. All texts are strings: no formula, number or link comes from a transcript, and what is typed into a
+cell to fill in stays text too.
 """
 
 import io
@@ -14,15 +14,14 @@ from unicodedata import east_asian_width
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.cells import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
-from nbaudio.review.log import VERDICTS
-from nbaudio.review.records import ReviewRecord
+from nbaudio.review.spreadsheets import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
+from nbaudio.review.state import VERDICTS, ReviewRecord
 
-#: Rows that a sheet holds beside its header, and links that it holds.
+#: How many rows (beside the header) and links a sheet can hold.
 MAX_ROWS = 1_048_575
 MAX_LINKS = 65_530
 
-#: Width of each column, in characters, in the order of the sheet; what is looked at and filled in comes first.
+#: Columns in the order of the sheet, with their width in characters.
 COLUMNS = {
     "clip": 9,
     "verdict": 15,
@@ -36,13 +35,13 @@ COLUMNS = {
     "segment_id": 30,
     "key": 60,
 }
-#: What a reviewer fills in; the other columns stay as they are.
+#: Columns that a reviewer fills in; the others are read-only.
 FILLED_IN = ("verdict", "corrected text", "comment")
-#: What stands in place of a hypothesis that there is none of.
+#: The text in place of a missing hypothesis.
 NO_HYPOTHESIS = "no hypothesis"
-#: The sheets of the workbook beside the one to fill in.
+#: The other sheets of the workbook.
 OTHER_SHEETS = ("summary", "instructions", "nbaudio")
-#: What stands in the summary before the cell with the name of the reviewer.
+#: The label of the cell with the name of the reviewer in the summary.
 REVIEWER = "Reviewer"
 
 _LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
@@ -50,7 +49,7 @@ _GREY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
-# What sets headers apart: those of columns to fill in, and those that stand like what is below.
+# Formats of headers: of columns to fill in, and of those aligned with the cells below.
 _HEADERS: Mapping[str, Mapping[str, Any]] = {
     **{name: {"bg_color": _YELLOW} for name in FILLED_IN},
     **{name: {"align": "right", "indent": 1} for name in ("duration s", "similarity")},
@@ -59,6 +58,7 @@ _HEADERS: Mapping[str, Mapping[str, Any]] = {
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
+# Other words would be other bytes: a sheet exported before would look filled in.
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
     "together, and unpack a .zip first. Where links are dead, as in Google Sheets, the clip of a row is the file in 'clips' "
@@ -74,7 +74,7 @@ _STEPS = (
 
 
 def row_key(content: str, reviewer: str, review: str) -> str:
-    """What makes a row known again wherever it ends up, in text that no program reads as a number or formula.
+    """Return the key that identifies a row wherever it ends up, as text that no program reads as a number or formula.
 
     Examples:
         >>> row_key("00f1", "ana", "round one")
@@ -84,7 +84,7 @@ def row_key(content: str, reviewer: str, review: str) -> str:
 
 
 def read_key(text: str) -> tuple[str, str, str] | None:
-    """What `row_key` was made of: content, reviewer and review; None where it is no such key.
+    """Parse a `row_key` into content, reviewer and review; return None for other texts.
 
     Examples:
         >>> read_key("nb 00f1 - round one")
@@ -95,11 +95,7 @@ def read_key(text: str) -> tuple[str, str, str] | None:
 
 
 def check_size(rows: int, links: int) -> None:
-    """Refuse what no spreadsheet can hold.
-
-    Raises:
-        InputError: says how many rows or links there may be.
-    """
+    """Raise InputError for more rows or links than a spreadsheet can hold."""
     for what, count, most in (("rows", rows, MAX_ROWS), ("links to clips", links, MAX_LINKS)):
         if count > most:
             raise InputError(
@@ -108,21 +104,11 @@ def check_size(rows: int, links: int) -> None:
 
 
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
-    """The workbook: a sheet to review, one that counts, one of instructions and a hidden one that tells where the rows come from.
+    """Return the bytes of the workbook: the sheet to fill in, a summary, instructions and a hidden sheet of origins.
 
-    Args:
-        rows: one row per row of the sheet: `segment_id`, `clip` (path of the clip relative to the sheet, null where there is
-            none), `note` (what stands in place of a link), `speaker_id`, `duration_s`, `text`, `asr_text`, `similarity`,
-            `probability` and `content`.
-        record: what was drawn, and how.
-        reviewer: whose sheet it is; empty where that is not known.
-        steps: of normalisation, after which words that differ are marked.
-
-    Returns:
-        The bytes of the .xlsx file.
-
-    Raises:
-        InputError: more rows or links than a sheet holds.
+    `rows` have `segment_id`, `clip` (path relative to the sheet, null for none), `note` (the text in place of a link),
+    `speaker_id`, `duration_s`, `text`, `asr_text`, `similarity`, `probability` and `content`. Words that differ after the
+    normalization `steps` are marked. An empty `reviewer` is unknown.
     """
     check_size(len(rows), rows["clip"].count())
     out = io.BytesIO()
@@ -149,7 +135,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
     verdict = cells.columns["verdict"]
-    # The list is that of the summary: one inside the drop-down could hold but 255 characters.
+    # The list refers to the summary: one inside the drop-down is limited to 255 characters.
     choice = {
         "validate": "list",
         "source": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}",
@@ -184,33 +170,30 @@ def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any], steps: Sequ
 
 
 def _range(name: str, rows: int) -> str:
-    """The cells of a column, as formulas of other sheets name them."""
+    """Return the cells of a column as a reference for formulas in other sheets."""
     letter = chr(ord("A") + list(COLUMNS).index(name))
     return f"review!${letter}$2:${letter}${max(rows, 1) + 1}"
 
 
 def _height(**texts: str | None) -> float:
-    """Points that a row needs for these columns' texts: not every program finds out by itself."""
+    """Return the height in points for the texts of these columns: not every program computes it."""
     lines = 1
     for column, text in texts.items():
-        lines = max(lines, sum(max(1, math.ceil(_digits(line) / COLUMNS[column])) for line in (text or "").split("\n")))
+        # In digits, the unit of column widths, letters take less on average, and East Asian ones two.
+        widths = [sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line) for line in (text or "").split("\n")]
+        lines = max(lines, sum(max(1, math.ceil(width / COLUMNS[column])) for width in widths))
     return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
 
 
-def _digits(line: str) -> float:
-    """The width of a line in digits, as columns count it: letters take less on average, those of East Asia two."""
-    return sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line)
-
-
 class _Cells:
-    """Writes cells of one sheet by the names of `COLUMNS`, in the formats of the review sheet."""
+    """Writer for the cells of the review sheet, by the names of `COLUMNS`."""
 
     def __init__(self, book: Any, sheet: Any) -> None:
         self.sheet = sheet
         self.columns = {name: column for column, name in enumerate(COLUMNS)}
         self.formats = {
             "text": book.add_format({**_LINE, "num_format": "@"}),
-            # Beside a column of figures: LibreOffice lets them touch their border.
+            # Indented beside a column of figures, which in LibreOffice touch their border.
             "segment_id": book.add_format({**_LINE, "num_format": "@", "indent": 1}),
             "duration s": book.add_format({**_FIGURE, "num_format": "0.00"}),
             "similarity": book.add_format({**_FIGURE, "num_format": "0.000"}),
@@ -219,7 +202,7 @@ class _Cells:
             "fill in": book.add_format({**_LINE, "bg_color": _PALE, "num_format": "@"}),
             "all differs": book.add_format({**_LINE, **_DIFFERS, "num_format": "@"}),
         }
-        # Of stretches of text inside a cell, by whether they differ.
+        # Fonts of fragments inside a cell, by whether they differ.
         self.fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
 
     def figure(self, row: int, name: str, value: float | None) -> None:
@@ -230,7 +213,7 @@ class _Cells:
         from xlsxwriter.url import Url  # type: ignore[import-untyped]
 
         url = Url(f"external:{path}")
-        # xlsxwriter turns slashes round, which not every program undoes; as a relative address the path works everywhere.
+        # xlsxwriter writes backslashes, which not every program understands; a relative path with slashes works everywhere.
         url._relationship_link = path
         url.text = "play"
         self.sheet.write_url(row, self.columns[name], url, self.formats["link"])
@@ -246,7 +229,7 @@ class _Cells:
 
 
 def _write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: Mapping[str, str], rows: int) -> None:
-    """The sheet that counts verdicts while they are filled in; `columns` has the cells of each column of the review."""
+    """Write the sheet that counts verdicts; `columns` has the references of the columns of the review."""
     sheet = book.add_worksheet("summary")
     sheet.hide_gridlines(2)
     for column, width in enumerate((24, 14, 14, 80)):
@@ -287,7 +270,7 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: Mapp
 
 
 def _write_instructions(book: Any, words: Sequence[str]) -> None:
-    """The sheet that says what to do, and what each verdict says."""
+    """Write the sheet with the steps of a review and the meanings of the verdicts."""
     sheet = book.add_worksheet("instructions")
     sheet.hide_gridlines(2)
     sheet.set_column(0, 0, 16)
@@ -306,19 +289,12 @@ def _write_instructions(book: Any, words: Sequence[str]) -> None:
 
 
 def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
-    """The hidden sheet: facts of the review, then id, content hash and inclusion probability of each row."""
+    """Write the hidden sheet: facts of the review, then id, content hash and inclusion probability of each row."""
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
-    facts = {
-        "review": record.name,
-        "strategy": record.strategy,
-        "seed": record.seed,
-        "n": record.n,
-        "corpus": record.corpus,
-        "reviewer": reviewer,
-    }
-    texts = [(name, str(value)) for name, value in facts.items()]
-    texts += [("", ""), ("segment_id", "content"), *rows.select("segment_id", "content").iter_rows()]
+    facts = [("review", record.name), ("strategy", record.strategy), ("seed", str(record.seed)), ("n", str(record.n))]
+    facts += [("corpus", record.corpus), ("reviewer", reviewer)]
+    texts = [*facts, ("", ""), ("segment_id", "content"), *rows.select("segment_id", "content").iter_rows()]
     font = {False: book.add_format()}
     for number, pair in enumerate(texts):
         for column, text in enumerate(pair):

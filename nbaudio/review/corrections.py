@@ -1,0 +1,240 @@
+"""Corrected texts and segment boundaries: apply reviewers' corrections to the segments table, and restore what was there before.
+
+Texts: `text_corrected` is the correction as written, `text_origin` names the reviewer and the sheet, `text_raw` has the words of
+the source; `text`, its normal form and the scores follow the correction. ``W/corrected_texts.parquet`` has the original values.
+Boundaries: `start_sample`, `end_sample` and word times change, `corrected_by` names the reviewer; `source_start` and `source_end`
+stay. Both follow from the logs of `state`: applied again, nothing changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tables import CORRECTED_TEXTS, WORD_TIMES, text_column
+from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.normal import nfc
+from nbaudio.text.score import normalization_steps, score_table
+
+# Columns that a corrected text changes, and `uncorrected` restores.
+_CHANGED = ("text", "text_normalized", "similarity", "wer", "cer")
+_WANTED = {"segment_id": pl.String, "text_corrected": pl.String, "text_origin": pl.String}
+
+
+def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
+    """Apply the corrected texts that hold to the segments table, and revert those that no longer do.
+
+    A correction is applied if it is the only one, nobody says that the transcript is ok, and the segment is still as it was
+    judged; an applied one stays. It is scored with the normalization steps of the last `score`.
+
+    Args:
+        workspace: the workspace, its folder or its review state.
+
+    Returns:
+        How many hold and how many rows changed; its problems are the segments whose correction was not applied.
+
+    Examples:
+        >>> import tempfile
+        >>> from nbaudio.review import Verdict, append_verdicts
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> workspace.save(segments=pl.DataFrame({"segment_id": ["s"], "text": ["evo blic"], "asr_text": ["evo blitz"]}))
+        >>> [content] = content_hashes(workspace.segments)
+        >>> said = Verdict("s", content, "wrong words", "", "evo blitz", "ana", "2026-11-21T03:00:00Z", "sheet")
+        >>> append_verdicts(workspace, [said])
+        >>> correct_texts(workspace).facts["corrected_now"]
+        1
+        >>> workspace.segments.select("text", "text_raw", "text_origin").rows()
+        [('evo blitz', 'evo blic', 'ana (sheet)')]
+        >>> uncorrected(workspace, workspace.segments)["text"].to_list()
+        ['evo blic']
+    """
+    state = ReviewState.load(workspace)
+    segments = state.workspace.segments
+    before = uncorrected(state, segments)
+    held = {key: text for key, text in zip(segments["segment_id"], text_column(segments, "text_corrected"), strict=True) if text}
+    wanted, problems = _wanted(before, segments, state.verdicts, held)
+    before = before.drop("text_corrected", "text_origin", strict=False)
+    before = before.join(wanted, on="segment_id", how="left", maintain_order="left")
+    rows = text_column(segments, "text_corrected").ne_missing(before["text_corrected"]).arg_true()
+    if len(rows):
+        after = _rewritten(segments, before, rows, normalization_steps(state.workspace))
+        changed = [name for name in _CHANGED if name in segments.columns]
+        fresh = before[rows].filter(pl.col("text_corrected").is_not_null()).select("segment_id", *changed)
+        # First the old values, then the new ones: a kill in between loses neither.
+        originals = [fresh] if state.original_texts is None else [fresh, state.original_texts]
+        kept = pl.concat(originals, how="diagonal").unique("segment_id", keep="first", maintain_order=True)
+        state.workspace.save(**{CORRECTED_TEXTS: kept})
+        state.workspace.save(segments=after)
+    facts = {"corrected_texts": before["text_corrected"].count(), "corrected_now": len(rows)}
+    report = Report("review correct-texts", facts, problems=first_lines(problems, VERDICT_LOG))
+    state.workspace.save_report("correct_texts", report.to_dict())
+    return report
+
+
+def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return segments as they were given to reviewers: with the texts, scores and boundaries from before any correction.
+
+    Args:
+        workspace: the workspace of the segments, or its review state.
+        segments: its segments table, or some rows, with at least `segment_id`, and `text_corrected` if the table has it.
+
+    Raises:
+        InputError: a line of the log of corrections is not a correction.
+    """
+    state = ReviewState.load(workspace)
+    segments = _uncorrected_bounds(state, segments)
+    if not text_column(segments, "text_corrected").count() or state.original_texts is None:
+        return segments
+    names = [name for name in _CHANGED if name in segments.columns and name in state.original_texts.columns]
+    old = state.original_texts.select("segment_id", *(pl.col(name).alias(f"{name} before") for name in names), there=True)
+    joined = segments.join(old, on="segment_id", how="left", maintain_order="left")
+    back = pl.col("text_corrected").is_not_null() & pl.col("there").fill_null(value=False)
+    return joined.select(
+        pl.when(back).then(f"{name} before").otherwise(name).alias(name) if name in names else name for name in segments.columns
+    )
+
+
+def correct_bounds(workspace: Workspace | str | Path) -> Report:
+    """Apply the corrected boundaries to the segments table.
+
+    `start_sample` and `end_sample` change, and word times move with the start; `source_start` and `source_end` stay as the
+    source has them, and `corrected_by` names the reviewer. Called again it changes nothing. A correction is a problem and not
+    applied if the table no longer has the boundaries that were corrected.
+
+    Args:
+        workspace: the workspace or its folder.
+
+    Returns:
+        How many segments were corrected now and before, and by how many seconds in all.
+
+    Examples:
+        >>> import tempfile
+        >>> from nbaudio.review.state import Correction, append_corrections
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> segments = pl.DataFrame({"segment_id": ["s"], "recording_id": ["r"], "start_sample": [100], "end_sample": [900]})
+        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], "sampling_rate": [100]}), segments=segments)
+        >>> append_corrections(workspace, [Correction("s", 80, 900, 100, 900, "ana", "2026-11-21T03:00:00Z")])
+        >>> correct_bounds(workspace).facts["corrected_now"]
+        1
+        >>> workspace.segments["start_sample"].to_list()
+        [80]
+    """
+    workspace = Workspace.open(workspace)
+    segments = workspace.segments.with_row_index("row")
+    asked = corrections(workspace).select(
+        "segment_id", "was_start", "was_end", new_start="start_sample", new_end="end_sample", by="reviewer"
+    )
+    concerned = segments.join(asked, on="segment_id", maintain_order="left").join(
+        _rates(workspace), on="recording_id", how="left"
+    )
+    done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
+    as_was = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))
+    todo = concerned.filter(as_was & ~done)
+    strange = concerned.filter(~(as_was | done).fill_null(value=False))
+    if len(todo):
+        changed = todo.select(
+            "row", start_sample="new_start", end_sample="new_end", corrected_by="by", word_times=_moved_words(todo)
+        )
+        if "corrected_by" not in segments.columns:
+            segments = segments.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
+        workspace.save(segments=segments.update(changed, on="row", maintain_order="left").drop("row"))
+    moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
+    facts = {
+        "corrected_now": len(todo),
+        "corrected_before": concerned.filter(done).height,
+        "seconds_moved_now": todo.select((moved / pl.col("rate")).sum()).item(),
+    }
+    problems = [f"{name}: its bounds are no longer those that were corrected" for name in strange["segment_id"]]
+    report = Report("review correct-bounds", facts, problems=first_lines(problems, CORRECTION_LOG))
+    workspace.save_report("correct_bounds", report.to_dict())
+    return report
+
+
+def _wanted(
+    before: pl.DataFrame, now: pl.DataFrame, said: pl.DataFrame, held: Mapping[str, str]
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return `segment_id`, `text_corrected` and `text_origin` of the corrections to apply, and why others are not applied."""
+    corrected = said.filter(pl.col("corrected_text").is_not_null()).select("segment_id").unique()
+    contents, corrected_contents = _contents(before, corrected), _contents(now, corrected)
+    votes = said.join(corrected, on="segment_id", how="semi", maintain_order="left")
+    rows, problems = [], []
+    for (segment_id,), of_one in votes.group_by("segment_id", maintain_order=True):
+        # The correction of a corrected text replaces the first one.
+        given = of_one.filter(pl.col("corrected_text").is_not_null()).unique("reviewer", keep="last", maintain_order=True)
+        texts = {nfc(text) for text in given["corrected_text"]}
+        # An ok on the corrected text does not contradict the correction.
+        judged = pl.col("content") == contents.get(str(segment_id), "")
+        known = {contents.get(str(segment_id)), corrected_contents.get(str(segment_id))}
+        happy = sorted(of_one.filter((pl.col("verdict") == OK) & judged)["reviewer"])
+        who = ", ".join(sorted(given["reviewer"]))
+        if len(texts) > 1:
+            problems.append(f"{segment_id}: {who} correct its text differently: not applied until they agree")
+        elif happy:
+            problems.append(f"{segment_id}: {', '.join(happy)} says ok, {who} corrects the text: not applied until they agree")
+        elif {held.get(str(segment_id))} != texts and not set(given["content"]) <= known:
+            problems.append(f"{segment_id}: has changed since {who} corrected it: not applied")
+        else:
+            reviews = ", ".join(sorted(set(given["review"])))
+            rows.append((segment_id, texts.pop(), f"{who} ({reviews})"))
+    return pl.DataFrame(rows, schema=_WANTED, orient="row"), problems
+
+
+def _contents(segments: pl.DataFrame, wanted: pl.DataFrame) -> dict[str, str]:
+    involved = segments.join(wanted, on="segment_id", how="semi").unique("segment_id", keep="first")
+    return dict(zip(involved["segment_id"], content_hashes(involved), strict=True))
+
+
+def _rewritten(segments: pl.DataFrame, before: pl.DataFrame, rows: pl.Series, steps: Sequence[str]) -> pl.DataFrame:
+    """Return the table with some rows (by number) restored to `before`, and corrected if that has a `text_corrected`."""
+    corrected = pl.col("text_corrected").is_not_null()
+    new = before[rows].with_columns(
+        text=pl.coalesce("text_corrected", "text"),
+        text_raw=pl.when(corrected).then(pl.coalesce("text_raw", "text")).otherwise("text_raw"),
+    )
+    scores = score_table(new, steps)
+    names = [name for name in _CHANGED[1:] if name in segments.columns]
+    # Unscored segments stay unscored; a normal form follows its text in any case.
+    follows = {name: corrected & (pl.col("similarity").is_not_null() | (name == "text_normalized")) for name in names}
+    new = new.with_columns(pl.when(follows[name]).then(text_column(scores, name)).otherwise(name).alias(name) for name in names)
+    written = ("text", *names, "text_raw", "text_corrected", "text_origin")
+    return segments.with_columns(text_column(segments, name).scatter(rows, new[name]) for name in written)
+
+
+def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return segments with their boundaries from before any correction, and `corrected_by` null."""
+    if "corrected_by" not in segments.columns or not segments["corrected_by"].count():
+        return segments
+    moved = segments.with_row_index("row").filter(pl.col("corrected_by").is_not_null())
+    bounds = {key: (start, end) for key, start, end in moved.select("segment_id", "start_sample", "end_sample").iter_rows()}
+    # Corrected twice, a segment has two lines: the later one begins where the earlier one ends.
+    for line in reversed(state.correction_log):
+        if bounds.get(line.segment_id) == (line.start_sample, line.end_sample):
+            bounds[line.segment_id] = (line.was_start, line.was_end)
+    starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
+    back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
+    if "word_times" in segments.columns:
+        rated = moved.with_columns(new_start=back["start_sample"]).join(
+            _rates(state.workspace), on="recording_id", how="left", maintain_order="left"
+        )
+        back = back.with_columns(word_times=_moved_words(rated))
+    restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
+    return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
+
+
+def _rates(workspace: Workspace) -> pl.DataFrame:
+    return workspace.recordings.select("recording_id", rate="sampling_rate")
+
+
+def _moved_words(segments: pl.DataFrame) -> pl.Series:
+    """Return the word times, counted from `new_start` instead of `start_sample`."""
+
+    def moved(row: Mapping[str, Any]) -> list[dict[str, float]] | None:
+        if row["word_times"] is None or not row["rate"]:
+            return None
+        shift = (row["start_sample"] - row["new_start"]) / row["rate"]
+        return [{"start": time["start"] + shift, "end": time["end"] + shift} for time in row["word_times"]]
+
+    return pl.Series("word_times", [moved(row) for row in segments.iter_rows(named=True)], dtype=WORD_TIMES)

@@ -1,0 +1,163 @@
+"""Text in spreadsheet cells and in CSV and TSV files: escaped so that no program interprets it, and restored when read.
+
+Delimited files are UTF-8 with a byte order mark, which Excel needs. A text that a spreadsheet might compute gets an apostrophe in
+front, as people write it there by hand. Some programs remove it, so `read_delimited` keeps it: only who knows the text can tell.
+"""
+
+import csv
+import datetime as dt
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.text import word_diff, word_spans
+
+#: UTF-16 code units that a cell holds.
+MAX_CELL = 32_767
+
+#: The creation date of every workbook: with the real one, equal rows would give different bytes.
+MADE = dt.datetime(2000, 1, 1)  # noqa: DTZ001
+#: The end of a text that was too long for its cell.
+TRUNCATED = re.compile(r" \[cut here: [\d,]+ characters in all\]$")
+#: Field separators by the ending of the file.
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+
+# XML cannot hold control characters, and LibreOffice drops tabs; Unicode has pictures of them.
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) != "\n"} | {0x7F: 0x2421, 0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}
+# Where rich text is split: xlsxwriter escapes what looks like Excel's own escape, _x0041_, twice, and needs two parts or more.
+_RICH_TRAPS = re.compile("(?<=_)(?=x)|(?<=^<)(?=r>)")
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+# A formula, number, date or constant; and the apostrophe itself, or a text that begins with one would lose it.
+_COMPUTED = re.compile(r"[=+\-@\t\r'#]|\d[\d.,:/%eE-]*$|(true|false)$", re.IGNORECASE)
+
+# A stretch of text, and whether its words differ from the other side.
+Fragment = tuple[str, bool]
+
+
+def new_workbook(out: BinaryIO, title: str) -> Any:
+    """Return an xlsxwriter workbook in which texts stay texts; closing it writes it to `out`."""
+    import xlsxwriter  # type: ignore[import-untyped]
+
+    plain = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
+    book = xlsxwriter.Workbook(out, {"in_memory": True, **plain})
+    book.set_properties({"title": cell_text(title), "created": MADE})
+    return book
+
+
+def cell_text(text: str) -> str:
+    """Return a text that a cell can hold: control characters as pictures, truncated with a mark if it is too long."""
+    text = text.translate(_PICTURES)
+    encoded = text.encode("utf-16-le")
+    if len(encoded) <= 2 * MAX_CELL:
+        return text
+    mark = f" [cut here: {len(text):,} characters in all]"
+    # A character beyond the basic plane takes two units; half a character is dropped.
+    return encoded[: 2 * (MAX_CELL - len(mark))].decode("utf-16-le", "ignore") + mark
+
+
+def restore_controls(text: str, original: str) -> str:
+    r"""Replace pictures by the control characters that the original text has (and that it has no pictures of).
+
+    Examples:
+        >>> restore_controls("da␇ ne␊", "da\x07")
+        'da\x07 ne␊'
+    """
+    back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
+    return text.translate({picture: code for picture, code in back.items() if chr(picture) not in original})
+
+
+def normalize_cell(text: str) -> str:
+    """Return a text without Excel's escapes, which some programs resolve and some do not.
+
+    Examples:
+        >>> normalize_cell("_x005F_x0041_ da") == normalize_cell("_x0041_ da") == normalize_cell("A da")
+        True
+    """
+    plain = text.replace("x005F_", "")
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), plain)
+
+
+def diff_fragments(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
+    """Split both texts into fragments, with words that differ after `steps` marked; joined, they are the texts again."""
+    parts = word_diff(reference, hypothesis, steps=steps)
+    left = [part.kind != "equal" for part in parts for _ in part.reference]
+    right = [part.kind != "equal" for part in parts for _ in part.hypothesis]
+    return _fragments(reference, left), _fragments(hypothesis, right)
+
+
+def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
+    found: list[Fragment] = []
+    position = 0
+    for (start, stop), marks in zip(word_spans(text), differs, strict=True):
+        # The blank between two differing words is marked too: one stretch instead of many.
+        inside = marks and bool(found) and found[-1][1]
+        found += [(text[position:start], inside), (text[start:stop], marks)]
+        position = stop
+    merged: list[Fragment] = []
+    for piece, marks in [*found, (text[position:], False)]:
+        if merged and merged[-1][1] == marks:
+            merged[-1] = (merged[-1][0] + piece, marks)
+        elif piece:
+            merged.append((piece, marks))
+    return merged
+
+
+def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:
+    """Write fragments into a cell of an xlsxwriter sheet as one text, each in its font."""
+    text = "".join(piece for piece, _ in fragments)
+    # xlsxwriter takes such a text for its own rich text, and writes the tags unescaped.
+    looks_rich = text.startswith("<r>") and text.endswith("</r>")
+    if not text:
+        sheet.write_blank(*place, None, style)
+    elif len(fragments) == 1 and not looks_rich:
+        sheet.write_string(*place, text, style)
+    else:
+        parts = [(part, differs) for piece, differs in fragments for part in _RICH_TRAPS.split(piece)]
+        styles = () if style is None else (style,)
+        sheet.write_rich_string(*place, *(token for part, differs in parts for token in (fonts[differs], part)), *styles)
+
+
+def escape_formula(text: str) -> str:
+    """Return a text that no spreadsheet computes or reads as a number."""
+    return f"'{text}" if _COMPUTED.match(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """Invert `escape_formula`; return other texts as they are."""
+    return text[1:] if text.startswith("'") and _COMPUTED.match(text[1:]) else text
+
+
+def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
+    """Return a table of texts and numbers as the bytes of a .csv or .tsv file (`kind`); nulls are empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=SEPARATORS[kind])
+    writer.writerow(rows.columns)
+    for row in rows.iter_rows():
+        writer.writerow([escape_formula(cell_text(value)) if isinstance(value, str) else value for value in row])
+    return out.getvalue().encode("utf-8-sig")
+
+
+def read_delimited(path: Path) -> list[list[str]]:
+    """Read the rows of a delimited file in UTF-8 or UTF-16, separated by comma, semicolon or tab, whichever its header has."""
+    data = guards.read_all(path)
+    # Excel's "Unicode text" is UTF-16.
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
+    header = text.partition("\n")[0]
+    separator = max(",;\t", key=header.count)
+    limit = csv.field_size_limit(1 << 30)
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read as a table ({one_line(error)})") from error
+    finally:
+        csv.field_size_limit(limit)

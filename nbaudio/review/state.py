@@ -1,0 +1,297 @@
+"""Review state: the files in ``W/reviews/``, read once per step and passed on.
+
+`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` the log of corrected segment boundaries; both are append-only, and
+the last line about a segment holds. `<name>.json` is the record of a review: which segments were drawn, and how. A row of a
+returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of the corpus it was drawn from.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+import polars as pl
+
+from nbaudio.core import guards
+from nbaudio.core.errors import ExistsError, InputError, one_line
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import CORRECTED_TEXTS
+from nbaudio.storage.atomic import append_lines, read_lines, write_json
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.near import sentences
+
+#: Verdicts and their meanings.
+VERDICTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ok": "the clip holds the words of the transcript, all of them and nothing else",
+        "wrong words": "other words are spoken than the transcript says, or it lacks some",
+        "cut off": "a word at the start or the end is cut",
+        "extra speech": "before or after, there is speech that the transcript does not have",
+        "other speaker": "more than one person speaks, or not the one named",
+        "noise": "too noisy, distorted or silent to be of use",
+        "unsure": "cannot be told",
+    }
+)
+#: The two verdicts that name no fault; all others do.
+OK, UNSURE = "ok", "unsure"
+VERDICT_LOG, CORRECTION_LOG = "reviews/verdicts.jsonl", "reviews/corrections.jsonl"
+
+_WORD = re.compile(r"\w[\w '/-]{0,39}")
+_TIMING = ("segment_id", "recording_id", "source_start", "source_end")
+_SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one reviewer says of one segment.
+
+    Attributes:
+        segment_id: the segment.
+        content: the hash of what was judged (`content_hashes`).
+        verdict: a word of the review's list; None withdraws the reviewer's previous verdict.
+        comment: a remark; empty for none.
+        corrected_text: the right words; None if the transcript was not corrected.
+        reviewer: the reviewer's name.
+        time: ISO 8601 in UTC, such as ``2026-11-21T03:00:00Z``.
+        review: the name of the sheet, or ``panel``.
+    """
+
+    segment_id: str
+    content: str
+    verdict: str | None
+    comment: str
+    corrected_text: str | None
+    reviewer: str
+    time: str
+    review: str
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Segment boundaries as a reviewer corrected them, in samples at the recording's own rate, half open."""
+
+    segment_id: str  # the segment
+    start_sample: int | None  # first sample; None withdraws the correction
+    end_sample: int | None  # one past the last sample; None withdraws the correction
+    was_start: int  # first sample before
+    was_end: int  # one past the last sample before
+    reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC
+
+
+@dataclass(frozen=True)
+class ReviewRecord:
+    """One review: a sheet, or a sheet for each of several reviewers."""
+
+    name: str  # the sheet's name without its ending; unique in a workspace
+    strategy: str  # the sampling strategy
+    n: int  # how many segments were requested
+    seed: int  # the seed of the draw
+    corpus: str  # the `fingerprint` of the segments table
+    segment_ids: list[str]  # what was drawn, in the order of the sheet
+    probabilities: list[float]  # the inclusion probability of each
+    contents: list[str]  # the content hash of each (`content_hashes`)
+    verdicts: list[str] = field(default_factory=lambda: list(VERDICTS))  # the words to choose from
+    reviewers: list[str] = field(default_factory=list)  # who gets a sheet; empty for one sheet without a name
+    overlap: int = 0  # how many segments all reviewers are given
+    strata: list[str] = field(default_factory=list)  # the stratum of each segment
+    threshold: float = 0.8  # the similarity at which the decision was expected
+    after: list[str] = field(default_factory=list)  # earlier reviews, whose segments were not drawn again
+    missing: list[str] = field(default_factory=list)  # recordings without audio, of which nothing could be drawn
+    words: list[str] = field(default_factory=list)  # the word hash of each (`word_hashes`)
+
+    @classmethod
+    def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
+        """Return the review of that name, None if there is none; raise InputError if it cannot be read."""
+        path = workspace.path / "reviews" / f"{name}.json"
+        try:
+            return msgspec.json.decode(guards.read_all(path, most=guards.MOST_JSON_BYTES), type=cls)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+    def check_asked(self, asked: Mapping[str, object]) -> None:
+        """Raise ExistsError unless a second export asks for the same values of these attributes."""
+        changed = [name for name, value in asked.items() if getattr(self, name) != value]
+        if changed:
+            names = dict.fromkeys(("strategy", "n", "seed", *changed))
+            had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
+            raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
+
+    def save(self, workspace: Workspace) -> None:
+        """Write the record: from now on its segments stay out of training."""
+        write_json(workspace.path / "reviews" / f"{self.name}.json", asdict(self))
+
+    def shares(self) -> dict[str, list[str]]:
+        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
+
+        Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others are dealt out in turn.
+
+        Examples:
+            >>> ids = ["a", "b", "c", "d"]
+            >>> record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
+            >>> record.shares()
+            {'ana': ['a', 'b', 'c'], 'ben': ['a', 'b', 'd']}
+        """
+        if not self.reviewers:
+            return {"": self.segment_ids}
+        ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
+        order = hash_column(ids, f"overlap {self.seed}").arg_sort()
+        shared = set(ids.gather(order.head(self.overlap)))
+        own = [key for key in self.segment_ids if key not in shared]
+        of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
+        return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
+
+
+@dataclass(frozen=True)
+class ReviewState:
+    """The review files of a workspace, each read at most once, when it is first needed; load anew to see later changes."""
+
+    workspace: Workspace  # the workspace
+
+    @classmethod
+    def load(cls, source: "Workspace | str | Path | ReviewState") -> "ReviewState":
+        """Return the state of a workspace (a state as it is); raise InputError if there is no workspace."""
+        return source if isinstance(source, ReviewState) else cls(Workspace.open(source))
+
+    @cached_property
+    def verdict_log(self) -> pl.DataFrame:
+        """All verdicts ever given, in order."""
+        said = read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict")
+        return _frame(said, pl.Schema(dict.fromkeys(Verdict.__annotations__, pl.String)))
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out."""
+        last = self.verdict_log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
+        return last.filter(pl.col("verdict").is_not_null())
+
+    @cached_property
+    def records(self) -> Mapping[str, ReviewRecord]:
+        """All reviews by name."""
+        names = sorted(path.stem for path in (self.workspace.path / "reviews").glob("*.json"))
+        found = {name: ReviewRecord.find(self.workspace, name) for name in names}
+        return {name: record for name, record in found.items() if record is not None}
+
+    @cached_property
+    def correction_log(self) -> Sequence[Correction]:
+        """All corrections of boundaries ever made, in order."""
+        decode = msgspec.json.Decoder(Correction).decode
+        return tuple(read_lines(self.workspace.path / CORRECTION_LOG, decode, "a correction"))
+
+    @cached_property
+    def original_texts(self) -> pl.DataFrame | None:
+        """Texts and scores of corrected segments from before; None before the first correction."""
+        kept = (self.workspace.path / f"{CORRECTED_TEXTS}.parquet").exists()
+        return self.workspace.table(CORRECTED_TEXTS) if kept else None
+
+
+def _frame(lines: Sequence[object], schema: pl.Schema) -> pl.DataFrame:
+    return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
+
+
+def check_verdict_list(words: Sequence[str]) -> None:
+    """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
+    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
+        raise InputError(
+            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
+        )
+    if len({word.casefold() for word in words}) < len(words):
+        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
+    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
+        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
+    if "ok" not in words:
+        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
+
+
+def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
+    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> append_verdicts(workspace, [Verdict("s", "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
+        >>> verdicts(workspace)["verdict"].to_list()
+        ['ok']
+    """
+    append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, rows))
+
+
+def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
+    """Return all verdicts ever given, in order: the attributes of `Verdict` as columns of strings.
+
+    Raises:
+        InputError: a line of the log is not a verdict.
+    """
+    return ReviewState.load(workspace).verdict_log
+
+
+def verdicts(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
+    """Return the verdicts that hold: the last of each reviewer on each segment as it was shown, in the order given.
+
+    Returns:
+        The attributes of `Verdict` as columns of strings; `verdict` is never null.
+
+    Raises:
+        InputError: a line of the log is not a verdict.
+    """
+    return ReviewState.load(workspace).verdicts
+
+
+def reviewed_by_review(workspace: Workspace | ReviewState) -> dict[str, set[str]]:
+    """Return the segments that reviewers were given or judged, by review; they stay out of training."""
+    state = ReviewState.load(workspace)
+    seen = state.workspace.reviewed()
+    for review, segment_id in state.verdicts.select("review", "segment_id").iter_rows():
+        seen.setdefault(review, set()).add(segment_id)
+    return seen
+
+
+def reviewed_ids(workspace: Workspace | ReviewState) -> set[str]:
+    """Return the segments of `reviewed_by_review`, of all reviews together."""
+    return set().union(*reviewed_by_review(workspace).values())
+
+
+def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correction]) -> None:
+    """Append corrections to the log, in order; they are on disk when this returns."""
+    append_lines(Workspace.open(workspace).path / CORRECTION_LOG, map(msgspec.json.Encoder().encode, rows))
+
+
+def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
+    """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
+    schema = pl.Schema({**dict.fromkeys(Correction.__annotations__, pl.String), **dict.fromkeys(_SAMPLES, pl.Int64)})
+    last = _frame(ReviewState.load(workspace).correction_log, schema).unique("segment_id", keep="last", maintain_order=True)
+    return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
+def fingerprint(segments: pl.DataFrame) -> str:
+    """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits."""
+    return _short_hash(segments["segment_id"].sort().to_list())
+
+
+def content_hashes(segments: pl.DataFrame) -> list[str]:
+    """Return a hash of what a reviewer judges in each segment: recording, times, corrected bounds, both texts; 16 hex digits."""
+    rows: Iterable[tuple[object, ...]] = segments.select(*_TIMING, "text", "asr_text").iter_rows()
+    if "corrected_by" in segments.columns:
+        bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()
+        rows = ((*row, start, end) if by else row for row, (start, end, by) in zip(rows, bounds, strict=True))
+    return [_short_hash(row) for row in rows]
+
+
+def word_hashes(segments: pl.DataFrame) -> list[str]:
+    """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
+    return [_short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
+
+
+def _short_hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
