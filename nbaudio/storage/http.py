@@ -1,13 +1,14 @@
-"""Bounded HTTP requests over fsspec's aiohttp session: never read more than was announced or requested.
+"""HTTP requests over fsspec's aiohttp session that never read more than was announced or requested.
 
-Conventions: bodies are taken as they are sent, never decompressed; what is sent compressed, though asked not to, is refused.
+Bodies are never decompressed; a body that is compressed although the request forbids it is refused.
 """
 
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,18 +16,33 @@ from nbaudio.core.guards import MAX_TEXT_BYTES
 from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.network import Network
-from nbaudio.storage.retry import RemoteRefusedError
+from nbaudio.storage.retry import RETRYABLE, RemoteRefusedError
 
 Result = TypeVar("Result")
 
+#: Sent with every request.
+HEADERS: Mapping[str, str] = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
 _CHUNK_BYTES = 1 << 18
-_BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+# Digits of a length that is not nonsense.
+_MAX_DIGITS = 19
+
+
+def content_length(headers: Mapping[str, str]) -> int | None:
+    """Return the Content-Length of a response, if it has a valid one."""
+    text = headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+def content_coding(headers: Mapping[str, str]) -> str | None:
+    """Return how a body is compressed, or None."""
+    coding = headers.get("Content-Encoding", "identity")
+    return None if coding in ("identity", "") else coding[:40]
 
 
 def options(scheme: str, network: Network) -> dict[str, Any]:
-    """Of fsspec's filesystem for a scheme: bytes as they are, names as they are written, proxies and ~/.netrc of the user.
+    """Return options of fsspec's filesystem for a scheme; the user's own settings of fsspec take precedence.
 
-    fsspec's own settings go first.
+    URLs are not requoted, and the proxies of the environment and ~/.netrc are used.
     """
     import aiohttp
     from fsspec.config import conf
@@ -34,33 +50,25 @@ def options(scheme: str, network: Network) -> dict[str, Any]:
     own = {
         "trust_env": True,
         "timeout": aiohttp.ClientTimeout(total=None, sock_connect=network.timeout, sock_read=network.timeout),
-        "headers": {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"},
+        "headers": dict(HEADERS),
         "auto_decompress": False,
-        "response_class": _bounded(),
+        "response_class": _bounded_response(),
     }
     return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
 
 
 def info(fs: Any, url: str, network: Network) -> dict[str, Any]:
-    """What a server tells of a file: `size` (None where it does not say), `mimetype`, and its headers that name its version."""
+    """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
     return _run(fs, _info(fs, url, network))
 
 
 def read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
-    """The bytes [start, stop).
-
-    Raises:
-        RefusedError: the server serves no ranges, or others than are asked for.
-    """
+    """Return the bytes [start, stop); raise RemoteRefusedError if the server serves no ranges, or another one."""
     return _run(fs, _read_range(fs, url, start, stop, network))
 
 
 def download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
-    """Write a file of so many bytes to an open one.
-
-    Raises:
-        RefusedError: the server sends more.
-    """
+    """Write a body to an open file; raise RemoteRefusedError if the server sends more than `num_bytes`."""
     _run(fs, _download(fs, url, file, num_bytes, network))
 
 
@@ -72,65 +80,63 @@ def _run(fs: Any, request: Coroutine[Any, Any, Result]) -> Result:
 
 
 @asynccontextmanager
-async def _answer(fs: Any, network: Network, method: str, url: str, **headers: str) -> AsyncIterator[Any]:
-    """The answer to a request, after redirects; its body unread."""
+async def _response(fs: Any, network: Network, method: str, url: str, **headers: str) -> AsyncIterator[Any]:
+    """Yield the successful response to a request, after redirects, with its body unread."""
     import asyncio
 
     session = await fs.set_session()
     settings = {"allow_redirects": True} | fs.kwargs | {"headers": {**fs.kwargs.get("headers", {}), **headers}}
     try:
-        answer = await asyncio.wait_for(session.request(method, fs.encode_url(url), **settings), network.timeout)
+        response = await asyncio.wait_for(session.request(method, fs.encode_url(url), **settings), network.timeout)
     except TimeoutError:
         raise ConnectionError(f"no answer in {network.timeout:g} s") from None
-    async with answer:
-        yield answer
+    async with response:
+        yield response
 
 
 async def _info(fs: Any, url: str, network: Network) -> dict[str, Any]:
     from aiohttp import ServerDisconnectedError
 
-    # Some servers allow GET alone.
+    # Some servers allow only GET.
     with suppress(ServerDisconnectedError):
-        async with _answer(fs, network, "HEAD", url) as answer:
-            status = answer.status
-            if status < 400 or status in _BUSY or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED):
-                answer.raise_for_status()
-                found = _told(answer)
+        async with _response(fs, network, "HEAD", url) as response:
+            status = response.status
+            if status < 400 or status in RETRYABLE or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED):
+                response.raise_for_status()
+                found = _file_info(response.headers)
                 if found["size"] is not None:
                     return found
-    async with _answer(fs, network, "GET", url) as answer:
-        answer.raise_for_status()
-        return _told(answer)
+    async with _response(fs, network, "GET", url) as response:
+        response.raise_for_status()
+        return _file_info(response.headers)
 
 
-def _told(answer: Any) -> dict[str, Any]:
-    headers = answer.headers
-    length = headers.get("Content-Length", "") if headers.get("Content-Encoding", "identity") in ("identity", "") else ""
-    found = {"type": "file", "size": int(length) if length.isdecimal() else None}
+def _file_info(headers: Mapping[str, str]) -> dict[str, Any]:
+    found = {"type": "file", "size": None if content_coding(headers) else content_length(headers)}
     found["mimetype"] = headers.get("Content-Type", "").partition(";")[0].strip()
     return found | {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
 
 
 async def _read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
-    async with _answer(fs, network, "GET", url, Range=f"bytes={start}-{stop - 1}") as answer:
-        answer.raise_for_status()
-        told = answer.headers.get("Content-Range", "")
-        # All of a file is as good where all was asked for.
-        whole = start == 0 and answer.headers.get("Content-Length") == str(stop)
-        if answer.status != HTTPStatus.PARTIAL_CONTENT and not whole:
+    async with _response(fs, network, "GET", url, Range=f"bytes={start}-{stop - 1}") as response:
+        response.raise_for_status()
+        range_ = response.headers.get("Content-Range", "")
+        # A whole file is as good if all of it was requested.
+        is_whole = start == 0 and response.headers.get("Content-Length") == str(stop)
+        if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
             raise RemoteRefusedError(f"{url}: the server serves no ranges")
-        if not whole and not told.startswith(f"bytes {start}-"):
-            raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {told[:80] or 'of no range'} came")
-        data: bytes = await answer.read()
+        if not is_whole and not range_.startswith(f"bytes {start}-"):
+            raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {range_[:80] or 'of no range'} came")
+        data: bytes = await response.read()
         return data
 
 
 async def _download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
-    async with _answer(fs, network, "GET", url) as answer:
-        answer.raise_for_status()
-        _check_plain(answer, url)
+    async with _response(fs, network, "GET", url) as response:
+        response.raise_for_status()
+        _check_not_compressed(response, url)
         left = num_bytes
-        async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
             on_message(urlsplit(url).netloc)
             left -= len(chunk)
             if left < 0:
@@ -138,24 +144,23 @@ async def _download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: 
             file.write(chunk)
 
 
-def _check_plain(answer: Any, url: str) -> None:
-    coding = answer.headers.get("Content-Encoding", "identity")
-    if coding not in ("identity", ""):
-        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding[:40]}), though asked not to")
+def _check_not_compressed(response: Any, url: str) -> None:
+    if coding := content_coding(response.headers):
+        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), though asked not to")
 
 
 @cache
-def _bounded() -> type:
-    """The class of answers whose body is read whole only up to what was asked for: a range, or a page."""
+def _bounded_response() -> type:
+    """Return a response class that reads a whole body only up to the requested range, or up to the size of a page."""
     import aiohttp
 
-    class Bounded(aiohttp.ClientResponse):
+    class BoundedResponse(aiohttp.ClientResponse):
         async def read(self) -> bytes:
             if self._body is None:
                 asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.request_info.headers.get("Range", ""))
                 most = int(asked[2]) - int(asked[1]) + 1 if asked else MAX_TEXT_BYTES
                 url = str(self.request_info.url.with_query(None))
-                _check_plain(self, url)
+                _check_not_compressed(self, url)
                 data = bytearray()
                 async for chunk in self.content.iter_chunked(_CHUNK_BYTES):
                     data += chunk
@@ -165,4 +170,4 @@ def _bounded() -> type:
                 self._body = bytes(data)
             return self._body
 
-    return Bounded
+    return BoundedResponse

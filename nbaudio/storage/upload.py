@@ -1,7 +1,7 @@
-"""Files that are written elsewhere, each under its final name whole or not at all.
+"""Atomic uploads to object stores and remote filesystems.
 
-Conventions: object stores show an object when all of it has come (multipart uploads are completed last). Other filesystems show
-what is being written: there a file is written beside its name and moved onto it.
+Object stores show an object only when it is complete. Other filesystems show partial files: there a file is written beside its
+name and moved onto it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.storage.remote import Remote, RemoteStat
 from nbaudio.storage.retry import RemoteNotFoundError, with_retries
 
-# Stores of whole objects, and how their filesystems are told to hold few parts in memory.
+# Object stores, with options that keep few parts of an upload in memory.
 _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "s3": {"chunksize": 16 << 20, "max_concurrency": 2},
@@ -27,14 +27,7 @@ _PARTIAL = ".partial"
 
 
 def check_writable(address: str) -> None:
-    """Refuse an address to which nothing can be written.
-
-    Raises:
-        InputError: its scheme is of another kind, or nothing stands behind it.
-
-    Examples:
-        >>> check_writable("s3://bucket/corpus")
-    """
+    """Raise InputError for an address that nothing can be written to."""
     scheme, _, path = address.partition("://")
     if scheme not in WRITABLE or "::" in address or not path.strip("/"):
         known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
@@ -42,14 +35,7 @@ def check_writable(address: str) -> None:
 
 
 def send(place: Remote, source: Path) -> RemoteStat:
-    """Write a local file to a place.
-
-    Returns:
-        What the store tells of it now.
-
-    Raises:
-        NbaudioError: it could not be written, or is not as long as the file then.
-    """
+    """Upload a local file and return its size and version in the store; raise NbaudioError if that fails."""
 
     def write() -> None:
         fs, path, scheme = place.located
@@ -73,11 +59,7 @@ def send(place: Remote, source: Path) -> RemoteStat:
 
 
 def delete_file(place: Remote) -> None:
-    """Remove a file, if it is there.
-
-    Raises:
-        NbaudioError: it could not be removed.
-    """
+    """Remove a file if it exists; raise NbaudioError if that fails."""
     fs, path, _ = place.located
     try:
         with_retries(place, lambda: fs.rm_file(path), done="removed")
@@ -88,11 +70,7 @@ def delete_file(place: Remote) -> None:
 
 
 def names(folder: Remote) -> Iterator[str]:
-    """Names of all files below a folder, relative to it; none where there is no folder.
-
-    Raises:
-        NbaudioError: it could not be listed.
-    """
+    """Yield the names of all files below a folder, none if it does not exist; raise NbaudioError if it cannot be listed."""
     try:
         found = with_retries(folder, folder.names)
     except RemoteNotFoundError:
@@ -103,13 +81,13 @@ def names(folder: Remote) -> Iterator[str]:
 
 
 def tidy(folder: Remote) -> None:
-    """Remove what killed runs left half-written below a folder: parts beside files, and uploads that nobody will complete."""
+    """Remove what killed runs left below a folder: temporary files, and multipart uploads that were never completed."""
     for name in names(folder):
         if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
             delete_file(folder / name)
     fs, path, scheme = folder.located
     if scheme != "s3":
-        return  # other stores drop such uploads by themselves
+        return  # other stores delete such uploads by themselves
     bucket, _, prefix = path.partition("/")
     for upload in with_retries(folder, lambda: fs.list_multipart_uploads(bucket), done="listed"):
         if upload["Key"].startswith(f"{prefix}/"):
