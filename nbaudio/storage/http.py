@@ -4,9 +4,9 @@ Bodies are never decompressed; a body that is compressed although the request fo
 """
 
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import cache
+from functools import cache, wraps
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, BinaryIO, TypeVar
@@ -57,26 +57,17 @@ def options(scheme: str, network: Network) -> dict[str, Any]:
     return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
 
 
-def info(fs: Any, url: str, network: Network) -> dict[str, Any]:
-    """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
-    return _run(fs, _info(fs, url, network))
+def _synchronous(request: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:
+    """Run a request, whose first argument is a filesystem, in the event loop of that filesystem."""
 
+    @wraps(request)
+    def call(fs: Any, *arguments: Any) -> Result:
+        from fsspec.asyn import sync
 
-def read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
-    """Return the bytes [start, stop); raise RemoteRefusedError if the server serves no ranges, or another one."""
-    return _run(fs, _read_range(fs, url, start, stop, network))
+        result: Result = sync(fs.loop, request, fs, *arguments)
+        return result
 
-
-def download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
-    """Write a body to an open file; raise RemoteRefusedError if the server sends more than `num_bytes`."""
-    _run(fs, _download(fs, url, file, num_bytes, network))
-
-
-def _run(fs: Any, request: Coroutine[Any, Any, Result]) -> Result:
-    from fsspec.asyn import sync
-
-    result: Result = sync(fs.loop, lambda: request)
-    return result
+    return call
 
 
 @asynccontextmanager
@@ -94,7 +85,9 @@ async def _response(fs: Any, network: Network, method: str, url: str, **headers:
         yield response
 
 
-async def _info(fs: Any, url: str, network: Network) -> dict[str, Any]:
+@_synchronous
+async def info(fs: Any, url: str, network: Network) -> dict[str, Any]:
+    """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
     from aiohttp import ServerDisconnectedError
 
     # Some servers allow only GET.
@@ -117,7 +110,9 @@ def _file_info(headers: Mapping[str, str]) -> dict[str, Any]:
     return found | {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
 
 
-async def _read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
+@_synchronous
+async def read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
+    """Return the bytes [start, stop); raise RemoteRefusedError if the server serves no ranges, or another one."""
     async with _response(fs, network, "GET", url, Range=f"bytes={start}-{stop - 1}") as response:
         response.raise_for_status()
         range_ = response.headers.get("Content-Range", "")
@@ -131,7 +126,9 @@ async def _read_range(fs: Any, url: str, start: int, stop: int, network: Network
         return data
 
 
-async def _download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
+@_synchronous
+async def download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
+    """Write a body to an open file; raise RemoteRefusedError if the server sends more than `num_bytes`."""
     async with _response(fs, network, "GET", url) as response:
         response.raise_for_status()
         _check_not_compressed(response, url)

@@ -152,13 +152,11 @@ def environment(**given: object) -> Iterator[None]:
         7
     """
     names = {_PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None}
-    before = {name: os.environ.get(name) for name in names}
+    before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(names)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)

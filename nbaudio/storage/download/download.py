@@ -92,7 +92,7 @@ def download(
     with open_ledger(folder) as ledger:
         ledger.forget({(one.url, one.name) for one in wanted})
         for bad in refused:
-            ledger.add(Row(bad.url, bad.name, "failed", url_sha256=bad.url_sha256, reason=bad.reason))
+            ledger.add(bad)
         run = _DownloadRun(folder, ledger, network, secrets.randbits(64) if seed is None else seed)
         rest = run.find_missing(wanted)
         client = HttpClient(connections=per_host, timeout=network.timeout)
@@ -311,38 +311,31 @@ class ByteProgress:
         self._bar = bar
         self._lock = threading.Lock()
         self._num_files = num_files
-        self._num_done = 0
-        self._left: dict[str, int] = {}
-        self._all_left = 0
-        self._lengths: dict[str, int] = {}
-        self._all_lengths = 0
+        self._num_known = self._num_done = 0
+        self._left: dict[str, int] = {}  # bytes to come of files that have begun
         self._finished = self._waiting = ""
 
     def expect(self, name: str, num_bytes: int) -> None:
         """Set how many bytes of a file will come."""
         with self._lock:
-            self._all_left += num_bytes - self._left.get(name, 0)
+            self._num_known += name not in self._left
             self._left[name] = num_bytes
-            self._all_lengths += num_bytes - self._lengths.get(name, 0)
-            self._lengths[name] = num_bytes
-            self._estimate()
+            self._update_total()
 
     def advance(self, name: str, num_bytes: int) -> None:
         """Count bytes of a file that have come."""
         with self._lock:
             self._left[name] -= num_bytes
-            self._all_left -= num_bytes
             self._bar.update(num_bytes)
 
     def finish(self, name: str) -> None:
         """Count a file as finished."""
         with self._lock:
-            self._all_left -= self._left.get(name, 0)
-            self._left[name] = 0
+            self._left.pop(name, None)
             self._num_done += 1
             self._finished = f"{self._num_done:,}/{self._num_files:,} files"
             self._show(refresh=False)
-            self._estimate()
+            self._update_total()
 
     def show_waiting(self, hosts: str) -> None:
         """Show the hosts that are waited for; an empty text shows none."""
@@ -353,10 +346,10 @@ class ByteProgress:
     def _show(self, *, refresh: bool) -> None:
         self._bar.set_postfix_str(", ".join(filter(None, (self._finished, self._waiting))), refresh=refresh)
 
-    def _estimate(self) -> None:
-        num_unknown = self._num_files - max(len(self._lengths), self._num_done)
-        mean = self._all_lengths / len(self._lengths) if self._lengths else 0
-        self._bar.total = self._bar.n + max(self._all_left, 0) + round(num_unknown * mean)
+    def _update_total(self) -> None:
+        known = self._bar.n + max(sum(self._left.values()), 0)
+        num_unknown = self._num_files - max(self._num_known, self._num_done)
+        self._bar.total = known + round(num_unknown * known / max(self._num_known, 1))
 
 
 @contextmanager

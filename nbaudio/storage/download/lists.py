@@ -21,7 +21,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.resources import bundled
-from nbaudio.storage.download.ledger import LEDGER, sha256_of
+from nbaudio.storage.download.ledger import LEDGER, Row, sha256_of
 from nbaudio.storage.urls import public_url, redact
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -42,18 +42,8 @@ class DownloadItem:
     checksum: str | None = None
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An invalid row and the reason."""
-
-    reason: str
-    url: str | None = None
-    url_sha256: str | None = None
-    name: str | None = None
-
-
-def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Refused]]:
-    """Return the files of a list, in order and each once, and its invalid rows.
+def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
+    """Return the files of a list, in order and each once, and its invalid rows as those of the ledger.
 
     Args:
         source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (or `sha256`, `md5`); or bundled archives
@@ -76,7 +66,8 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Refused]]:
         except InputError as error:
             said = row or {}
             url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
-            refused.append(Refused(f"{where}: {error}", url and display_url(url), url and sha256_of(url), name))
+            sha256 = url and sha256_of(url)
+            refused.append(Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=f"{where}: {error}"))
     return [one for one, _ in wanted.values()], refused
 
 
