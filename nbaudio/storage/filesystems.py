@@ -1,4 +1,4 @@
-"""Filesystems of fsspec behind addresses, and recursive listings of them; nothing else imports fsspec's filesystems."""
+"""Filesystems behind addresses, `HttpFiles` on the web and else of fsspec, and recursive listings of them."""
 
 import re
 import threading
@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.guards import check_regular
-from nbaudio.storage import http
+from nbaudio.storage.http import HttpFiles
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
@@ -25,7 +25,7 @@ _ARCHIVE = threading.local()
 
 
 class FilesystemPath(NamedTuple):
-    """A filesystem of fsspec, a path in it, and the scheme of the address."""
+    """A filesystem, a path in it, and the scheme of the address."""
 
     fs: Any
     path: str
@@ -43,24 +43,9 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
         check_regular(Path(archive))
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(FilesystemPath, _ARCHIVE.place)
-    try:
-        from fsspec.core import url_to_fs
-
-        if archive != address and urlsplit(archive).scheme in WEB:
-            # One failed request to a server is enough; fsspec sends two.
-            archive_fs, url = url_to_fs(archive, **_options(archive, network))
-            http.info(archive_fs, url, network)
-        quoted = quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address
-        fs, path = url_to_fs(quoted, **_options(address, network))
-    except ImportError as error:
-        package, extra = _PACKAGES.get(scheme, ("", ""))
-        if not extra:
-            raise InputError(f"{address}: {error}") from error
-        raise MissingExtraError.naming(package, extra) from error
-    except OSError as error:
-        if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
-            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
-        raise
+    if scheme in WEB:
+        return FilesystemPath(HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+    fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
     if scheme == "tar":  # only regular files: links and devices are none, and sparse files have any size
@@ -73,13 +58,29 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     return place
 
 
-def _options(address: str, network: Network) -> dict[str, Any]:
-    scheme = urlsplit(address).scheme
-    if "::" in address:
-        return {each: http.options(each, network) for each in WEB if f"{each}://" in address}
-    if scheme in WEB:
-        return http.options(scheme, network)
-    if scheme == "memory":
+def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
+    """Return a filesystem of fsspec and the path in it."""
+    archive = address.rpartition("::")[2]
+    try:
+        from fsspec.core import filesystem, url_to_fs
+
+        if archive != address and urlsplit(archive).scheme in WEB:
+            fs = filesystem(scheme, fo=HttpFiles(network).open(archive), skip_instance_cache=True)
+            return fs, fs._strip_protocol(address.partition("::")[0])
+        return url_to_fs(address, **_options(scheme, network))  # type: ignore[no-any-return]
+    except ImportError as error:
+        package, extra = _PACKAGES.get(scheme, ("", ""))
+        if not extra:
+            raise InputError(f"{address}: {error}") from error
+        raise MissingExtraError.naming(package, extra) from error
+    except OSError as error:
+        if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
+            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
+        raise
+
+
+def _options(scheme: str, network: Network) -> dict[str, Any]:
+    if scheme in ("memory", *ARCHIVES):
         return {}
     # Listings are never served from fsspec's cache.
     own: dict[str, Any] = {"use_listings_cache": False}
@@ -123,14 +124,14 @@ def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
             yield from list_files(fs, name, levels - 1) if levels else fs.find(name)
 
 
-def list_links(fs: Any, top: str) -> set[str]:
+def list_links(fs: HttpFiles, top: str) -> set[str]:
     """Return the files that the pages of a web folder and its subfolders link to, relative to it."""
     top = f"{top.rstrip('/')}/"
     names: set[str] = set()
     seen, folders = {top}, [top]
     while folders:
         folder = folders.pop()
-        for link in fs.ls(folder, detail=False):
+        for link in fs.ls(folder):
             # Servers link to the same page in another order: ?C=M;O=A.
             if link in seen or not link.startswith(folder) or "?" in link or "#" in link:
                 continue

@@ -44,7 +44,7 @@ class _Failing:
     """
 
     spent: float = 0.0
-    asked: float = 0.0
+    waited: float = 0.0
     until: float = 0.0
     reason: str = ""
 
@@ -108,10 +108,10 @@ class Network:
         if state is None:
             return None
         plain = self.tries * self.timeout
-        if state.spent < 2 * plain and state.spent + state.asked < 2 * max(plain, self.max_wait):
+        if state.spent < 2 * plain and state.spent + state.waited < 2 * max(plain, self.max_wait):
             return None
-        lost = state.spent + state.asked
-        return f"not asked again in this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
+        lost = state.spent + state.waited
+        return f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
         """Record a failed request.
@@ -124,16 +124,16 @@ class Network:
             state.until = max(state.until, now)
             state.reason = reason
 
-    def may_wait(self, host: str, asked: float, *, item: float, now: float) -> bool:
+    def may_wait(self, host: str, pause: float, *, item: float, now: float) -> bool:
         """Record the seconds of a Retry-After; return whether `max_wait` allows them after `item` seconds for the item so far."""
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
-            more = max(0.0, now + asked - max(now, state.until))
+            more = max(0.0, now + pause - max(now, state.until))
             most = 2 * max(self.tries * self.timeout, self.max_wait)
-            if item + asked > self.max_wait or state.spent + state.asked + more > most:
+            if item + pause > self.max_wait or state.spent + state.waited + more > most:
                 return False
-            state.asked += more
-            state.until = max(state.until, now + asked)
+            state.waited += more
+            state.until = max(state.until, now + pause)
             return True
 
     def succeeded(self, host: str) -> None:

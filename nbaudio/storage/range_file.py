@@ -7,7 +7,8 @@ from collections.abc import Callable
 from nbaudio.core.errors import AudioError
 
 _BLOCK_BYTES = 1 << 18
-_BLOCKS = 16
+# At least two blocks are kept, and at most so many bytes.
+_CACHED_BYTES = 4 << 20
 
 
 class RangeFile(io.RawIOBase):
@@ -22,8 +23,11 @@ class RangeFile(io.RawIOBase):
         (7, b'\x07\x08\t')
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int) -> None:
+    def __init__(
+        self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES
+    ) -> None:
         super().__init__()
+        self._block_bytes = block_bytes
         self._read, self._check, self._size, self._position = read, check, size, 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._error: AudioError | None = None
@@ -60,7 +64,7 @@ class RangeFile(io.RawIOBase):
         wanted = min(len(buffer), max(0, self._size - self._position))
         done = 0
         while done < wanted:
-            number, offset = divmod(self._position, _BLOCK_BYTES)
+            number, offset = divmod(self._position, self._block_bytes)
             block = self._block(number)[offset : offset + wanted - done]
             if not block:
                 break
@@ -73,14 +77,14 @@ class RangeFile(io.RawIOBase):
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]
-        start = number * _BLOCK_BYTES
+        start = number * self._block_bytes
         try:
-            block = self._read(start, min(start + _BLOCK_BYTES, self._size))
+            block = self._read(start, min(start + self._block_bytes, self._size))
         except AudioError as error:
             self._error = error
             return b""
         self._is_unchecked = True
         self._blocks[number] = block
-        if len(self._blocks) > _BLOCKS:
+        if len(self._blocks) > max(2, _CACHED_BYTES // self._block_bytes):
             self._blocks.popitem(last=False)
         return block

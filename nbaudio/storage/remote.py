@@ -14,7 +14,6 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage import http
 from nbaudio.storage.atomic import atomic_write, sha256_file
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
@@ -220,7 +219,7 @@ class Remote:
         if self.is_scheme:
             return None
         try:
-            found = with_retries(self, self._links if self._is_on_web else self.names)
+            found = with_retries(self, self.names)
         except AudioError as error:
             if self._is_on_web and isinstance(error, RemoteRefusedError):
                 return None
@@ -230,8 +229,8 @@ class Remote:
 
     def _info(self) -> dict[str, Any]:
         def info() -> dict[str, Any]:
-            fs, path, scheme = self.located
-            found: dict[str, Any] = http.info(fs, path, self.network) if scheme in WEB else fs.info(path)
+            fs, path, _ = self.located
+            found: dict[str, Any] = fs.info(path)
             return found
 
         return with_retries(self, info, proves=False)
@@ -239,14 +238,12 @@ class Remote:
     def names(self) -> set[str]:
         """Return all files below the folder, relative to it; to be called through `with_retries`."""
         fs, top, scheme = self.located
+        if scheme in WEB:
+            return list_links(fs, top)
         prefix = f"{top.rstrip('/')}/" if top.strip("/") else ""
         names = {name.removeprefix(prefix) for name in list_files(fs, top, levels=1)}
         # Archives may hold absolute names, which are reported and refused.
         return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
-
-    def _links(self) -> set[str]:
-        fs, top, _ = self.located
-        return list_links(fs, top)
 
     def _identity(self, status: RemoteStat) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
@@ -256,12 +253,9 @@ class Remote:
         held = _size(partial)
         if not (self._is_on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
             fs, path, scheme = self.located
-            if scheme in WEB:
-                with partial.open("wb") as file:
-                    http.download(fs, path, file, found.num_bytes, self.network)
-            else:
-                # One part in memory at a time.
-                fs.get_file(path, str(partial), **({"max_concurrency": 1} if scheme == "s3" else {}))
+            # S3: one part in memory at a time.
+            options = {"num_bytes": found.num_bytes} if scheme in WEB else {"max_concurrency": 1} if scheme == "s3" else {}
+            fs.get_file(path, str(partial), **options)
         if (held := partial.stat().st_size) != found.num_bytes:
             raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
 
@@ -279,9 +273,8 @@ class Remote:
         return True
 
     def _range(self, start: int, stop: int) -> bytes:
-        fs, path, scheme = self.located
-        is_web = scheme in WEB
-        data: bytes = http.read_range(fs, path, start, stop, self.network) if is_web else fs.cat_file(path, start=start, end=stop)
+        fs, path, _ = self.located
+        data: bytes = fs.cat_file(path, start=start, end=stop)
         if len(data) != stop - start:
             raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
         return data

@@ -50,6 +50,10 @@ class RemoteRefusedError(AudioError):
     """The server answered, and refused the request."""
 
 
+class RedirectError(ConnectionError):
+    """Redirects that lead nowhere; without the address, which may be signed."""
+
+
 class RemoteNotFoundError(RemoteRefusedError):
     """The file or folder does not exist."""
 
@@ -138,7 +142,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error of aiohttp (`status`), Azure, Google or botocore, if it has one.
+    """Return the HTTP status of an error (`status`), of Azure, Google or botocore, if it has one.
 
     Examples:
         >>> error = OSError("slow down")
@@ -184,8 +188,8 @@ def _permanent_error(place: RequestTarget, error: BaseException, done: str) -> A
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
-    if any(each.__name__ in ("TooManyRedirects", "RedirectClientError") for each in type(error).__mro__):  # of aiohttp
-        return RemoteRefusedError(f"{place}: redirects go in a circle, or to what is no web address")
+    if isinstance(error, RedirectError):
+        return RemoteRefusedError(f"{place}: {error}")
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment")
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:

@@ -4,7 +4,6 @@ A file under its final name is complete, with the right length and checksum. A f
 name, and a file of another origin is never overwritten.
 """
 
-import errno
 import hashlib
 import secrets
 import threading
@@ -17,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.bars import open_bar
-from nbaudio.core.errors import DiskFullError, InputError
+from nbaudio.core.errors import InputError
 from nbaudio.core.progress import naming_hosts, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.download.fetch import Fetcher, HttpClient, PermanentError, RetryableError, find_complete, partial_path
+from nbaudio.storage.atomic import disk_full_reason, raise_disk_full
+from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
 from nbaudio.storage.download.ledger import LEDGER, Ledger, Row, open_ledger
 from nbaudio.storage.download.lists import DownloadItem, read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
+from nbaudio.storage.http import HttpClient
 from nbaudio.storage.network import Network
 from nbaudio.storage.retry import backoff_seconds
 from nbaudio.storage.urls import redact
@@ -32,7 +33,6 @@ __all__ = ["LEDGER", "download", "read_list"]
 
 # Hashing more than this shows its progress.
 _LONG_WORK_BYTES = 1_000_000_000
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
 
@@ -162,7 +162,7 @@ class _DownloadRun:
                         rest.append(one)
                         if size:
                             self.notes.append(
-                                f"{one.name} is not what was fetched, or not what is wanted now; it is fetched anew"
+                                f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again"
                             )
         return rest
 
@@ -210,13 +210,11 @@ class _Worker:
     def work(self) -> None:
         """Send requests until the queue is empty or stopped."""
         try:
-            while (task := self.queue.take()) is not None:
-                self._fetch(task)
-        except BaseException as error:
+            with raise_disk_full(self.run.folder):
+                while (task := self.queue.take()) is not None:
+                    self._fetch(task)
+        except BaseException:
             self.queue.stop()  # other threads would wait for the end of this task
-            if isinstance(error, OSError) and error.errno in _FULL:
-                told = f"{self.run.folder}: {error.strerror}; make room and run the same again, what is done is kept"
-                raise DiskFullError(told) from error
             raise
 
     def _fetch(self, task: DownloadTask) -> None:
@@ -242,7 +240,7 @@ class _Worker:
             if not self.queue.stopped:
                 self._give_up(task, str(error))
         except OSError as error:
-            if error.errno in _FULL:
+            if disk_full_reason(error):
                 raise
             self._give_up(task, f"it cannot be written: {error.strerror}")
         else:
@@ -296,8 +294,8 @@ class _Worker:
         part = ledger.part(wanted.url, wanted.name) if partial.exists() else None
         row = ledger.row(wanted.url, wanted.name)
         before = part or Row.of(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
-        told = redact(reason, wanted.url, task.address)
-        ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=told))
+        redacted = redact(reason, wanted.url, task.address)
+        ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=redacted))
         self.bar.finish(wanted.name)
 
 

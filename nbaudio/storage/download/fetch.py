@@ -3,39 +3,32 @@
 Bytes are written to `.name.partial`, which gets the final name when length and checksum are right. A partial file is continued
 only if the server confirms by its validator (ETag or date) that the file is the same, or if a checksum will prove it; otherwise
 the download begins again. Bytes are kept as they are sent, never decompressed.
-
-Downloads use urllib3, not the aiohttp session of `storage.http`: when a connection breaks, aiohttp discards the bytes that it has
-received but not yet handed out (measured: all of a first 100 kB, in 100 of 100 cases), and a download resumes after the last
-byte.
 """
 
 import hashlib
 import os
 import re
 import shutil
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urljoin, urlsplit
-
-import urllib3
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urljoin
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
 from nbaudio.storage.download.ledger import Ledger, Row
 from nbaudio.storage.download.lists import DownloadItem, check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask
-from nbaudio.storage.http import HEADERS, content_coding, content_length
+from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
 from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, Network
 from nbaudio.storage.retry import RETRYABLE, retry_after
-from nbaudio.storage.urls import redact_log
 
-_MAX_REDIRECTS = 10
-_REDIRECTS = (301, 302, 303, 307, 308)
+if TYPE_CHECKING:
+    import urllib3
+
 _BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _CHUNK_BYTES = 1 << 16
 # Bytes of a body of unannounced length before its length is requested.
@@ -53,50 +46,6 @@ class RetryableError(Exception):
 
 class PermanentError(Exception):
     """A failure that no retry resolves."""
-
-
-class HttpClient:
-    """A pool of connections, through the proxies of the environment.
-
-    `connections` are kept open per host; `timeout` is in seconds without a byte. An invalid proxy raises InputError.
-    """
-
-    def __init__(self, *, connections: int, timeout: float) -> None:
-        limit = urllib3.Timeout(connect=timeout, read=timeout)
-        self._direct = urllib3.PoolManager(maxsize=connections, timeout=limit)
-        self._proxies: dict[str, urllib3.PoolManager] = {}
-        self._open: set[urllib3.BaseHTTPResponse] = set()
-        for scheme, proxy in urllib.request.getproxies().items():
-            if scheme in ("http", "https"):
-                try:
-                    self._proxies[scheme] = urllib3.ProxyManager(proxy, maxsize=connections, timeout=limit)
-                except (ValueError, urllib3.exceptions.HTTPError) as error:
-                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {redact_log(str(error))}") from None
-
-    @contextmanager
-    def request(self, method: str, url: str, **headers: str) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Yield the response to one request, without following redirects, with its body unread."""
-        parts = urlsplit(url)
-        bypass = urllib.request.proxy_bypass(parts.hostname or "")
-        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
-        response = pool.request(method, url, headers={**HEADERS, **headers}, preload_content=False, redirect=False, retries=False)
-        self._open.add(response)
-        try:
-            yield response
-        finally:
-            self._open.discard(response)
-            response.close()
-
-    def hang_up(self) -> None:
-        """End all reads of other threads, so that no thread waits for a silent server."""
-        for response in list(self._open):
-            with suppress(OSError, RuntimeError, ValueError):  # the response has ended meanwhile
-                response.shutdown()
-
-    def close(self) -> None:
-        """Close all connections."""
-        for pool in (self._direct, *self._proxies.values()):
-            pool.clear()
 
 
 def partial_path(folder: Path, wanted: DownloadItem) -> Path:
@@ -143,14 +92,14 @@ class Fetcher:
         try:
             with self.client.request("GET", task.address, **headers) as response:
                 return self._handle(task, response, row, have)
-        except (urllib3.exceptions.LocationParseError, urllib3.exceptions.LocationValueError):
-            raise PermanentError(f"{display_url(task.address)}: no usable address") from None
-        except urllib3.exceptions.HTTPError as error:
-            raise RetryableError(_connection_error(error)) from None
+        except InvalidUrlError as error:
+            raise PermanentError(f"{display_url(task.address)}: {error}") from None
+        except ConnectionError as error:
+            raise RetryableError(f"the connection failed: {error}") from None
 
-    def _handle(self, task: DownloadTask, response: urllib3.BaseHTTPResponse, row: Row | None, have: int) -> Row | None:
+    def _handle(self, task: DownloadTask, response: "urllib3.BaseHTTPResponse", row: Row | None, have: int) -> Row | None:
         status, headers = response.status, response.headers
-        if status in _REDIRECTS:
+        if status in REDIRECTS:
             _follow_redirect(task, headers.get("Location", ""))
             return None
         said = f"the server says {status} {response.reason or ''}".strip()
@@ -160,7 +109,7 @@ class Fetcher:
             if status == 206 and _continues(headers, have, row.bytes):
                 return self._write_body(task, response, replace(row, state="begun", reason=None), "ab")
             partial_path(self.folder, task.wanted).unlink(missing_ok=True)
-            raise RetryableError("what the server has no longer fits the part that was there; begun anew")
+            raise RetryableError("the file on the server does not match the partial file; download restarted")
         if status != 200:
             raise PermanentError(said)
         announced = self._check_body(task.wanted, headers)
@@ -205,12 +154,12 @@ class Fetcher:
 
     def _max_bytes(self, task: DownloadTask) -> int:
         """Return the limit of a body of unannounced length: the length of a HEAD request, or that of the network limits."""
-        with suppress(urllib3.exceptions.HTTPError), self.client.request("HEAD", task.address) as head:
+        with suppress(ConnectionError), self.client.request("HEAD", task.address) as head:
             if head.status == HTTPStatus.OK and (length := content_length(head.headers)) is not None:
                 return length
         return self.network.max_size or MAX_UNKNOWN_LENGTH
 
-    def _write_body(self, task: DownloadTask, response: urllib3.BaseHTTPResponse, begun: Row, mode: Literal["ab", "wb"]) -> Row:
+    def _write_body(self, task: DownloadTask, response: "urllib3.BaseHTTPResponse", begun: Row, mode: Literal["ab", "wb"]) -> Row:
         most, is_over = begun.bytes, False
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
@@ -229,7 +178,7 @@ class Fetcher:
         if is_over:
             partial_path(self.folder, task.wanted).unlink()
             if mode == "ab":
-                raise RetryableError("the server sends more than the part lacks; begun anew")
+                raise RetryableError("the server sends more bytes than are missing; download restarted")
             what = (
                 "that it announced"
                 if begun.bytes is not None
@@ -247,7 +196,7 @@ class Fetcher:
         if checksum != wanted.checksum:
             partial.unlink()
             if joined:
-                raise RetryableError(f"the joined parts have {checksum}, not {wanted.checksum}; begun anew")
+                raise RetryableError(f"the joined parts have {checksum}, not {wanted.checksum}; download restarted")
             raise PermanentError(f"it has {checksum}, not {wanted.checksum}; removed")
         with partial.open("rb") as file:
             os.fsync(file.fileno())
@@ -293,8 +242,8 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:
     task.redirects += 1
-    if task.redirects > _MAX_REDIRECTS:
-        raise PermanentError(f"more than {_MAX_REDIRECTS} redirects, the last to {display_url(location)}")
+    if task.redirects > MAX_REDIRECTS:
+        raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
         target = check_url(urljoin(task.address, location))
     except (InputError, ValueError) as error:
@@ -315,12 +264,3 @@ def _validator(headers: Mapping[str, str]) -> str | None:
     """Return what If-Range accepts: a strong ETag, else the date of the last change."""
     etag = headers.get("ETag", "")
     return etag if etag.startswith('"') else headers.get("Last-Modified")
-
-
-def _connection_error(error: urllib3.exceptions.HTTPError) -> str:
-    """Return the cause of a failed connection in one line, without addresses of objects."""
-    cause: BaseException = error
-    while isinstance(inner := next((one for one in reversed(cause.args) if isinstance(one, BaseException)), None), BaseException):
-        cause = inner
-    text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(cause)) or type(cause).__name__
-    return f"the connection failed: {text}"
