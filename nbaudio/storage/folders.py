@@ -28,7 +28,7 @@ from nbaudio.storage.atomic import (
     write_json,
 )
 from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.retry import RemoteNotFoundError
+from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside
 
 # Small files that are transferred at once.
@@ -174,24 +174,24 @@ class RemoteFolder:
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """See `Folder.local`."""
-        with _input_error(RemoteNotFoundError), self._place(name).fetched() as path:
+        with convert_error(RemoteNotFoundError, InputError), self._place(name).fetched() as path:
             yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """See `Folder.read`."""
-        with _input_error(RemoteNotFoundError):
+        with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).read(start, stop)
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
-        with _input_error(AudioError), suppress(RemoteNotFoundError):
+        with convert_error(AudioError, InputError), suppress(RemoteNotFoundError):
             self._place(name).status()
             return True
         return False
 
     def size(self, name: str) -> int:
         """See `Folder.size`."""
-        with _input_error(RemoteNotFoundError):
+        with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).status().num_bytes
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
@@ -244,15 +244,6 @@ class RemoteFolder:
 
     def _place(self, name: str) -> Remote:
         return self.place / _checked(name)
-
-
-@contextmanager
-def _input_error(kind: type[AudioError]) -> Iterator[None]:
-    """Convert errors of a kind to InputError."""
-    try:
-        yield
-    except kind as error:
-        raise InputError(str(error)) from error
 
 
 def _checked(name: str) -> str:

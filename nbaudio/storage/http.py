@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.guards import MAX_TEXT_BYTES
@@ -25,7 +25,7 @@ from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.network import Network
 from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.retry import RETRYABLE, RedirectError, RemoteRefusedError
+from nbaudio.storage.retry import RETRYABLE, RedirectError, RemoteRefusedError, convert_error
 from nbaudio.storage.urls import WEB, redact_log
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HttpClient:
             if scheme in WEB:
                 try:
                     user = urllib3.util.parse_url(proxy).auth
-                    headers = urllib3.make_headers(proxy_basic_auth=user) if user else None
+                    headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
                     self._proxies[scheme] = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise InputError(f"{scheme}_proxy of the environment cannot be used: {redact_log(str(error))}") from None
@@ -232,10 +232,8 @@ class HttpFiles:
         """Open a file that reads ranges, for archives."""
 
         def read(start: int, stop: int) -> bytes:
-            try:
+            with convert_error(RemoteRefusedError, ValueError):  # an AudioError would look like the end of the archive
                 return self.cat_file(url, start=start, end=stop)
-            except RemoteRefusedError as error:
-                raise ValueError(str(error)) from None
 
         size = self.info(url)["size"]
         if size is None:

@@ -19,7 +19,7 @@ from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network
 from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.retry import RemoteRefusedError, with_retries
+from nbaudio.storage.retry import RemoteRefusedError, convert_error, with_retries
 from nbaudio.storage.urls import ARCHIVES, WEB, check_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
@@ -114,15 +114,10 @@ class Remote:
             raise AudioError(f"{self}: a folder, not a file")
         if info.get("size") is None:
             raise AudioError(f"{self}: the server does not say how long it is, so that a broken connection would look whole")
-        if info.get("compress_size") is not None:  # of a zip's members
-            try:
+        with convert_error(InputError, RemoteRefusedError):
+            if info.get("compress_size") is not None:  # of a zip's members
                 check_expansion(self, info["compress_size"], info["size"])
-            except InputError as error:
-                raise RemoteRefusedError(str(error)) from error
-        try:
             self.network.check_size(self, int(info["size"]))
-        except InputError as error:
-            raise RemoteRefusedError(str(error)) from error
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
         return RemoteStat(int(info["size"]), None if version is None else str(version))
 

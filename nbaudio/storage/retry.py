@@ -10,7 +10,8 @@ import re
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -58,6 +59,15 @@ class RemoteNotFoundError(RemoteRefusedError):
     """The file or folder does not exist."""
 
 
+@contextmanager
+def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[None]:
+    """Convert errors of one class to another with the same message."""
+    try:
+        yield
+    except caught as error:
+        raise raised(str(error)) from error
+
+
 def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
     """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
 
@@ -85,7 +95,7 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
         except NbaudioError:
             raise
         except Exception as error:
-            # fsspec reports any failed request for information on a web file as a missing file.
+            # Filesystems may report another failure as a missing file; the cause then says which.
             cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
             if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk

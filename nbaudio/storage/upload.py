@@ -5,6 +5,7 @@ name and moved onto it.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from typing import Any
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.storage.remote import Remote, RemoteStat
-from nbaudio.storage.retry import RemoteNotFoundError, with_retries
+from nbaudio.storage.retry import RemoteNotFoundError, convert_error, with_retries
 
 # Object stores, with options that keep few parts of an upload in memory.
 _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -48,11 +49,9 @@ def send(place: Remote, source: Path) -> RemoteStat:
         fs.put_file(str(source), beside)
         fs.mv(beside, path)
 
-    try:
+    with convert_error(AudioError, NbaudioError):
         with_retries(place, write, done="written")
         found = place.status()
-    except AudioError as error:
-        raise NbaudioError(str(error)) from error
     if found.num_bytes != source.stat().st_size:
         raise NbaudioError(f"{place}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after writing it")
     return found
@@ -61,23 +60,14 @@ def send(place: Remote, source: Path) -> RemoteStat:
 def delete_file(place: Remote) -> None:
     """Remove a file if it exists; raise NbaudioError if that fails."""
     fs, path, _ = place.located
-    try:
+    with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
         with_retries(place, lambda: fs.rm_file(path), done="removed")
-    except RemoteNotFoundError:
-        return
-    except AudioError as error:
-        raise NbaudioError(str(error)) from error
 
 
 def names(folder: Remote) -> Iterator[str]:
     """Yield the names of all files below a folder, none if it does not exist; raise NbaudioError if it cannot be listed."""
-    try:
-        found = with_retries(folder, folder.names)
-    except RemoteNotFoundError:
-        return
-    except AudioError as error:
-        raise NbaudioError(str(error)) from error
-    yield from sorted(found)
+    with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
+        yield from sorted(with_retries(folder, folder.names))
 
 
 def tidy(folder: Remote) -> None:

@@ -24,7 +24,7 @@ from nbaudio.storage.download.lists import DownloadItem, check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
 from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, Network
-from nbaudio.storage.retry import RETRYABLE, retry_after
+from nbaudio.storage.retry import RETRYABLE, convert_error, retry_after
 
 if TYPE_CHECKING:
     import urllib3
@@ -143,10 +143,8 @@ class Fetcher:
                 "the server does not say how long it is, so that a broken connection would look whole; give a checksum"
             )
         if announced is not None:
-            try:
+            with convert_error(InputError, PermanentError):
                 self.network.check_size("it", announced)
-            except InputError as error:
-                raise PermanentError(str(error)) from error
             free = shutil.disk_usage(self.folder).free
             if announced > free:
                 raise PermanentError(f"no space for its {announced:,} bytes, {free:,} are free on the disk")
