@@ -53,22 +53,13 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote file or folder; ``folder / path`` is a file or folder below it.
+    """A remote file or folder; ``folder / path`` is a file or folder below it."""
 
-    Attributes:
-        root: validated address of the folder.
-        cache: keeps fetched files; None deletes them after use.
-        path: below the folder; a whole address if the folder is a bare scheme.
-        sha256: of the file, if known; other bytes are refused.
-        content: the bytes, if they have been read already.
-        network: limits of requests.
-    """
-
-    root: str
-    cache: Cache | None = None
-    path: str = ""
-    sha256: str | None = None
-    content: Content | None = field(default=None, repr=False)
+    root: str  # validated address of the folder
+    cache: Cache | None = None  # keeps fetched files; None deletes them after use
+    path: str = ""  # below the folder; a whole address if the folder is a bare scheme
+    sha256: str | None = None  # of the file, if known; other bytes are refused
+    content: Content | None = field(default=None, repr=False)  # the bytes, if they have been read already
     network: Network = field(default_factory=Network.of, repr=False, compare=False)
 
     def __truediv__(self, path: str) -> "Remote":

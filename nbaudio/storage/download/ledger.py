@@ -27,29 +27,17 @@ State = Literal["begun", "done", "failed"]
 
 @dataclass(frozen=True)
 class Row:
-    """The state of one address.
+    """The state of one address."""
 
-    Attributes:
-        url: without user and query; None if a row of the list has none.
-        name: of the file.
-        state: ``begun`` (a partial file may exist), ``done`` or ``failed``.
-        url_sha256: hash of the whole address of the list, in hex.
-        bytes: of the whole file; None until the server announces it.
-        sha256: of the file that was published under the name, now or before the download began again.
-        checksum: the expected one, which a file that is done has.
-        validator: ETag or date with which the server identifies the version of a partial file.
-        reason: why it failed.
-    """
-
-    url: str | None
+    url: str | None  # without user and query; None if a row of the list has none
     name: str | None
-    state: State
-    url_sha256: str | None = None
-    bytes: int | None = None
-    sha256: str | None = None
-    checksum: str | None = None
-    validator: str | None = None
-    reason: str | None = None
+    state: State  # begun: a partial file may exist
+    url_sha256: str | None = None  # of the whole address of the list, in hex
+    bytes: int | None = None  # of the whole file, once the server has announced it
+    sha256: str | None = None  # of the file that was published under the name, now or before the download began again
+    checksum: str | None = None  # the expected one, which a file that is done has
+    validator: str | None = None  # ETag or date of the version of the partial file
+    reason: str | None = None  # why it failed
 
     @classmethod
     def of(cls, url: str, name: str, state: State, **facts: Any) -> "Row":

@@ -19,29 +19,17 @@ from nbaudio.storage.download.lists import DownloadItem
 
 @dataclass
 class DownloadTask:
-    """A file that is being downloaded.
-
-    Attributes:
-        wanted: the file.
-        address: of the next request; a redirect changes it.
-        redirects: that led to the address.
-        passed: addresses of those redirects.
-        failures: consecutive requests without a new byte.
-        reached: most bytes that the partial file ever had.
-        lost: seconds of failed requests and pauses since the last new byte, without time in the queue.
-        pause: seconds before the next try.
-        host: of the address, with its port.
-    """
+    """A file that is being downloaded."""
 
     wanted: DownloadItem
-    address: str
-    redirects: int = 0
-    failures: int = 0
-    reached: int = 0
-    lost: float = 0.0
-    pause: float = 0.0
-    passed: set[str] = field(default_factory=set)
-    host: str = ""
+    address: str  # of the next request; a redirect changes it
+    redirects: int = 0  # that led to the address
+    failures: int = 0  # consecutive requests without a new byte
+    reached: int = 0  # most bytes that the partial file ever had
+    lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
+    pause: float = 0.0  # seconds before the next try
+    passed: set[str] = field(default_factory=set)  # addresses of the redirects
+    host: str = ""  # of the address, with its port
 
 
 @dataclass
