@@ -35,8 +35,8 @@ MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS: Mapping[str, str] = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
 _CHUNK_BYTES = 1 << 18
-# Connections that are kept open per host; more are opened if more threads need them.
-_CONNECTIONS = 16
+# Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
+_CONNECTIONS = 64
 # Digits of a length that is not nonsense.
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
