@@ -8,12 +8,12 @@ from nbclient import NotebookClient
 
 from nbaudio.core import bars
 from nbaudio.core.progress import progress
-from nbaudio.storage.download.meter import ByteProgress
+from nbaudio.storage.download.download import byte_progress
 
 VERIFY = "from nbaudio.core.progress import progress\n"
 VERIFY += "with progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
 FETCH = (
-    "from nbaudio.storage.download.meter import ByteProgress\nwith ByteProgress(1) as meter:\n"
+    "from nbaudio.storage.download.download import byte_progress\nwith byte_progress(1) as meter:\n"
     "    meter.expect('a', 5000); meter.advance('a', 5000); meter.finish('a')"
 )
 FAILS = "with progress('cut ', 2.0, 'h of audio') as advance:\n    advance(0.5)\n    raise OSError"
@@ -58,7 +58,7 @@ def test_a_thread_and_silent_work_show_nothing_in_a_notebook(ran):
 def test_a_terminal_has_text_on_standard_error(capsys):
     with progress("verify", 3, "shards") as advance:
         advance(3)
-    with ByteProgress(1) as meter:
+    with byte_progress(1) as meter:
         meter.expect("a", 5000)
         meter.advance("a", 5000)
         meter.finish("a")

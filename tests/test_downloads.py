@@ -24,11 +24,11 @@ import nbaudio
 from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
-from nbaudio.storage.download import run
-from nbaudio.storage.download.download import read_list
+from nbaudio.storage import retry
+from nbaudio.storage.download.download import pause_seconds, read_list
 from nbaudio.storage.download.lists import DownloadItem
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.retry_after import retry_after
+from nbaudio.storage.retry import retry_after
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -162,7 +162,7 @@ def web():
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(run, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -349,11 +349,10 @@ def test_passing_failures_are_tried_again_and_lasting_ones_told(web, get, out):
 
 
 def test_pauses_grow_and_are_the_same_for_a_seed():
-    pauses = run.Backoff(seed=1)
-    all_ = [pauses.before("http://x/a", n) for n in range(1, 12)]
-    assert all_ == [run.Backoff(seed=1).before("http://x/a", n) for n in range(1, 12)]
+    all_ = [pause_seconds(1, "http://x/a", n) for n in range(1, 12)]
+    assert all_ == [pause_seconds(1, "http://x/a", n) for n in range(1, 12)]
     assert all(one < 1.001 * two for one, two in pairwise(all_))
-    assert len({run.Backoff(seed=n).before("http://x/a", 1) for n in range(50)}) == 50
+    assert len({pause_seconds(n, "http://x/a", 1) for n in range(50)}) == 50
 
 
 def test_nobody_answers(tmp_path, out):

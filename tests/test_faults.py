@@ -352,7 +352,7 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
 
 def test_a_log_is_bounded_and_has_no_secrets(tmp_path, monkeypatch):
     log = tmp_path / "c/.work/log.jsonl"
-    monkeypatch.setattr(run_log, "_EARLIER", 20_000)
+    monkeypatch.setattr(run_log, "_KEPT_BYTES", 20_000)
 
     def run():
         with run_log.run_log(log, "materialize", {"packs": "s3://me:geheim@bucket/p"}, of="c"):
@@ -392,7 +392,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, little_room):
 def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_path, monkeypatch):
     corpus, seen = tmp_path / "č c", []
     (workspace.audio_root / NAMES[1]).unlink()
-    monkeypatch.setattr(run_log, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(run_log, "_INTERVAL_S", 0.0)
     with listen_to_progress(Meanwhile("pack", lambda: seen.append(status(corpus)))):
         report = made(workspace, corpus)
     [running] = seen

@@ -204,7 +204,7 @@ def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
 # which module may import what: each library behind one door
 
 DOORS = {
-    **dict.fromkeys(("aiohttp", "fsspec", "urllib3"), frozenset({"storage"})),
+    **dict.fromkeys(("fsspec", "urllib3"), frozenset({"storage"})),
     **dict.fromkeys(("av", "miniaudio", "pydub", "soundfile", "soxr"), frozenset({"audio"})),
     "rapidfuzz": {"text"},
     **dict.fromkeys(("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})),

@@ -25,7 +25,6 @@ from nbaudio.cli import app
 from nbaudio.core.errors import AudioError, DiskFullError, InputError
 from nbaudio.sources import recordings
 from nbaudio.storage import retry
-from nbaudio.storage.download import run as download_run
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 
@@ -37,7 +36,6 @@ ABSURD = 2**62
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(download_run, "_FIRST_PAUSE", 0.01)
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "5")
 
 
@@ -247,8 +245,7 @@ def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetc
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
-        for module, name in ((retry, "FIRST_PAUSE_S"), (download_run, "_FIRST_PAUSE")):
-            monkeypatch.setattr(module, name, 0.2)
+        monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.2)
 
     def run(bad):
         names = [f"{bad}/{number}.wav" for number in range(60)] + [f"{web.url}/a.wav"]
@@ -271,7 +268,7 @@ def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetc
     assert len(reasons) == 61
     assert reasons["a.wav"] is None
     given_up = [
-        reason for name, reason in reasons.items() if name != "a.wav" and "not asked again in this run: 127.0.0.1:" in reason
+        reason for name, reason in reasons.items() if name != "a.wav" and "skipped for the rest of this run: 127.0.0.1:" in reason
     ]
     assert len(given_up) > 30
     assert all("has only failed for" in reason for reason in given_up)
@@ -306,7 +303,6 @@ def test_a_host_with_bad_files_is_not_given_up(web, tmp_path, monkeypatch):
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "gopher://127.0.0.1/x", "/b.wav", "/loop/b.wav"])
 def test_redirects_to_nowhere_fail_at_once(fetch, target, web, tmp_path, monkeypatch):
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 60.0)
-    monkeypatch.setattr(download_run, "_FIRST_PAUSE", 60.0)
     for name in ("b.wav", "HEAD b.wav"):
         web.acts[name] = answers(302, Content_Length=0, Location=target)
     reason = only_b_fails(fetch, web, tmp_path)

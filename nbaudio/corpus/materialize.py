@@ -1,10 +1,9 @@
 """From a selected workspace to a corpus: cut, pack, publish."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ from nbaudio.storage import upload
 from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.atomic import raise_disk_full, remove_partials
 from nbaudio.storage.folders import read_object
+from nbaudio.storage.locks import lock
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
@@ -210,8 +210,7 @@ def _sharing(packs: Path | Remote) -> Iterator[None]:
     folder = os.open(packs, os.O_RDONLY)
     try:
         _tidy_alone(folder, packs)
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_SH)
+        lock(folder, shared=True, required=False)
         yield
         _tidy_alone(folder, packs)
     finally:
@@ -219,13 +218,8 @@ def _sharing(packs: Path | Remote) -> Iterator[None]:
 
 
 def _tidy_alone(descriptor: int, packs: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    except OSError:  # a filesystem without locks
-        pass
-    remove_partials(packs)
+    if lock(descriptor, wait=False, required=False):
+        remove_partials(packs)
 
 
 def _cut_and_pack(

@@ -1,1 +1,1 @@
-"""Files here and elsewhere: atomic writes, input guards, URLs, range reads, archives, cache, retries, upload and download."""
+"""Atomic files, locks, URLs, remote files and folders, cache, retries, archives, uploads, downloads, and the workspace."""

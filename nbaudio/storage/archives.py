@@ -1,7 +1,6 @@
-"""Compressed tars, in which nothing can be sought: read once, from the first byte to the last, each file as it comes.
+"""Compressed tars, which cannot be sought in: read once from start to end, in the order of their files.
 
-A file that was come upon has its bytes with it (`Remote.content`). Single files are had from there too, as from any archive, at
-the cost of reading up to them.
+Such a file has its bytes with it (`Remote.content`). A single file can be read too, at the cost of reading all before it.
 """
 
 import bz2
@@ -20,52 +19,48 @@ from typing import Any, NamedTuple
 
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError, one_line
-from nbaudio.storage.listings import filter_names
+from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.remote import Content, Remote, remote
 from nbaudio.storage.urls import is_url
 
-_ENDINGS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-#: What an archive that is damaged or none raises while it is read.
+_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+#: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
-_PACKED: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
+_OPEN: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
 _HEAD_BYTES = 6
 _PIECE_BYTES = 1 << 20
-#: Bytes; a file that is longer comes without them.
-LONGEST = 256 << 20
+# A larger file comes without its bytes.
+_MAX_CONTENT_BYTES = 256 << 20
 
 
 class Member(NamedTuple):
-    """A file in an archive: its name there, without ``./`` and the like, its entry, and the archive, which is at its bytes."""
+    """A file in an archive: its normalized name, its entry, and the archive, positioned at its bytes."""
 
     name: str
     entry: tarfile.TarInfo
     archive: tarfile.TarFile
 
     def read(self) -> bytes:
-        """All its bytes."""
+        """Return its bytes."""
         file = self.archive.extractfile(self.entry)
         return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
 
 
 def is_in_archive(place: Remote) -> bool:
-    """Whether a folder or file is in a compressed tar.
+    """Return whether a folder or file is in a compressed tar.
 
     Examples:
         >>> is_in_archive(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_in_archive(remote("tar://::/data/all.tar"))
         (True, False)
     """
-    return place.root.startswith("tar://") and place.root.lower().endswith(_ENDINGS)
+    return place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Files of a tar in its order, one at a time; folders, links, devices and files with holes, of any size, are none.
-
-    Raises:
-        tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError: the archive is damaged, none, or a bomb.
-    """
+    """Yield the regular files of a tar in its order, without sparse ones; raise `BROKEN` errors if it is damaged or a bomb."""
     with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:", encoding="utf8") as opened:
         while (entry := opened.next()) is not None:
-            # The archive would remember every member.
+            # tarfile keeps every member.
             opened.members = []  # type: ignore[attr-defined]
             if entry.isfile() and not entry.issparse():
                 file.check(entry.offset_data + entry.size)
@@ -73,9 +68,9 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The bytes of an archive, unpacked as its first bytes tell; what grows beyond measure ends in an error."""
+    """The decompressed bytes of an archive, by its magic number; a decompression bomb raises tarfile.ReadError."""
 
-    _file: Any = None  # where the archive cannot be opened, there is nothing to close
+    _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
         try:
@@ -84,11 +79,11 @@ class _Unpacked(io.RawIOBase):
             raise tarfile.ReadError(str(error)) from error
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-        opener = next((opener for start, opener in _PACKED.items() if head.startswith(start)), open)
+        opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)
         self._file = opener(archive, "rb")
 
     def read(self, size: int = -1, /) -> bytes:
-        if size > _PIECE_BYTES:  # asked for by the header of a header; files are read in pieces
+        if size > _PIECE_BYTES:  # a long header of a header; files are read in pieces
             raise tarfile.ReadError(f"{self._archive}: a header of {size:,} bytes, a bomb")
         data: bytes = self._file.read(size)
         self.check(self.tell())
@@ -108,7 +103,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def check(self, position: int) -> None:
-        """Raise tarfile.ReadError where the archive may not grow up to there."""
+        """Raise tarfile.ReadError if the archive may not expand to `position` bytes."""
         try:
             guards.check_expansion(self._archive, self._size, position)
         except InputError as error:
@@ -116,7 +111,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
-    """As `Remote.listing`; where the archive breaks off is among what is not taken."""
+    """List files as `Remote.listing` does; a damaged archive is among the refused."""
     names: list[str] = []
     broken = []
     try:
@@ -128,14 +123,9 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
 
 
 def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:
-    """Files below a folder of a compressed tar, in the order of the archive, each with its bytes.
+    """Yield the wanted files below a folder of a compressed tar with their bytes, in its order; all files without, if None.
 
-    Args:
-        folder: of which `is_in_archive` holds.
-        wanted: paths below the folder; None gives all, without bytes.
-
-    Raises:
-        AudioError: the archive cannot be had, or breaks off; what comes before it was given.
+    Raises AudioError if the archive cannot be fetched or is damaged, after the files before the damage.
     """
     inside, _, outer = folder.root.partition("::")
     top = "/".join(filter(None, (inside.removeprefix("tar://").strip("/"), folder.path)))
@@ -148,7 +138,7 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
                 if not member.name.startswith(top) or not name or (wanted is not None and name not in wanted):
                     continue
                 place = folder / name
-                if wanted is not None and member.entry.size <= LONGEST:
+                if wanted is not None and member.entry.size <= _MAX_CONTENT_BYTES:
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except BROKEN as error:

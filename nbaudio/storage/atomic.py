@@ -1,10 +1,9 @@
-"""Writing without half-written files, reading back, and hashing.
+"""Atomic writes, JSON files, append-only logs, links, and file hashes.
 
-Everything that gets a final name is written beside it first and moved there when whole.
+A file is written beside its final name and moved there when it is complete.
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -21,26 +20,27 @@ import msgspec
 
 from nbaudio.core import guards
 from nbaudio.core.errors import DiskFullError, InputError, one_line
+from nbaudio.storage.locks import lock
 
 if TYPE_CHECKING:
     import polars as pl
 
 _Line = TypeVar("_Line")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A large file is brought to the disk this often while it is written: what is left at its end is soon there.
-_FLUSH_EVERY_S = 0.05
-# Files of a folder that are waited for at once: a disk takes many together in the time of one.
-_SYNCED_AT_ONCE = 16
+# A large file is synced this often while it is written, so that little is left to sync at its end.
+_SYNC_EVERY_S = 0.05
+# Files of a folder that are synced at once: a disk syncs many in the time of one.
+_SYNC_THREADS = 16
 
 
 def disk_full_reason(error: BaseException) -> str | None:
-    """What the system says where an error means that there is no room to write; None where it means something else.
+    """Return the system's message if an error means that the disk is full, else None.
 
     Examples:
         >>> disk_full_reason(OSError(28, "No space left on device")), disk_full_reason(OSError(5, "Input/output error"))
         ('No space left on device', None)
     """
-    # Polars raises errors of its own, with the number in words, or without where the end of a Parquet file is not written.
+    # Polars raises its own errors: with the error number in the text, or without it if a Parquet footer cannot be written.
     if "thrift: transport error" in str(error):
         return "cannot be written to its end"
     said = re.search(r"\(os error (\d+)\)", str(error))
@@ -50,7 +50,7 @@ def disk_full_reason(error: BaseException) -> str | None:
 
 @contextmanager
 def raise_disk_full(target: Path) -> Iterator[None]:
-    """Let errors for want of room to write at `target` be `DiskFullError`."""
+    """Convert errors that mean a full disk to `DiskFullError`; `target` is named in the message."""
     try:
         yield
     except Exception as error:
@@ -61,14 +61,10 @@ def raise_disk_full(target: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
-    """A path beside `target` to write a file or make a folder at; moved onto `target` at the end, removed when anything fails.
+    """Yield a temporary path beside `target` for a file or folder; move it onto `target` on success, remove it on failure.
 
-    Args:
-        target: the final name; its folder is made.
-        sync: wait until the bytes are on the disk, so that a power cut cannot leave an empty file under the final name.
-
-    Raises:
-        DiskFullError: there is no space left.
+    The folder of `target` is created. `sync` waits until the bytes are on the disk, so that a power cut cannot leave an empty
+    file under the final name. A full disk raises DiskFullError.
     """
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     with raise_disk_full(target):
@@ -77,7 +73,7 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(target)) from error
         try:
-            with _on_disk(partial) if sync else nullcontext():
+            with _synced(partial) if sync else nullcontext():
                 yield partial
             if partial.is_dir():
                 remove(target)
@@ -88,24 +84,24 @@ def atomic_write(target: Path, *, sync: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def _on_disk(path: Path) -> Iterator[None]:
-    """Have a file, or a folder of files, that is written meanwhile on the disk when the context ends."""
+def _synced(path: Path) -> Iterator[None]:
+    """Sync the file, or the folder of files, that is written within the context."""
     written = Event()
 
-    def flush() -> None:
-        while not written.wait(_FLUSH_EVERY_S):
+    def sync_while_written() -> None:
+        while not written.wait(_SYNC_EVERY_S):
             if path.is_file():
                 with suppress(FileNotFoundError):  # removed by its writer meanwhile
                     _sync(path)
 
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
-        # What goes wrong is told to whoever flushes first, and never again.
-        flushed = pool.submit(flush)
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        # The system reports a write error to the first sync only.
+        early = pool.submit(sync_while_written)
         try:
             yield
         finally:
             written.set()
-        flushed.result()
+        early.result()
         for synced in [pool.submit(_sync, each) for each in (path, *path.rglob("*"))]:
             synced.result()
 
@@ -119,7 +115,7 @@ def _sync(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, if it is there."""
+    """Remove a file, or a folder with its contents, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -127,25 +123,16 @@ def remove(path: Path) -> None:
 
 
 def remove_partials(*folders: Path) -> None:
-    """Remove what killed runs left half-written in these folders."""
+    """Remove the temporary files that killed runs left in these folders."""
     for folder in folders:
         for path in list(folder.rglob(".*.partial")):
             remove(path)
 
 
 class JsonRows(list[dict[str, Any]]):
-    """The rows of a frame as `write_json` writes them, one by one: as dictionaries they would take several times the memory.
-
-    Examples:
-        >>> import tempfile
-        >>> import polars as pl
-        >>> write_json(path := Path(tempfile.mkdtemp()) / "a.json", {"rows": JsonRows(pl.DataFrame({"n": [1, 2]}))})
-        >>> read_json(path)
-        {'rows': [{'n': 1}, {'n': 2}]}
-    """
+    """The rows of a frame, made one by one while `write_json` writes them: a list of dicts takes several times the memory."""
 
     def __init__(self, frame: "pl.DataFrame") -> None:
-        """Take a frame whose values JSON can hold."""
         super().__init__()
         self._frame = frame
 
@@ -157,28 +144,23 @@ class JsonRows(list[dict[str, Any]]):
 
 
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
-    """Write `value` as readable JSON, whole or not at all (see `atomic_write`); equal values give equal bytes."""
+    """Write indented JSON with sorted keys atomically (see `atomic_write`); equal values give equal bytes."""
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
-        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # by pieces: a manifest may name 300,000 recordings
+        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # in pieces: a manifest may name 300,000 recordings
         file.write("\n")
 
 
 def append_lines(target: Path, lines: Iterable[bytes]) -> None:
-    """Add lines to a log; they are on the disk when this returns, and several programs may do it at once.
-
-    Args:
-        target: the log; its folder is made.
-        lines: without their line ends.
-    """
+    """Append lines, given without line ends, to a log and sync it; several processes may append at the same time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         guards.check_regular(target)
     data = b"".join(line + b"\n" for line in lines)
     with target.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         file.seek(max(file.tell() - 1, 0))
         if file.read() not in (b"", b"\n"):
-            # A program that was killed while it wrote has left half a line, of which nobody was told that it is kept.
+            # A process that was killed while writing left half a line, which it has not reported as written.
             file.seek(0)
             file.truncate(file.read().rfind(b"\n") + 1)
         file.write(data)
@@ -187,16 +169,10 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
-    """What a log holds, in order; half a line at its end, that a killed program left, is none. No log holds nothing.
+    """Return the decoded lines of a log, without half a line at its end; an empty list if there is no log.
 
-    Args:
-        target: the log.
-        decode: of msgspec.
-        what: each line is to be, for the error.
-
-    Raises:
-        InputError: a line is something else, or the log is no regular file.
-        OSError: it cannot be read.
+    Raises InputError for a line that msgspec's `decode` refuses (`what` names the expected content) and for a log that is not a
+    regular file.
     """
     found = []
     try:
@@ -211,12 +187,16 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
     return found
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
+def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects among the lines of a log; skip damaged lines and other values."""
+    for line in data.splitlines():
+        with suppress(ValueError, RecursionError):
+            if isinstance(value := json.loads(line), dict):
+                yield value
 
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; raise InputError if the file is missing or holds something else."""
     try:
         value = json.loads(guards.read_all(path, most=guards.MOST_JSON_BYTES))
     except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -227,14 +207,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def trusted_root(folder: Path) -> Path:
-    """Where links below a folder may lead: into itself; of a snapshot in Hugging Face's cache, also to the blobs beside it."""
+    """Return the folder that links below a folder may lead to: itself; of a Hugging Face snapshot, the repository with blobs."""
     whole = Path(os.path.realpath(folder))
     above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
     return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)
 
 
 def escapes_folder(path: Path, home: Path) -> bool:
-    """Whether a path is a link, or lies behind one, that leads out of a folder, as of `trusted_root`.
+    """Return whether a path is, or lies behind, a link that leads out of a folder (see `trusted_root`).
 
     Examples:
         >>> import tempfile
@@ -248,34 +228,24 @@ def escapes_folder(path: Path, home: Path) -> bool:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hex.
-
-    Raises:
-        InputError: it is no regular file.
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 of a file's bytes in hex; raise InputError if it is not a regular file."""
     guards.check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_path(path: Path) -> str:
-    """SHA-256 of a file's bytes; of a folder, of the list of its files as `sha256sum` would print it."""
+    """Return the SHA-256 of a file, or of a folder's list of files as `sha256sum` prints it."""
     if path.is_file():
         return sha256_file(path)
     return sha256_listed({file.relative_to(path).as_posix(): sha256_file(file) for file in path.rglob("*") if file.is_file()})
 
 
 def sha256_listed(hashes: Mapping[str, str]) -> str:
-    """SHA-256 of a list of files, given as hash by name.
-
-    Examples:
-        >>> sha256_listed({"b": "11", "a": "00"}) == sha256_listed({"a": "00", "b": "11"})
-        True
-    """
+    """Return the SHA-256 of a list of files, given as hash by name in any order."""
     return hashlib.sha256("".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()).hexdigest()
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

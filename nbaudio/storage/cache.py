@@ -1,10 +1,10 @@
-"""A folder of files that were fetched, bounded in bytes, for any number of processes at once.
+"""A folder of fetched files with a limit on its size, shared by any number of processes.
 
-Files are called after a hash of what they are. Who uses one holds a shared lock on it, who removes one needs it alone: a file in
-use stays. The bound is passed only by what is in use at the same time. Everything in the folder may be removed at any moment.
+File names are hashes of the identity of their content. Users of a file hold a shared lock on it; eviction takes an exclusive
+lock, so a file in use stays. The limit is exceeded only by files that are in use at the same time. Any file may be deleted at any
+time.
 """
 
-import fcntl
 import hashlib
 import os
 import sys
@@ -15,69 +15,67 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbaudio.storage.atomic import atomic_write
+from nbaudio.storage.locks import lock
 
-#: Bytes, unless told otherwise.
+#: Default limit in bytes.
 LIMIT = 20_000_000_000
-# Room is made for some time to come.
+# Eviction goes down to this share of the limit, so that it is rare.
 _FILL = 0.9
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache; picklable, so that workers share it.
-
-    Attributes:
-        folder: made when it is first needed.
-        limit: bytes in all.
-    """
+    """A cache of at most `limit` bytes in a folder, which is created when it is first needed; picklable."""
 
     folder: Path
     limit: int = LIMIT
 
     @contextmanager
     def held(self, identity: str, num_bytes: int, fetch: Callable[[Path], None]) -> Iterator[Path]:
-        """The file of that identity, fetched if it is not there; not removed while the context lasts.
+        """Yield the file of an identity, fetched if it is missing; it is not evicted within the context.
 
-        Args:
-            identity: all that says which bytes they are.
-            num_bytes: how many.
-            fetch: writes them to a path; one process fetches, others wait for it.
+        `fetch` writes the `num_bytes` to a path; one process fetches, others wait for it.
         """
-        path, fetched = self._path(identity), False
+        path, is_new = self._path(identity), False
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = _shared(path)
+        file = _open_shared(path)
         if file is None:
-            with self._alone(f"{path.parent.name}.lock"):
-                file = _shared(path)
+            with self._locked(f"{path.parent.name}.lock"):
+                file = _open_shared(path)
                 if file is None:
-                    file, fetched = self._fetched(path, num_bytes, fetch), True
+                    file, is_new = self._fetch(path, num_bytes, fetch), True
         try:
             with file:
                 os.utime(path)
                 yield path
         finally:
-            if fetched:
-                self._shrink_to_limit()
+            if is_new:
+                with self._locked("total.lock") as total:
+                    if _read_number(total) > self.limit:  # by a file larger than the limit, which is free now
+                        _write_number(total, self._evict(self.limit))
 
     def forget(self, identity: str) -> None:
-        """Remove that file, unless somebody uses it."""
-        _removed(self._path(identity))
+        """Remove a file unless it is in use."""
+        _remove_unused(self._path(identity))
 
     def holds(self, identity: str) -> bool:
-        """Whether that file is there now."""
+        """Return whether a file is in the cache now."""
         return self._path(identity).is_file()
 
     def _path(self, identity: str) -> Path:
         digest = hashlib.sha256(identity.encode("utf8", "surrogatepass")).hexdigest()
         return self.folder / digest[:2] / digest[2:40]
 
-    def _fetched(self, path: Path, num_bytes: int, fetch: Callable[[Path], None]) -> BinaryIO:
-        """Fetch a file; open, and locked from before its first byte on."""
+    def _fetch(self, path: Path, num_bytes: int, fetch: Callable[[Path], None]) -> BinaryIO:
+        """Fetch a file, evicting others if the limit requires it; return it open, and locked before its first byte."""
         with atomic_write(path) as partial:
-            with self._alone("total.lock") as counted:
-                self._make_room(num_bytes, counted)
+            with self._locked("total.lock") as total:
+                expected = _read_number(total) + num_bytes
+                if expected > self.limit:
+                    expected = num_bytes + self._evict(int(_FILL * self.limit) - num_bytes)
+                _write_number(total, expected)
                 file = partial.open("w+b")
-                fcntl.flock(file, fcntl.LOCK_SH)
+                lock(file, shared=True)
             try:
                 fetch(partial)
             except BaseException:
@@ -85,30 +83,14 @@ class Cache:
                 raise
         return file
 
-    def _make_room(self, num_bytes: int, counted: BinaryIO) -> None:
-        """Count in a file to come; where that passes the limit, remove what was not used for longest."""
-        total = _number(counted) + num_bytes
-        if total > self.limit:
-            total = num_bytes + self._shrink(int(_FILL * self.limit) - num_bytes)
-        counted.truncate(0)
-        counted.write(str(total).encode())
-
-    def _shrink_to_limit(self) -> None:
-        """Once nobody uses what was too large for it."""
-        with self._alone("total.lock") as counted:
-            if _number(counted) > self.limit:
-                total = self._shrink(self.limit)
-                counted.truncate(0)
-                counted.write(str(total).encode())
-
     @contextmanager
-    def _alone(self, name: str) -> Iterator[BinaryIO]:
-        with (self.folder / name).open("a+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield lock
+    def _locked(self, name: str) -> Iterator[BinaryIO]:
+        with (self.folder / name).open("a+b") as file:
+            lock(file)
+            yield file
 
-    def _shrink(self, most: int) -> int:
-        """Remove files until they are no more than so many bytes, or all in use; how many bytes there are then."""
+    def _evict(self, most: int) -> int:
+        """Remove the least recently used files until `most` bytes are left, or all are in use; return the bytes left."""
         found = []
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):
@@ -118,39 +100,43 @@ class Cache:
         for _, size, path in sorted(found):
             if total <= most:
                 break
-            if _removed(path):
+            if _remove_unused(path):
                 total -= size
         return total
 
 
-def _number(counted: BinaryIO) -> int:
-    """What is counted there; more than any limit where it cannot be read, so that it is counted anew."""
-    counted.seek(0)
-    text = counted.read()
+def _read_number(file: BinaryIO) -> int:
+    """Return the number in a file; if it is unreadable, one above any limit, so that the files are counted again."""
+    file.seek(0)
+    text = file.read()
     return int(text) if text.isdigit() else sys.maxsize if text else 0
 
 
-def _shared(path: Path) -> BinaryIO | None:
-    """The file, open and locked against removal; None where there is none."""
+def _write_number(file: BinaryIO, number: int) -> None:
+    file.truncate(0)
+    file.write(str(number).encode())
+
+
+def _open_shared(path: Path) -> BinaryIO | None:
+    """Open a file with a lock against eviction; return None if it does not exist."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return None
-    fcntl.flock(file, fcntl.LOCK_SH)
+    lock(file, shared=True)
     if os.fstat(file.fileno()).st_nlink:
         return file
     file.close()
     return None
 
 
-def _removed(path: Path) -> bool:
-    """Remove a file that nobody uses; whether it is gone."""
+def _remove_unused(path: Path) -> bool:
+    """Remove a file unless it is in use; return whether it is gone."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock(file, wait=False):
+                return False
             path.unlink()
-    except BlockingIOError:
-        return False
     except FileNotFoundError:
         pass
     return True

@@ -1,73 +1,54 @@
-"""The filesystems behind addresses, through fsspec, which nobody else imports."""
+"""Filesystems behind addresses, `HttpFiles` on the web and else of fsspec, and recursive listings of them."""
 
 import re
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.guards import check_regular
-from nbaudio.storage import http
+from nbaudio.storage.http import HttpFiles
 from nbaudio.storage.network import Network
-from nbaudio.storage.urls import ARCHIVES, WEB
+from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
-# Package and extra of those that need more than the core.
+# Package and extra of the schemes that need more than the core.
 _PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
-# s3fs makes a request again within one of ours, as it sends large files in parts.
+# s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
+_MAX_DEPTH = 30
 
-# Archives are read by one thread each, and their index is read once.
+# The archive that this thread reads: its index is read once.
 _ARCHIVE = threading.local()
 
 
 class FilesystemPath(NamedTuple):
-    """Where something is: a filesystem of fsspec, the path in it, and the scheme of its address."""
+    """A filesystem, a path in it, and the scheme of the address."""
 
     fs: Any
     path: str
     scheme: str
 
-    @property
-    def web(self) -> bool:
-        """Whether it is on a web server."""
-        return self.scheme in WEB
-
 
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
-    """The filesystem that an address names, and the path in it.
+    """Return the filesystem and the path of an address.
 
-    Raises:
-        MissingExtraError: the package for its scheme is not installed.
-        InputError: the machine lacks something else for it.
+    Raises MissingExtraError if the package for its scheme is not installed, InputError if the system lacks something else for it.
     """
     scheme = urlsplit(address).scheme
-    _check_archive(address, scheme)
+    archive = address.rpartition("::")[2]
+    if scheme in ARCHIVES and "://" not in archive:
+        check_regular(Path(archive))
     if scheme in ARCHIVES and getattr(_ARCHIVE, "address", None) == address:
         return cast(FilesystemPath, _ARCHIVE.place)
-    try:
-        from fsspec.core import url_to_fs
-
-        outer = address.rpartition("::")[2]
-        if outer != address and urlsplit(outer).scheme in WEB:
-            # Of a server that fails one request is enough; fsspec makes two.
-            outer_fs, url = url_to_fs(outer, **_options(outer, network))
-            http.info(outer_fs, url, network)
-        quoted = quote(address, safe="%/:=&~+!$,;'@()*[]") if scheme in WEB else address
-        fs, path = url_to_fs(quoted, **_options(address, network))
-    except ImportError as error:
-        package, extra = _PACKAGES.get(scheme, ("", ""))
-        if not extra:
-            raise InputError(f"{address}: {error}") from error
-        raise MissingExtraError.naming(package, extra) from error
-    except OSError as error:
-        if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
-            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
-        raise
+    if scheme in WEB:
+        return FilesystemPath(HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+    fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
-    if scheme == "tar":  # links and devices are no files, and those with holes have any size
+    if scheme == "tar":  # only regular files: links and devices are none, and sparse files have any size
         for member in fs.tar.getmembers():
             if member.issparse() or not (member.isfile() or member.isdir()):
                 fs.index.pop(re.sub("/+", "/", member.name.rstrip("/")), None)
@@ -77,28 +58,87 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
     return place
 
 
-def _check_archive(address: str, scheme: str) -> None:
-    """Refuse an archive on this machine that is no regular file."""
+def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
+    """Return a filesystem of fsspec and the path in it."""
     archive = address.rpartition("::")[2]
-    if scheme in ARCHIVES and "://" not in archive:
-        check_regular(Path(archive))
+    try:
+        from fsspec.core import filesystem, url_to_fs
+
+        if archive != address and urlsplit(archive).scheme in WEB:
+            fs = filesystem(scheme, fo=HttpFiles(network).open(archive), skip_instance_cache=True)
+            return fs, fs._strip_protocol(address.partition("::")[0])
+        return url_to_fs(address, **_options(scheme, network))  # type: ignore[no-any-return]
+    except ImportError as error:
+        package, extra = _PACKAGES.get(scheme, ("", ""))
+        if not extra:
+            raise InputError(f"{address}: {error}") from error
+        raise MissingExtraError.naming(package, extra) from error
+    except OSError as error:
+        if scheme == "hdfs" and re.search("libjvm|libhdfs", str(error)):
+            raise InputError(f"{address}: Hadoop's own client is needed: Java in JAVA_HOME, libhdfs in HADOOP_HOME") from error
+        raise
 
 
-def _options(address: str, network: Network) -> dict[str, Any]:
-    """What the filesystem of an address is told."""
-    scheme = urlsplit(address).scheme
-    if "::" in address:
-        return {each: http.options(each, network) for each in WEB if f"{each}://" in address}
-    if scheme in WEB:
-        return http.options(scheme, network)
-    if scheme == "memory":
+def _options(scheme: str, network: Network) -> dict[str, Any]:
+    if scheme in ("memory", *ARCHIVES):
         return {}
-    # Without its lists of before: what is asked for is how things are now.
+    # Listings are never served from fsspec's cache.
     own: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":
         from fsspec.config import conf
 
         timeout = network.timeout / _S3_TRIES
-        waits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
-        own["config_kwargs"] = waits | conf.get(scheme, {}).get("config_kwargs", {})
+        limits = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 0}}
+        own["config_kwargs"] = limits | conf.get(scheme, {}).get("config_kwargs", {})
     return own
+
+
+def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder.
+
+    Examples:
+        >>> filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
+        (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
+    """
+    paths, refused = [], []
+    for name in sorted(names):
+        if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in name.split("/")):
+            continue
+        if stays_inside(name):
+            paths.append(name)
+        else:
+            refused.append((name, "its name leads out of the audio folder"))
+    return paths, refused
+
+
+def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
+    """Yield the files below a folder; FileNotFoundError if it does not exist.
+
+    Folders below the second level take one request each: one for all of them would hold the facts of all files at once.
+    """
+    for entry in fs.ls(folder, detail=True):
+        name = entry["name"].rstrip("/")
+        if entry["type"] != "directory":
+            yield name
+        elif name.strip("/") != folder.strip("/"):  # stores may hold a marker object of the folder itself
+            yield from list_files(fs, name, levels - 1) if levels else fs.find(name)
+
+
+def list_links(fs: HttpFiles, top: str) -> set[str]:
+    """Return the files that the pages of a web folder and its subfolders link to, relative to it."""
+    top = f"{top.rstrip('/')}/"
+    names: set[str] = set()
+    seen, folders = {top}, [top]
+    while folders:
+        folder = folders.pop()
+        for link in fs.ls(folder):
+            # Servers link to the same page in another order: ?C=M;O=A.
+            if link in seen or not link.startswith(folder) or "?" in link or "#" in link:
+                continue
+            seen.add(link)
+            name = unquote(link.removeprefix(top))
+            if not link.endswith("/"):
+                names.add(name)
+            elif name.count("/") <= _MAX_DEPTH and stays_inside(name.rstrip("/")):
+                folders.append(link)
+    return names

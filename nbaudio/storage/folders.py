@@ -1,12 +1,12 @@
-"""Folders that finished files are published to: on this machine, or elsewhere by way of this machine's disk.
+"""Local and remote folders that complete files are published to and read from; remote ones by way of the local disk.
 
-Names are paths inside the folder. Nothing half-written ever stands under one.
+Names are paths inside the folder. No incomplete file ever has one.
 """
 
 import shutil
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,72 +27,60 @@ from nbaudio.storage.atomic import (
     size_of,
     write_json,
 )
-from nbaudio.storage.remote import Remote, RemoteStat, remote
-from nbaudio.storage.retry import RemoteNotFoundError
+from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside
 
-# Small files on their way at once.
+# Small files that are transferred at once.
 _JOBS = 8
 
 
 class Folder(Protocol):
-    """A folder to publish to and to read back from."""
+    """A folder to publish to and to read from.
+
+    A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError.
+    """
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """A path of this machine to write to, published under `name` when the context ends well."""
+        """Yield a local path to write to; publish it under `name` when the context succeeds."""
         ...
 
     def local(self, name: str) -> AbstractContextManager[Path]:
-        """The whole file on this machine, for as long as the context lasts.
-
-        Raises:
-            InputError: there is no such file, or the name leads out of the folder.
-            AudioError: it cannot be had.
-        """
+        """Yield a local path of the whole file, valid within the context."""
         ...
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file.
-
-        Raises:
-            InputError: there is no such file, or the name leads out of the folder.
-            AudioError: it has no such bytes, or they cannot be had.
-        """
+        """Return the bytes [start, stop) of a file."""
         ...
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         ...
 
     def size(self, name: str) -> int:
-        """Bytes of a file.
-
-        Raises:
-            InputError: there is no such file, or it is no regular one.
-            AudioError: the store does not say.
-        """
+        """Return the bytes of a regular file."""
         ...
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """Whether there is such a file, of these bytes, hashed only if it has as many; on this machine also such a folder."""
+        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
         ...
 
     def names(self) -> Iterator[str]:
-        """All files, hidden ones too."""
+        """Yield all files, including hidden ones."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         ...
 
     def tidy(self) -> None:
-        """Remove what killed runs left half-written."""
+        """Remove temporary files of killed runs."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of this machine."""
+    """A folder on this machine."""
 
     root: Path
 
@@ -141,7 +129,7 @@ class LocalFolder:
         return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if not path.is_dir())
 
     def remove(self, name: str) -> None:
-        """See `Folder.delete_file`."""
+        """See `Folder.remove`."""
         self._path(name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
@@ -154,12 +142,12 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder that lies elsewhere. A file is written here, sent whole, and removed here; of a folder, one file after the other.
+    """A remote folder; a file is written locally, uploaded, and removed locally, of a folder one file after the other.
 
     Attributes:
-        place: where.
-        desk: a folder of this machine for files on their way, and for a note on each that was sent: its hash, and what the store
-            called it then. What the store still calls so need not be fetched to know its bytes. None where nothing is written.
+        place: the remote folder.
+        desk: local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
+            while the version is the same, the file is not fetched to know its hash. None for a folder that is only read.
     """
 
     place: Remote
@@ -186,35 +174,25 @@ class RemoteFolder:
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """See `Folder.local`."""
-        try:
-            with self._place(name).fetched() as path:
-                yield path
-        except RemoteNotFoundError as error:
-            raise InputError(str(error)) from error
+        with convert_error(RemoteNotFoundError, InputError), self._place(name).fetched() as path:
+            yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """See `Folder.read`."""
-        try:
+        with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).read(start, stop)
-        except RemoteNotFoundError as error:
-            raise InputError(str(error)) from error
 
     def exists(self, name: str) -> bool:
         """See `Folder.exists`."""
-        try:
+        with convert_error(AudioError, InputError), suppress(RemoteNotFoundError):
             self._place(name).status()
-        except RemoteNotFoundError:
-            return False
-        except AudioError as error:
-            raise InputError(str(error)) from error
-        return True
+            return True
+        return False
 
     def size(self, name: str) -> int:
         """See `Folder.size`."""
-        try:
+        with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).status().num_bytes
-        except RemoteNotFoundError as error:
-            raise InputError(str(error)) from error
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
         """See `Folder.holds`."""
@@ -233,7 +211,7 @@ class RemoteFolder:
         return upload.names(self.place)
 
     def remove(self, name: str) -> None:
-        """See `Folder.delete_file`."""
+        """See `Folder.remove`."""
         upload.delete_file(self._place(name))
 
     def tidy(self) -> None:
@@ -243,11 +221,11 @@ class RemoteFolder:
             shutil.rmtree(self.desk / "new", ignore_errors=True)
 
     def _send(self, name: str, written: Path, desk: Path) -> None:
-        """Send a file; of a folder all files, each whole, and what else was there goes."""
+        """Upload a file, or all files of a folder, and remove others from the remote folder."""
         if written.is_file():
             sha256 = sha256_file(written)
             status = upload.send(self._place(name), written)
-            write_json(self._note(desk, name), {"sha256": sha256, **status._asdict()})
+            write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
         deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
@@ -255,44 +233,30 @@ class RemoteFolder:
             self.remove(f"{name}/{part}")
 
     def _sha256(self, name: str) -> str:
-        """The hash of a file that is there."""
+        """Return the hash of a remote file, without fetching it if the version in the store is still the uploaded one."""
         found = self._place(name).status()
-        if noted := self._noted(name, found):
-            return noted
+        if self.desk is not None and found.version is not None and (note := self.desk / "sent" / f"{name}.json").is_file():
+            sent = read_json(note)
+            if (sent["num_bytes"], sent["version"]) == found:
+                return str(sent["sha256"])
         with self._place(name).fetched(found) as path:
             return sha256_file(path)
-
-    def _noted(self, name: str, found: RemoteStat) -> str | None:
-        """The hash of the file that was sent, if the store holds that very one."""
-        if self.desk is None or found.version is None or not self._note(self.desk, name).is_file():
-            return None
-        note = read_json(self._note(self.desk, name))
-        return note["sha256"] if (note["num_bytes"], note["version"]) == found else None
 
     def _place(self, name: str) -> Remote:
         return self.place / _checked(name)
 
-    @staticmethod
-    def _note(desk: Path, name: str) -> Path:
-        return desk / "sent" / f"{name}.json"
-
 
 def _checked(name: str) -> str:
-    """A name, which may come from a table that anybody wrote."""
+    """Validate a name, which may come from an untrusted table."""
     if not stays_inside(name):
         raise InputError(f"{name}: leads out of the folder")
     return name
 
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | RemoteFolder:
-    """The folder at a path, made absolute, or address.
+    """Return the folder at a path, made absolute, or at an address (see `nbaudio.storage.urls`).
 
-    Args:
-        where: path, or address (see `nbaudio.storage.urls`).
-        desk: of a folder that is to be written to, in case that it lies elsewhere; see `RemoteFolder`.
-
-    Raises:
-        InputError: the address is not usable.
+    A folder that is written to needs a `desk` in case it is remote (see `RemoteFolder`).
 
     Examples:
         >>> print(folder_at("/data/corpus"), folder_at("s3://bucket/corpus/"))
@@ -309,11 +273,7 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | R
 
 
 def read_object(folder: Folder, name: str) -> dict[str, Any]:
-    """A JSON object from a folder.
-
-    Raises:
-        InputError: the file is missing or holds something else.
-    """
+    """Read a JSON object; raise InputError if the file is missing or holds something else."""
     with folder.local(name) as path:
         return read_json(path)
 

@@ -1,7 +1,4 @@
-"""Whether this process was forked from one in which polars had run.
-
-The threads of polars are not there in such a process, and most of what it does waits for them for ever.
-"""
+"""Detect processes that were forked after polars ran: the threads of polars are missing there, and most calls never return."""
 
 import os
 from pathlib import Path
@@ -12,11 +9,7 @@ _state = {"ran": False, "lost": False}
 
 
 def check_not_forked(what: str) -> None:
-    """Refuse what would never end.
-
-    Raises:
-        InputError: this process was forked from one in which polars had run; says what to do instead.
-    """
+    """Raise InputError, with a remedy, in a process that was forked from one in which polars had run."""
     if _state["lost"]:
         raise InputError(
             f"{what}: not in a process that was forked from one in which polars had run, it would wait for ever; "
@@ -24,14 +17,14 @@ def check_not_forked(what: str) -> None:
         )
 
 
-def _look() -> None:
-    # Only Linux tells of threads by name; elsewhere processes are spawned unless somebody asks for a fork.
+def _before_fork() -> None:
+    # Only Linux shows the names of threads; elsewhere processes are spawned by default.
     names = (path.read_bytes() for path in Path("/proc/self/task").glob("*/comm"))
     _state["ran"] = any(name.startswith(b"polars-0") for name in names)
 
 
-def _note() -> None:
+def _after_fork_in_child() -> None:
     _state["lost"] |= _state["ran"]
 
 
-os.register_at_fork(before=_look, after_in_child=_note)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

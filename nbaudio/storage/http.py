@@ -1,168 +1,284 @@
-"""Bounded HTTP requests over fsspec's aiohttp session: never read more than was announced or requested.
+"""HTTP over urllib3: pooled connections through proxies, bounded bodies, and web folders with the interface of fsspec.
 
-Conventions: bodies are taken as they are sent, never decompressed; what is sent compressed, though asked not to, is refused.
+Bodies are never decompressed; a body that is compressed although the request forbids it is refused. No more is read than was
+announced or requested.
 """
 
+import io
+import netrc
+import os
 import re
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from typing import Any, BinaryIO, TypeVar
-from urllib.parse import urlsplit
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import unquote, urljoin, urlsplit
 
+from nbaudio.core.errors import InputError
 from nbaudio.core.guards import MAX_TEXT_BYTES
 from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.network import Network
-from nbaudio.storage.retry import RemoteRefusedError
+from nbaudio.storage.range_file import RangeFile
+from nbaudio.storage.retry import RETRYABLE, RedirectError, RemoteRefusedError, convert_error
+from nbaudio.storage.urls import WEB, redact_log
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    import urllib3
 
+MAX_REDIRECTS = 10
+REDIRECTS = (301, 302, 303, 307, 308)
+_HEADERS: Mapping[str, str] = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
 _CHUNK_BYTES = 1 << 18
-_BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+# Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
+_CONNECTIONS = 64
+# Digits of a length that is not nonsense.
+_MAX_DIGITS = 19
+# Archives are read in larger blocks than recordings: their members are read from start to end.
+_ARCHIVE_BLOCK_BYTES = 4 << 20
+# Links of a page, and addresses in its text.
+_LINK = re.compile(r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE)
 
 
-def options(scheme: str, network: Network) -> dict[str, Any]:
-    """Of fsspec's filesystem for a scheme: bytes as they are, names as they are written, proxies and ~/.netrc of the user.
+class HttpStatusError(OSError):
+    """A response with an error status; its headers may hold Retry-After."""
 
-    fsspec's own settings go first.
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(f"the server says {status}")
+        self.status, self.headers = status, headers
+
+
+class InvalidUrlError(ValueError):
+    """An URL that no request can be sent to."""
+
+
+class HttpClient:
+    """A pool of connections, through the proxies of the environment.
+
+    `connections` are kept open per host; `timeout` is in seconds without a byte. An invalid proxy raises InputError.
     """
-    import aiohttp
-    from fsspec.config import conf
 
-    own = {
-        "trust_env": True,
-        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=network.timeout, sock_read=network.timeout),
-        "headers": {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"},
-        "auto_decompress": False,
-        "response_class": _bounded(),
-    }
-    return {"encoded": True, "client_kwargs": own | conf.get(scheme, {}).get("client_kwargs", {})}
+    def __init__(self, *, connections: int, timeout: float) -> None:
+        import urllib3
 
+        options: dict[str, Any] = {"maxsize": connections, "timeout": urllib3.Timeout(connect=timeout, read=timeout)}
+        self._direct = urllib3.PoolManager(**options)
+        self._proxies: dict[str, urllib3.PoolManager] = {}
+        self._open: set[urllib3.BaseHTTPResponse] = set()
+        for scheme, proxy in urllib.request.getproxies().items():
+            if scheme in WEB:
+                try:
+                    user = urllib3.util.parse_url(proxy).auth
+                    headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
+                    self._proxies[scheme] = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+                except (ValueError, urllib3.exceptions.HTTPError) as error:
+                    raise InputError(f"{scheme}_proxy of the environment cannot be used: {redact_log(str(error))}") from None
 
-def info(fs: Any, url: str, network: Network) -> dict[str, Any]:
-    """What a server tells of a file: `size` (None where it does not say), `mimetype`, and its headers that name its version."""
-    return _run(fs, _info(fs, url, network))
+    @contextmanager
+    def request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
+        """Yield the response to one request, without following redirects, with its body unread.
 
+        A broken connection raises ConnectionError, also while the body is read; an invalid URL raises InvalidUrlError.
+        """
+        from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
-def read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
-    """The bytes [start, stop).
+        parts = urlsplit(url)
+        bypass = urllib.request.proxy_bypass(parts.hostname or "")
+        pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
+        options: dict[str, Any] = {
+            "headers": {**_HEADERS, **headers},
+            "preload_content": False,
+            "redirect": False,
+            "retries": False,
+        }
+        try:
+            connections = pool.connection_from_url(url)
+            before = connections.num_connections
+            try:
+                response = pool.request(method, url, **options)
+            except ProtocolError:
+                if connections.num_connections != before:
+                    raise
+                response = pool.request(method, url, **options)  # the server had closed an idle connection
+            self._open.add(response)
+            try:
+                yield response
+            finally:
+                self._open.discard(response)
+                response.close()
+        except LocationValueError:
+            raise InvalidUrlError("no usable address") from None
+        except HTTPError as error:
+            raise _connection_error(error) from None
 
-    Raises:
-        RefusedError: the server serves no ranges, or others than are asked for.
-    """
-    return _run(fs, _read_range(fs, url, start, stop, network))
+    def hang_up(self) -> None:
+        """End all reads of other threads, so that no thread waits for a silent server."""
+        for response in list(self._open):
+            with suppress(OSError, RuntimeError, ValueError):  # the response has ended meanwhile
+                response.shutdown()
 
-
-def download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
-    """Write a file of so many bytes to an open one.
-
-    Raises:
-        RefusedError: the server sends more.
-    """
-    _run(fs, _download(fs, url, file, num_bytes, network))
-
-
-def _run(fs: Any, request: Coroutine[Any, Any, Result]) -> Result:
-    from fsspec.asyn import sync
-
-    result: Result = sync(fs.loop, lambda: request)
-    return result
-
-
-@asynccontextmanager
-async def _answer(fs: Any, network: Network, method: str, url: str, **headers: str) -> AsyncIterator[Any]:
-    """The answer to a request, after redirects; its body unread."""
-    import asyncio
-
-    session = await fs.set_session()
-    settings = {"allow_redirects": True} | fs.kwargs | {"headers": {**fs.kwargs.get("headers", {}), **headers}}
-    try:
-        answer = await asyncio.wait_for(session.request(method, fs.encode_url(url), **settings), network.timeout)
-    except TimeoutError:
-        raise ConnectionError(f"no answer in {network.timeout:g} s") from None
-    async with answer:
-        yield answer
-
-
-async def _info(fs: Any, url: str, network: Network) -> dict[str, Any]:
-    from aiohttp import ServerDisconnectedError
-
-    # Some servers allow GET alone.
-    with suppress(ServerDisconnectedError):
-        async with _answer(fs, network, "HEAD", url) as answer:
-            status = answer.status
-            if status < 400 or status in _BUSY or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED):
-                answer.raise_for_status()
-                found = _told(answer)
-                if found["size"] is not None:
-                    return found
-    async with _answer(fs, network, "GET", url) as answer:
-        answer.raise_for_status()
-        return _told(answer)
+    def close(self) -> None:
+        """Close all connections."""
+        for pool in (self._direct, *self._proxies.values()):
+            pool.clear()
 
 
-def _told(answer: Any) -> dict[str, Any]:
-    headers = answer.headers
-    length = headers.get("Content-Length", "") if headers.get("Content-Encoding", "identity") in ("identity", "") else ""
-    found = {"type": "file", "size": int(length) if length.isdecimal() else None}
-    found["mimetype"] = headers.get("Content-Type", "").partition(";")[0].strip()
-    return found | {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
+def _connection_error(error: BaseException) -> ConnectionError:
+    """Return the cause of a failed connection, without addresses of objects."""
+    while isinstance(inner := next((one for one in reversed(error.args) if isinstance(one, BaseException)), None), BaseException):
+        error = inner
+    text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
+    return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(text)
 
 
-async def _read_range(fs: Any, url: str, start: int, stop: int, network: Network) -> bytes:
-    async with _answer(fs, network, "GET", url, Range=f"bytes={start}-{stop - 1}") as answer:
-        answer.raise_for_status()
-        told = answer.headers.get("Content-Range", "")
-        # All of a file is as good where all was asked for.
-        whole = start == 0 and answer.headers.get("Content-Length") == str(stop)
-        if answer.status != HTTPStatus.PARTIAL_CONTENT and not whole:
-            raise RemoteRefusedError(f"{url}: the server serves no ranges")
-        if not whole and not told.startswith(f"bytes {start}-"):
-            raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {told[:80] or 'of no range'} came")
-        data: bytes = await answer.read()
-        return data
+def content_length(headers: Mapping[str, str]) -> int | None:
+    """Return the Content-Length of a response, if it has a valid one."""
+    text = headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
-async def _download(fs: Any, url: str, file: BinaryIO, num_bytes: int, network: Network) -> None:
-    async with _answer(fs, network, "GET", url) as answer:
-        answer.raise_for_status()
-        _check_plain(answer, url)
-        left = num_bytes
-        async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
-            on_message(urlsplit(url).netloc)
-            left -= len(chunk)
-            if left < 0:
-                raise RemoteRefusedError(f"{url}: the server sends more than the {num_bytes:,} bytes that it announced")
-            file.write(chunk)
-
-
-def _check_plain(answer: Any, url: str) -> None:
-    coding = answer.headers.get("Content-Encoding", "identity")
-    if coding not in ("identity", ""):
-        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding[:40]}), though asked not to")
+def content_coding(headers: Mapping[str, str]) -> str | None:
+    """Return how a body is compressed, or None."""
+    coding = headers.get("Content-Encoding", "identity")
+    return None if coding in ("identity", "") else coding[:40]
 
 
 @cache
-def _bounded() -> type:
-    """The class of answers whose body is read whole only up to what was asked for: a range, or a page."""
-    import aiohttp
+def _client(timeout: float, proxies: frozenset[tuple[str, str]]) -> HttpClient:  # noqa: ARG001 - other proxies, another client
+    return HttpClient(connections=_CONNECTIONS, timeout=timeout)
 
-    class Bounded(aiohttp.ClientResponse):
-        async def read(self) -> bytes:
-            if self._body is None:
-                asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.request_info.headers.get("Range", ""))
-                most = int(asked[2]) - int(asked[1]) + 1 if asked else MAX_TEXT_BYTES
-                url = str(self.request_info.url.with_query(None))
-                _check_plain(self, url)
-                data = bytearray()
-                async for chunk in self.content.iter_chunked(_CHUNK_BYTES):
-                    data += chunk
-                    if len(data) > most:
-                        self.close()
-                        raise RemoteRefusedError(f"{url}: the server sends more than the {most:,} bytes that were asked for")
-                self._body = bytes(data)
-            return self._body
 
-    return Bounded
+# A forked process must not use the connections of its parent.
+os.register_at_fork(after_in_child=_client.cache_clear)
+
+
+def _authorization(url: str) -> dict[str, str]:
+    """Return the header with the credentials of a host in ~/.netrc, or the file that NETRC names."""
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        found = netrc.netrc(path).authenticators(urlsplit(url).hostname or "")
+    except (OSError, netrc.NetrcParseError):
+        return {}
+    if not found:
+        return {}
+    import urllib3
+
+    return urllib3.make_headers(basic_auth=f"{found[0]}:{found[2]}")
+
+
+@dataclass(frozen=True)
+class HttpFiles:
+    """Files and folders of web servers, with the methods of an fsspec filesystem that `Remote` calls."""
+
+    network: Network
+
+    def info(self, url: str) -> dict[str, Any]:
+        """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
+        # Some servers allow only GET.
+        with suppress(ConnectionResetError), self._request("HEAD", url, raises=False) as response:
+            status = response.status
+            if status < 400 or status in RETRYABLE or (status >= 500 and status != HTTPStatus.NOT_IMPLEMENTED):
+                _check_status(response)
+                found = _file_info(response.headers)
+                response.drain_conn()
+                if found["size"] is not None:
+                    return found
+        with self._request("GET", url) as response:
+            return _file_info(response.headers)
+
+    def cat_file(self, url: str, *, start: int, end: int) -> bytes:
+        """Return the bytes [start, end); raise RemoteRefusedError if the server serves no ranges, or another one."""
+        with self._request("GET", url, Range=f"bytes={start}-{end - 1}") as response:
+            range_ = response.headers.get("Content-Range", "")
+            # A whole file is as good if all of it was requested.
+            is_whole = start == 0 and content_length(response.headers) == end
+            if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
+                raise RemoteRefusedError(f"{url}: the server serves no ranges")
+            if not is_whole and not range_.startswith(f"bytes {start}-"):
+                raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {range_[:80] or 'of no range'} came")
+            return b"".join(_chunks(response, url, end - start, "that were asked for"))
+
+    def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
+        """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
+        with self._request("GET", url) as response, Path(path).open("wb") as file:
+            for chunk in _chunks(response, url, num_bytes, "that it announced"):
+                on_message(urlsplit(url).netloc)
+                file.write(chunk)
+
+    def ls(self, url: str) -> list[str]:
+        """Return the addresses that the page of a folder links to below it."""
+        top = f"{url.rstrip('/')}/"
+        server = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        with self._request("GET", url) as response:
+            is_page = _mimetype(response.headers) in ("text/html", "")
+            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were asked for")) if is_page else b""
+        found = set()
+        for link, text in _LINK.findall(page.decode("utf8", "ignore")):
+            address = link or text
+            if address.startswith("/") and len(address) > 1:
+                address = server + address
+            if not address.startswith("http"):
+                address = top + address.lstrip("/")
+            if address.startswith(top) and address.removeprefix(top) not in ("..", "../"):
+                found.add(address)
+        return sorted(found)
+
+    def open(self, url: str) -> BinaryIO:
+        """Open a file that reads ranges, for archives."""
+
+        def read(start: int, stop: int) -> bytes:
+            with convert_error(RemoteRefusedError, ValueError):  # an AudioError would look like the end of the archive
+                return self.cat_file(url, start=start, end=stop)
+
+        size = self.info(url)["size"]
+        if size is None:
+            raise ValueError("the server does not say how long it is")
+        return io.BufferedReader(RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
+
+    @contextmanager
+    def _request(self, method: str, url: str, *, raises: bool = True, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
+        """Yield the response after redirects, with its body unread; `raises` HttpStatusError for an error status."""
+        client = _client(self.network.timeout, frozenset(urllib.request.getproxies().items()))
+        for _ in range(MAX_REDIRECTS + 1):
+            with client.request(method, url, **_authorization(url), **headers) as response:
+                if response.status not in REDIRECTS:
+                    if raises:
+                        _check_status(response)
+                    yield response
+                    return
+                url = urljoin(url, response.headers.get("Location", ""))
+            if urlsplit(url).scheme not in WEB:
+                break
+        raise RedirectError("redirects go in a circle, or to what is no web address")
+
+
+def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
+    if response.status >= 400:
+        raise HttpStatusError(response.status, response.headers)
+
+
+def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:
+    """Yield a body; raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`)."""
+    if coding := content_coding(response.headers):
+        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), though asked not to")
+    left = most
+    for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
+        left -= len(chunk)
+        if left < 0:
+            raise RemoteRefusedError(f"{url}: the server sends more than the {most:,} bytes {what}")
+        yield chunk
+
+
+def _mimetype(headers: Mapping[str, str]) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip()
+
+
+def _file_info(headers: Mapping[str, str]) -> dict[str, Any]:
+    size = None if content_coding(headers) else content_length(headers)
+    versions = {name: headers[name] for name in ("ETag", "Last-Modified") if name in headers}
+    return {"type": "file", "size": size, "mimetype": _mimetype(headers)} | versions

@@ -1,9 +1,9 @@
 """Timeouts, retries and size limits of requests; hosts that only fail are skipped for the rest of a run.
 
-Environment variables set all of it, for Python functions, notebooks and workers; the options of the command line go before them:
+Environment variables set the limits for Python functions, notebooks and workers; options of the command line take precedence:
 
     NBAUDIO_TIMEOUT   --timeout    seconds without a byte before a request fails
-    NBAUDIO_TRIES     --tries      requests in a row that fail before an item is given up
+    NBAUDIO_TRIES     --tries      consecutive failed requests before an item fails
     NBAUDIO_MAX_WAIT  --max-wait   seconds that a server may ask to wait for an item (Retry-After)
     NBAUDIO_MAX_SIZE  --max-size   size of the largest file that is fetched
 """
@@ -20,15 +20,12 @@ from uuid import uuid4
 from nbaudio.core.errors import InputError
 from nbaudio.core.guards import parse_size
 
-TIMEOUT_S = 15.0
-TRIES = 3
-MAX_WAIT_S = 45.0
-#: Bytes, unless told otherwise: of a file whose length the server announces, and of one whose length it does not.
+#: Default size limits in bytes: of a file whose length the server announces, and of one whose length it does not.
 MAX_ANNOUNCED = 1_000_000_000_000
 MAX_UNKNOWN_LENGTH = 1_000_000_000
 
 _PREFIX = "NBAUDIO_"
-# How a limit is read, what is allowed, and how that is said.
+# How to parse a limit, which values are valid, and how a message says so.
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = MappingProxyType(
     {
         "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
@@ -41,13 +38,13 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 
 @dataclass
 class _Failing:
-    """A host since its last success: seconds that failed requests took, seconds that it asked to wait, and why it failed last.
+    """A host since its last success: seconds of failed requests and of Retry-After, and the last reason.
 
     Requests that fail at the same time count once.
     """
 
     spent: float = 0.0
-    asked: float = 0.0
+    waited: float = 0.0
     until: float = 0.0
     reason: str = ""
 
@@ -58,32 +55,23 @@ _failing: dict[tuple[str, str], _Failing] = {}
 
 @dataclass(frozen=True)
 class Network:
-    """Limits of one run; picklable, so that workers have the same.
+    """Limits of one run in seconds and bytes; picklable, so that workers have the same.
 
     With the defaults, an item that only fails costs at most 60 s (three tries of 15 s and the pauses between them, or pauses of
-    up to 45 s that the server asks for and a last try), and a host that only fails at most 120 s over all its items: no request
-    to it begins when 90 s have been lost.
-
-    Attributes:
-        timeout: seconds without a byte.
-        tries: in a row.
-        max_wait: seconds.
-        max_size: bytes; None means `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`.
-        run: what failed in one run is tried again in the next.
+    up to 45 s by Retry-After and a last try), and a host that only fails at most 120 s over all its items: no request to it is
+    sent after 90 s have been lost. `run` identifies the run: hosts that failed are tried again in the next one. `max_size` None
+    means `MAX_ANNOUNCED` or `MAX_UNKNOWN_LENGTH`.
     """
 
-    timeout: float = TIMEOUT_S
-    tries: int = TRIES
-    max_wait: float = MAX_WAIT_S
+    timeout: float = 15.0
+    tries: int = 3
+    max_wait: float = 45.0
     max_size: int | None = None
     run: str = field(default_factory=lambda: uuid4().hex)
 
     @classmethod
     def of(cls, **given: Any) -> "Network":
-        """The limits: those that are given and not None, else those of the environment, else the defaults.
-
-        Raises:
-            InputError: a value is not usable.
+        """Return the limits that are given and not None, else those of the environment, else the defaults.
 
         Examples:
             >>> Network.of(timeout=5, max_size="2GB").max_size
@@ -109,34 +97,26 @@ class Network:
         return cls(**found)
 
     def check_size(self, place: object, num_bytes: int) -> None:
-        """Refuse a file that is announced to be larger than wanted.
-
-        Raises:
-            InputError: it is.
-        """
+        """Raise InputError if the server announces a file larger than the limit."""
         most = self.max_size or MAX_ANNOUNCED
         if num_bytes > most:
             raise InputError(f"{place}: the server announces {num_bytes:,} bytes; at most {most:,} are fetched (--max-size)")
 
     def given_up(self, host: str) -> str | None:
-        """Why no further request is made to a host in this run, if so."""
+        """Return why no further request is sent to a host in this run, or None."""
         state = _failing.get((self.run, host))
         if state is None:
             return None
         plain = self.tries * self.timeout
-        if state.spent < 2 * plain and state.spent + state.asked < 2 * max(plain, self.max_wait):
+        if state.spent < 2 * plain and state.spent + state.waited < 2 * max(plain, self.max_wait):
             return None
-        lost = state.spent + state.asked
-        return f"not asked again in this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
+        lost = state.spent + state.waited
+        return f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
-        """Note a request that failed.
+        """Record a failed request.
 
-        Args:
-            host: which.
-            seconds: that it took, with the pause before it; of a transfer that broke, the silence alone.
-            reason: why.
-            now: of the monotonic clock.
+        `seconds` is its duration with the pause before it, of a broken transfer only the silence; `now` the monotonic time.
         """
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
@@ -144,34 +124,27 @@ class Network:
             state.until = max(state.until, now)
             state.reason = reason
 
-    def may_wait(self, host: str, asked: float, *, item: float, now: float) -> bool:
-        """Note that a host asks for a pause; whether it is kept, as far as `max_wait` goes.
-
-        Args:
-            host: which.
-            asked: seconds.
-            item: seconds that the item has cost already.
-            now: of the monotonic clock.
-        """
+    def may_wait(self, host: str, pause: float, *, item: float, now: float) -> bool:
+        """Record the seconds of a Retry-After; return whether `max_wait` allows them after `item` seconds for the item so far."""
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
-            more = max(0.0, now + asked - max(now, state.until))
+            more = max(0.0, now + pause - max(now, state.until))
             most = 2 * max(self.tries * self.timeout, self.max_wait)
-            if item + asked > self.max_wait or state.spent + state.asked + more > most:
+            if item + pause > self.max_wait or state.spent + state.waited + more > most:
                 return False
-            state.asked += more
-            state.until = max(state.until, now + asked)
+            state.waited += more
+            state.until = max(state.until, now + pause)
             return True
 
     def succeeded(self, host: str) -> None:
-        """Note a request that did not fail."""
+        """Record a request that did not fail."""
         with _lock:
             _failing.pop((self.run, host), None)
 
 
 @contextmanager
 def environment(**given: object) -> Iterator[None]:
-    """Let the environment hold limits that are not None for as long as the context lasts.
+    """Set the environment variables of the limits that are not None within the context.
 
     Examples:
         >>> with environment(tries=7):
@@ -179,13 +152,11 @@ def environment(**given: object) -> Iterator[None]:
         7
     """
     names = {_PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None}
-    before = {name: os.environ.get(name) for name in names}
+    before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(names)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)

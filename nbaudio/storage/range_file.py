@@ -1,4 +1,4 @@
-"""A file that reads the ranges it is asked for, for decoders that seek."""
+"""A remote file for decoders that seek: it reads ranges in blocks and keeps the last ones."""
 
 import io
 from collections import OrderedDict
@@ -7,18 +7,15 @@ from collections.abc import Callable
 from nbaudio.core.errors import AudioError
 
 _BLOCK_BYTES = 1 << 18
-_BLOCKS = 16
+# At least two blocks are kept, and at most so many bytes.
+_CACHED_BYTES = 4 << 20
 
 
 class RangeFile(io.RawIOBase):
-    r"""Bytes by ranges, in blocks of which the last few are kept.
+    r"""A readable file over a function that returns the bytes [start, stop) or raises AudioError.
 
-    Decoders call it from C, where an exception is lost: what fails reads as the end of the file, and `settle` raises it.
-
-    Args:
-        read: gives the bytes [start, stop), all of them, or raises AudioError.
-        check: raises AudioError when the file is no longer the one that was opened.
-        size: of the file.
+    Decoders call it from C, where an exception is lost: a failed read looks like the end of the file, and `settle` raises it.
+    `check` raises AudioError if the file is no longer the one that was opened.
 
     Examples:
         >>> file = RangeFile(lambda start, stop: bytes(range(start, stop)), lambda: None, 10)
@@ -26,39 +23,38 @@ class RangeFile(io.RawIOBase):
         (7, b'\x07\x08\t')
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int) -> None:
+    def __init__(
+        self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES
+    ) -> None:
         super().__init__()
+        self._block_bytes = block_bytes
         self._read, self._check, self._size, self._position = read, check, size, 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._trouble: AudioError | None = None
-        self._unchecked = False
+        self._error: AudioError | None = None
+        self._is_unchecked = False
 
     def settle(self) -> None:
-        """Make sure that all that was read until now came, and came from the same file.
-
-        Raises:
-            AudioError: it did not.
-        """
-        if self._trouble is not None:
-            raise self._trouble
-        if self._unchecked:
+        """Raise AudioError unless all reads so far succeeded, and read the same file."""
+        if self._error is not None:
+            raise self._error
+        if self._is_unchecked:
             self._check()
-            self._unchecked = False
+            self._is_unchecked = False
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Return the position of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go somewhere."""
+        """Set the position of the next byte."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, start + offset)
         return self._position
@@ -68,7 +64,7 @@ class RangeFile(io.RawIOBase):
         wanted = min(len(buffer), max(0, self._size - self._position))
         done = 0
         while done < wanted:
-            number, offset = divmod(self._position, _BLOCK_BYTES)
+            number, offset = divmod(self._position, self._block_bytes)
             block = self._block(number)[offset : offset + wanted - done]
             if not block:
                 break
@@ -81,14 +77,14 @@ class RangeFile(io.RawIOBase):
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]
+        start = number * self._block_bytes
         try:
-            start = number * _BLOCK_BYTES
-            block = self._read(start, min(start + _BLOCK_BYTES, self._size))
+            block = self._read(start, min(start + self._block_bytes, self._size))
         except AudioError as error:
-            self._trouble = error
+            self._error = error
             return b""
-        self._unchecked = True
+        self._is_unchecked = True
         self._blocks[number] = block
-        if len(self._blocks) > _BLOCKS:
+        if len(self._blocks) > max(2, _CACHED_BYTES // self._block_bytes):
             self._blocks.popitem(last=False)
         return block

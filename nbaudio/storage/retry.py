@@ -1,34 +1,40 @@
-"""Requests made again after what passes, and given up with a reason where it lasts."""
+"""Retry transient failures with exponential backoff and Retry-After; raise with the reason.
+
+Filesystems of fsspec raise what their libraries raise; what those errors say of the HTTP response is read here too.
+"""
 
 import errno
 import itertools
 import random
+import re
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.progress import waiting
 from nbaudio.storage.atomic import disk_full_reason
-from nbaudio.storage.http_errors import boto_metadata, http_status, is_bad_redirect, one_line_error
 from nbaudio.storage.network import Network
-from nbaudio.storage.retry_after import retry_after
 
 Result = TypeVar("Result")
 
-#: The pause after the first failure, in seconds; it doubles each time.
+#: Seconds before the first retry; doubled before each further one.
 FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 60.0
-_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
-# What another try does not mend.
-_LASTING = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
+_MAX_PAUSE_S = 60.0
+#: Statuses below 500 that a retry may resolve.
+RETRYABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+# Errors that a retry does not resolve.
+_PERMANENT = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
 
 
 class RequestTarget(Protocol):
-    """What requests are made to."""
+    """A file or folder that requests go to; as text, its address without secrets."""
 
     @property
     def network(self) -> Network:
@@ -37,32 +43,44 @@ class RequestTarget(Protocol):
 
     @property
     def host(self) -> str:
-        """Whose server it is, with its port."""
+        """The server with its port."""
         ...
 
 
 class RemoteRefusedError(AudioError):
-    """The server answers, and does not do it."""
+    """The server answered, and refused the request."""
+
+
+class RedirectError(ConnectionError):
+    """Redirects that lead nowhere; without the address, which may be signed."""
 
 
 class RemoteNotFoundError(RemoteRefusedError):
-    """It is not there."""
+    """The file or folder does not exist."""
+
+
+@contextmanager
+def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[None]:
+    """Convert errors of one class to another with the same message."""
+    try:
+        yield
+    except caught as error:
+        raise raised(str(error)) from error
 
 
 def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
-    """The result of a request, made again after what passes: broken connections, short answers, busy or failing servers.
+    """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
 
     Args:
-        place: where; it has the limits, and its address is in messages.
-        request: makes it.
-        done: what it does to the place: ``read``, ``written``.
-        proves: whether a result shows that the host is not one that only fails; answers without content don't.
+        place: what the request is for.
+        request: sends it.
+        done: what the request does, for messages: ``read``, ``written``.
+        proves: whether a result shows that the host works; a response without content does not.
 
     Raises:
-        AbsentError: it is not there.
-        RefusedError: it is not allowed.
-        AudioError: it did not work in as many tries as are wanted, the server asks to wait longer than is wanted, or its host has
-            only failed in this run.
+        RemoteNotFoundError: the file does not exist.
+        RemoteRefusedError: access is not allowed, or the request is refused.
+        AudioError: all tries failed, Retry-After exceeds `Network.max_wait`, or the host has only failed in this run.
         MissingExtraError: the package for its scheme is not installed.
     """
     network, host = place.network, place.host
@@ -76,16 +94,16 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
                 result = request()
         except NbaudioError:
             raise
-        except Exception as error:  # filesystems raise what their libraries raise
-            # fsspec takes any failed look at a web file for a missing one.
+        except Exception as error:
+            # Filesystems may report another failure as a missing file; the cause then says which.
             cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
             if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
-            if lasting := _lasting(place, cause, done):
+            if permanent := _permanent_error(place, cause, done):
                 network.succeeded(host)  # it answers
-                # Without the cause, whose words may hold the signed address of a redirect.
-                raise lasting from None
-            now, asked = time.monotonic(), _asked(cause)
+                # Without the cause, whose text may hold the signed address of a redirect.
+                raise permanent from None
+            now, asked = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
             if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
                 raise AudioError(
@@ -93,7 +111,7 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
                 ) from None
             if attempt == network.tries:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
-            pause = _pause(attempt) if asked is None else 0.0
+            pause = backoff_seconds(attempt, random.random()) if asked is None else 0.0  # noqa: S311 - spreads requests, no secret
             with waiting(host):
                 time.sleep(pause if asked is None else asked)
         else:
@@ -103,40 +121,90 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
     raise AssertionError  # the last try has returned or raised
 
 
-def _lasting(place: RequestTarget, error: BaseException, done: str) -> AudioError | None:
-    """What another try does not mend, if it is that."""
-    if _is_absent(error):
-        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
-    if reason := _refusal(error, done):
-        return RemoteRefusedError(f"{place}: {reason}")
-    if isinstance(error, _LASTING):
-        hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
-        return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")
-    return None
+def backoff_seconds(failures: int, jitter: float) -> float:
+    """Return the seconds before the next try: doubled with each failure, times 0.75 to 1.25 by a `jitter` from 0 to 1.
+
+    Examples:
+        >>> backoff_seconds(1, 0.5), backoff_seconds(3, 0.0), backoff_seconds(50, 0.5)
+        (0.5, 1.5, 60.0)
+    """
+    return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * (0.75 + jitter / 2), _MAX_PAUSE_S)
 
 
-def _is_absent(error: BaseException) -> bool:
-    return isinstance(error, FileNotFoundError) or http_status(error) in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; a date counts from the Date header.
+
+    Examples:
+        >>> retry_after({"Retry-After": "120"}), retry_after({})
+        (120.0, None)
+        >>> retry_after({"Retry-After": "Sat, 21 Nov 2026 01:00:30 GMT", "Date": "Sat, 21 Nov 2026 01:00:00 GMT"})
+        30.0
+    """
+    text = headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+        now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
+        return max((until - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
-def _refusal(error: BaseException, done: str) -> str | None:
-    """Why the server does not do it, where it says so."""
-    status = http_status(error)
-    if is_bad_redirect(error):
-        return "redirects go in a circle, or to what is no web address"
-    if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return f"may not be {done} with the credentials of this environment"
-    if status is not None and 400 <= status < 500 and status not in _PASSING:
+def http_status(error: BaseException) -> int | None:
+    """Return the HTTP status of an error (`status`), of Azure, Google or botocore, if it has one.
+
+    Examples:
+        >>> error = OSError("slow down")
+        >>> error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
+        >>> http_status(error), http_status(OSError("no route"))
+        (503, None)
+    """
+    known = (getattr(error, name, None) for name in ("status", "status_code", "code"))
+    found = next((each for each in known if isinstance(each, int)), None)
+    return _boto_metadata(error).get("HTTPStatusCode") if found is None else found
+
+
+def one_line_error(error: BaseException) -> str:
+    """Return an error as one line without addresses, which may hold secrets.
+
+    Examples:
+        >>> one_line_error(OSError("cannot reach https://host/?key=secret"))
+        'cannot reach ...'
+    """
+    if (status := http_status(error)) is not None:
         return f"the server says {status}"
-    return None
+    if isinstance(error, TimeoutError):  # its text depends on the library
+        return "nothing came in time"
+    return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
 
 
-def _asked(error: BaseException) -> float | None:
-    """Seconds that the server asks to wait, if it does."""
-    headers = getattr(error, "headers", None) or boto_metadata(error).get("HTTPHeaders")
+def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
+    """Return what botocore keeps of a response (HTTPStatusCode, HTTPHeaders); s3fs raises its own error from botocore's."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, Mapping) and isinstance(found := response.get("ResponseMetadata"), Mapping):
+            return found
+    return {}
+
+
+def _retry_after_of(error: BaseException) -> float | None:
+    headers = getattr(error, "headers", None) or _boto_metadata(error).get("HTTPHeaders")
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
-def _pause(attempt: int) -> float:
-    """Seconds before the next try: twice as long each time, with a random share."""
-    return float(min(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25), _LONGEST_PAUSE_S))  # noqa: S311
+def _permanent_error(place: RequestTarget, error: BaseException, done: str) -> AudioError | None:
+    """Return the error to raise if a retry does not help, else None."""
+    status = http_status(error)
+    if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
+    if isinstance(error, RedirectError):
+        return RemoteRefusedError(f"{place}: {error}")
+    if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment")
+    if status is not None and 400 <= status < 500 and status not in RETRYABLE:
+        return RemoteRefusedError(f"{place}: the server says {status}")
+    if isinstance(error, _PERMANENT):
+        hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
+        return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")
+    return None

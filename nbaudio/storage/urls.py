@@ -1,8 +1,8 @@
-"""Addresses of what lies elsewhere: which are taken, and what of them is never written down.
+"""Addresses of remote files and folders: validation, and redaction of secrets.
 
-Conventions: an address is that of a folder or file: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip.
-With nothing behind the scheme (``s3://``) it stands for all addresses of that scheme. It never holds credentials: those come from
-the environment and the files that the filesystems read themselves.
+An address names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip. A bare scheme
+(``s3://``) stands for all addresses of that scheme. An address never holds credentials: those come from the environment and the
+files that the filesystems read themselves.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from nbaudio.core.errors import InputError, strip_queries
 
-#: Schemes that are known.
+#: Supported schemes.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
 WEB = ("http", "https")
 ARCHIVES = ("zip", "tar")
-# Values of a query that are shorter may stand in a text by chance.
-_SHORTEST_SECRET = 4
+# Shorter values of a query may occur in a text by chance.
+_MIN_SECRET_CHARACTERS = 4
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is the address of something, not the path of a local file.
+    """Return whether a text is an address, not a local path.
 
     Examples:
         >>> is_url("s3://bucket/a"), is_url("zip://::a.zip"), is_url("a/b c.wav")
@@ -33,11 +33,10 @@ def is_url(text: str) -> bool:
 
 
 def check_url(address: str) -> str:
-    """The address, if nothing is wrong with it; the path of a local archive in it is made absolute.
+    """Return a valid address, with an absolute path of a local archive in it.
 
-    Raises:
-        InputError: its scheme is not known, or it holds a password or a query, which are secrets and would be written down; the
-            message leaves them out.
+    Raises InputError for an unknown scheme, and for a password or query, which are secrets and would be stored; the message does
+    not contain them.
 
     Examples:
         >>> check_url("https://host/a%20b")
@@ -62,12 +61,12 @@ def check_url(address: str) -> str:
                 "fetch such files with 'nbaudio download', which keeps no query, and name their folder"
             )
     first, *others = parts
-    # The archive of a chain may be a local file: workers have other working directories.
+    # A local archive: workers have other working directories.
     return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
 
 
 def redact_url(name: str) -> str:
-    """An address without what may be secret in it; other names as they are.
+    """Replace what may be secret in an address; other names stay as they are.
 
     Examples:
         >>> redact_url("https://me:word@host/a.wav?sig=0"), redact_url("why? me@home.wav")
@@ -78,7 +77,7 @@ def redact_url(name: str) -> str:
 
 
 def public_url(address: str) -> str:
-    """A web address without user, query and fragment, as it is stored.
+    """Return a web address without user, query and fragment, as it is stored.
 
     Examples:
         >>> public_url("https://me:word@host:80/a.wav?sig=0#t"), public_url("HTTP://a?b@c:d")
@@ -90,16 +89,9 @@ def public_url(address: str) -> str:
 
 
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
-    """How names are stored of which some are addresses with a password or, on the web, a user or query: without those.
+    """Map names that are addresses with a password, user or query to the names that are stored, without those.
 
-    Addresses that differ in nothing else get a part of the hash of the whole address instead.
-
-    Args:
-        names: as a source spells them.
-        always: give a hash to all of them.
-
-    Returns:
-        The stored name by each name that changes.
+    Addresses that differ in nothing else (`always`: all of them) get a part of the hash of the whole address instead.
 
     Examples:
         >>> stored_names(["a?b.wav", "https://host/a.wav?sig=0"])
@@ -114,7 +106,7 @@ def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str
 
 
 def redact(text: str, *addresses: str) -> str:
-    """Redact the secrets of the requested addresses in a text, such as a server's answer.
+    """Redact secrets of the requested addresses in a text, such as the reason of a response.
 
     Examples:
         >>> redact("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")
@@ -127,12 +119,12 @@ def redact(text: str, *addresses: str) -> str:
         except ValueError:
             values = [address]
         for value in sorted({value for each in values for value in (each, quote(each))}, key=len, reverse=True):
-            if len(value) >= _SHORTEST_SECRET:
+            if len(value) >= _MIN_SECRET_CHARACTERS:
                 text = text.replace(value, "...")
     return strip_queries(text)
 
 
-#: Parameters of addresses whose names say that they prove a right to read, and their values.
+#: Parameters of signed addresses, by their names, with their values.
 SIGNED = (
     r"(?i)([?&;#][\w.%-]*(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy|auth)=)"
     r"""[^&;#\s"'<>\\]+"""
@@ -144,7 +136,7 @@ _SECRET = re.compile(
 
 
 def redact_log(text: str) -> str:
-    """Words for a log: addresses without what may be secret in them, keys, tokens and passwords without their values.
+    """Redact addresses, and the values of keys, tokens and passwords, in a message for a log.
 
     Examples:
         >>> redact_log("s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips")
@@ -154,7 +146,7 @@ def redact_log(text: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a relative path stays in its folder.
+    """Return whether a relative path stays in its folder.
 
     Examples:
         >>> stays_inside("./a/b.wav"), stays_inside("a/../../b.wav"), stays_inside("/b.wav")

@@ -1,17 +1,17 @@
-"""A workspace: the folder that holds the tables and what each step reported.
+"""Workspace: the folder of the tables, reports and caches of a project.
 
-W/workspace.json       where transcripts and audio came from
+W/workspace.json       sources of transcripts and audio
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
 W/problems.parquet     what could not be read, with file, item and reason
-W/decisions.parquet    what people accept and reject by hand, which `select` follows
-W/threshold.json       the threshold on similarity that was chosen in the tuner
-W/reports/<step>.json  what each step reported
-W/reviews/<name>.json  which segments reviewers were given
-W/packs/               encoded clips, kept so that another threshold, split or container costs no decode
-W/fetched/             recordings that lie elsewhere, as far as the bound of this cache lets them stay
-W/source/              transcripts that lie elsewhere
-W/logs/<corpus>.jsonl  what the run did that finished a corpus
-W/publishing/          what is on its way to a corpus that lies elsewhere, and what came there
+W/decisions.parquet    manual accept and reject decisions, which `select` follows
+W/threshold.json       threshold on similarity, chosen in the tuner
+W/reports/<step>.json  report of each step
+W/reviews/<name>.json  segments of each review
+W/packs/               encoded clips, so that another threshold, split or container needs no decoding
+W/fetched/             cache of remote recordings
+W/source/              remote transcripts
+W/logs/<corpus>.jsonl  run log of the run that finished a corpus
+W/publishing/          files before their upload to a remote corpus, and hashes of uploaded ones
 """
 
 import os
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Reads and writes one workspace folder; every file is replaced whole.
+    """Tables and reports of one workspace folder; every file is replaced atomically.
 
     Examples:
         >>> import tempfile
@@ -49,22 +49,22 @@ class Workspace:
     path: Path
 
     def __post_init__(self) -> None:
-        # Workers have other working directories, and the caller's may change.
+        # Workers have other working directories, and that of the caller may change.
         object.__setattr__(self, "path", self.path.absolute())
 
     @classmethod
     def create(cls, path: str | Path, **settings: Any) -> "Workspace":
-        """Make the folder, or take the one that is there, and note its settings."""
+        """Create the folder if it does not exist, and store its settings."""
         workspace = cls(Path(path))
         write_json(workspace.path / "workspace.json", settings)
         return workspace
 
     @classmethod
     def open(cls, path: "str | Path | Workspace") -> "Workspace":
-        """The workspace at `path`.
+        """Return the workspace at `path`.
 
         Raises:
-            InputError: there is no workspace.
+            InputError: the folder is not a workspace.
         """
         if isinstance(path, Workspace):
             return path
@@ -79,15 +79,15 @@ class Workspace:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `create` noted."""
+        """The settings that `create` stored."""
         return read_json(self.path / "workspace.json")
 
     @property
     def threshold(self) -> float | None:
-        """The threshold on similarity that `choose_threshold` stored, None where none is.
+        """The threshold on similarity that `choose_threshold` stored, or None.
 
         Raises:
-            InputError: the file has none from -1 to 1.
+            InputError: the stored value is not a number from -1 to 1.
         """
         path = self.path / "threshold.json"
         if not os.path.lexists(path):
@@ -98,13 +98,13 @@ class Workspace:
         return float(value)
 
     def choose_threshold(self, value: float | None) -> None:
-        """Store the threshold on similarity that `select` takes unless it is told another; None stores none.
+        """Store the default threshold on similarity of `select`.
 
         Args:
-            value: from -1 to 1.
+            value: from -1 to 1; None removes the stored one.
 
         Raises:
-            InputError: it is not.
+            InputError: the value is out of range.
 
         Examples:
             >>> import tempfile
@@ -123,7 +123,7 @@ class Workspace:
 
     @property
     def audio_root(self) -> Path | Remote | None:
-        """The folder that `recordings.path` is relative to; None while there is no audio."""
+        """The folder that `recordings.path` is relative to; None without audio."""
         audio = self.settings.get("audio")
         if audio and is_url(audio):
             return remote(audio, Cache(self.path / "fetched", self.settings.get("cache", LIMIT)))
@@ -140,17 +140,17 @@ class Workspace:
         return self._conformed(self.table("segments"), "segments", "segment_id", SEGMENTS)
 
     def table(self, name: str) -> pl.DataFrame:
-        """Any table of the workspace by name, such as ``names`` or ``problems``.
+        """Read any table of the workspace by name, such as ``names`` or ``problems``.
 
         Raises:
-            InputError: it is not there or not a Parquet file.
+            InputError: the file does not exist or is not a Parquet file.
         """
         return read_parquet(self.path / f"{name}.parquet")
 
     def segment_columns(self, *names: str) -> pl.DataFrame:
-        """Some columns of the segments table, the others not read: transcripts and word times are most of it.
+        """Read some columns of the segments table; transcripts and word times are most of its bytes.
 
-        Further columns of a source are left out where they are not there.
+        Columns of a source that do not exist are left out.
         """
         path = self.path / "segments.parquet"
         held = parquet_schema(path)
@@ -159,13 +159,13 @@ class Workspace:
         return whole.select(name for name in names if name in whole.columns)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
-        """A table as a pandas frame; `split` and `decision` are categorical, whole numbers with gaps are float64 with NaN.
+        """Return a table as a pandas frame; `split` and `decision` are categorical, integers with nulls are float64 with NaN.
 
         Args:
-            table: ``segments``, ``recordings``, or another one by its name, as of `table`.
+            table: ``segments``, ``recordings``, or another one by name.
 
         Raises:
-            InputError: it is not there or not a Parquet file.
+            InputError: the file does not exist or is not a Parquet file.
 
         Examples:
             >>> import tempfile
@@ -178,17 +178,17 @@ class Workspace:
         return frame.to_pandas()
 
     def save(self, **tables: Frame) -> None:
-        """Write tables by name, of pandas or polars, each whole or not at all."""
+        """Write pandas or polars tables by name, each atomically."""
         for name, table in tables.items():
             frame = as_polars(table, name)
             with atomic_write(self.path / f"{name}.parquet") as partial:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def replace_columns(self, columns: pl.DataFrame) -> None:
-        """Write some columns of the segments table anew, row by row; the others go from file to file and are never held whole.
+        """Replace columns of the segments table, row by row; the others are streamed from file to file.
 
         Raises:
-            InputError: the table is not there, cannot be read, or a column has another type.
+            InputError: the table does not exist, cannot be read, or a column has another type.
 
         Examples:
             >>> import tempfile
@@ -214,16 +214,16 @@ class Workspace:
                 raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
     def report(self, step: str) -> dict[str, Any]:
-        """What a step reported last; empty when it has not run."""
+        """Return the last report of a step; empty if it has not run."""
         path = self.path / f"reports/{step}.json"
         return read_json(path) if os.path.lexists(path) else {}
 
     def save_report(self, step: str, report: dict[str, Any]) -> None:
-        """Keep what a step reported."""
+        """Store the report of a step."""
         write_json(self.path / f"reports/{step}.json", report)
 
     def reviewed(self) -> dict[str, set[str]]:
-        """Segments that reviewers were given, by the name of the review."""
+        """Return the segments of each review by its name."""
         given: dict[str, set[str]] = {}
         for path in sorted((self.path / "reviews").glob("*.json")):
             try:
@@ -233,15 +233,11 @@ class Workspace:
         return given
 
     def reviewed_ids(self) -> set[str]:
-        """Segments that any reviewer was given in a round."""
+        """Return the segments of all reviews."""
         return set().union(*self.reviewed().values())
 
     def _conformed(self, frame: pl.DataFrame, table: str, key: str, schema: pl.Schema) -> pl.DataFrame:
-        """A table with the columns of its schema (see `tables.conform`).
-
-        Raises:
-            InputError: it lacks its key, or a column has another type; names the file.
-        """
+        """Validate a table and add missing columns of its schema (see `tables.conform`)."""
         path = self.path / f"{table}.parquet"
         if frame.columns and key not in frame.columns:
             raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")

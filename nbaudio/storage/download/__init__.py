@@ -1,1 +1,1 @@
-"""`nbaudio download`: lists, fetches with resume and checksums, and the ledger of what failed."""
+"""Files to download: list, rate limit, requests with resume and checksums, and the ledger."""

@@ -1,22 +1,39 @@
-"""Getting files from the web: a list in, a folder out that `ingest` reads, and a ledger of everything that was asked for.
+"""Download files from the web: a list in, a folder out that `ingest` reads, and a ledger of all files.
 
-Conventions: a file under its final name is whole, and its length and checksum are right. What is done is known by its hash, not
-by being there. A file of another origin is never overwritten.
+A file under its final name is complete, with the right length and checksum. A finished file is recognized by its hash, not by its
+name, and a file of another origin is never overwritten.
 """
 
+import hashlib
 import secrets
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from nbaudio.core.bars import open_bar
 from nbaudio.core.errors import InputError
+from nbaudio.core.progress import naming_hosts, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.download.fetch import HttpClient
-from nbaudio.storage.download.ledger import LEDGER, Row, open_ledger
-from nbaudio.storage.download.lists import read_list
+from nbaudio.storage.atomic import disk_full_reason, raise_disk_full
+from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
+from nbaudio.storage.download.ledger import LEDGER, Ledger, Row, open_ledger
+from nbaudio.storage.download.lists import DownloadItem, read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
-from nbaudio.storage.download.run import Backoff, DownloadRun
+from nbaudio.storage.http import HttpClient
 from nbaudio.storage.network import Network
+from nbaudio.storage.retry import backoff_seconds
+from nbaudio.storage.urls import redact
 
 __all__ = ["LEDGER", "download", "read_list"]
+
+# Hashing more than this shows its progress.
+_LONG_WORK_BYTES = 1_000_000_000
+_LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
 
 def download(
@@ -32,32 +49,32 @@ def download(
     max_size: str | int | None = None,
     seed: int | None = None,
 ) -> Report:
-    r"""Fetch the files of a list into a folder, politely; run again after a kill and it does only the rest.
+    r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
 
-    What is done and what failed and why is in ``downloads.jsonl`` there: url, url_sha256, name, state, bytes, sha256, checksum,
-    reason. Addresses are stored without user and query. What tries, timeout, max_wait and max_size are unless given, and the
-    environment variables that set them: `nbaudio.storage.network`.
+    ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state, bytes, sha256, checksum, reason.
+    Addresses are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
+    that set them, are in `nbaudio.storage.network`.
 
     Args:
-        source: a .csv, .tsv or .jsonl with `url` and, if wanted, `name` and `checksum` (sha256 or md5); or archives by name,
-            such as ``openslr:librispeech:dev-clean,test-clean``.
-        out: the folder, new or one to go on with.
+        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (sha256 or md5); or archives by name, such
+            as ``openslr:librispeech:dev-clean,test-clean``.
+        out: the folder, new or from an earlier download.
         connections: at once, in all.
         per_host: connections at once to a host.
         per_second: requests to a host.
-        tries: in a row without a new byte, before a file is given up.
-        timeout: seconds without a byte, before a connection is given up.
-        max_wait: seconds; a host that asks for a longer pause is given up.
-        max_size: bytes, or a size such as ``"50GB"``, of the largest file.
-        seed: of the random share of the pauses between tries; another one each time unless given.
+        tries: consecutive requests without a new byte before a file fails.
+        timeout: seconds without a byte before a request fails.
+        max_wait: seconds; files of a host that asks for a longer pause (Retry-After) fail.
+        max_size: of the largest file, in bytes or a size such as ``"50GB"``.
+        seed: of the jitter of pauses between tries; random by default.
 
     Returns:
         Counts and bytes; problems one line each.
 
     Raises:
-        InputError: the list, the folder or a parameter cannot be used.
-        ExistsError: another download is at work in the folder.
-        DiskFullError: what is done is kept, and the same call goes on.
+        InputError: the list, the folder or a parameter is invalid.
+        ExistsError: another download writes to the folder.
+        DiskFullError: finished files are kept, and the same call resumes.
 
     Examples:
         >>> import tempfile
@@ -74,38 +91,269 @@ def download(
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
         ledger.forget({(one.url, one.name) for one in wanted})
-        run = DownloadRun(folder, ledger, network, Backoff(secrets.randbits(64) if seed is None else seed))
         for bad in refused:
-            ledger.add(Row(bad.url, bad.name, "failed", url_sha256=bad.url_sha256, reason=bad.reason))
-        rest = run.look(wanted)
-        web = HttpClient(connections=per_host, timeout=network.timeout)
+            ledger.add(bad)
+        run = _DownloadRun(folder, ledger, network, secrets.randbits(64) if seed is None else seed)
+        rest = run.find_missing(wanted)
+        client = HttpClient(connections=per_host, timeout=network.timeout)
         try:
-            run.fetch(
-                rest,
-                web,
-                RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second),
-                connections,
-            )
+            if rest:
+                queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
+                run.fetch(queue, client, len(rest), connections)
         finally:
-            web.close()
+            client.close()
         rows = [row for one in wanted if (row := ledger.row(one.url, one.name))]
     done = [row for row in rows if row.state == "done"]
     problems = [f"{row.name}: {row.reason}" for row in rows if row.state == "failed"]
     problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
-    unproven = sum(row.checksum is None for row in done)
+    if unproven := sum(row.checksum is None for row in done):
+        run.notes.append(f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone")
     return Report(
         "download",
         {
             "files": len(wanted) + len(refused),
-            "there_before": len(wanted) - len(rest) - run.taken,
-            "fetched": len(run.fetched),
+            "there_before": len(wanted) - len(rest) - run.num_taken,
+            "fetched": run.num_fetched,
             "failed": len(problems),
             "bytes": sum(row.bytes or 0 for row in done),
             "ledger": str(folder / LEDGER),
         },
-        [
-            *run.notes,
-            *([f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone"] if unproven else []),
-        ],
+        run.notes,
         first_lines(problems, str(folder / LEDGER)),
     )
+
+
+def pause_seconds(seed: int, url: str, failures: int) -> float:
+    """Return the backoff before the next try of an address, with jitter by the seed, so that clients do not retry at once."""
+    key = f"{seed} {failures} {url}".encode(errors="surrogatepass")
+    return backoff_seconds(failures, int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64)
+
+
+@dataclass
+class _DownloadRun:
+    """The downloads into one folder."""
+
+    folder: Path
+    ledger: Ledger
+    network: Network
+    seed: int
+    num_fetched: int = 0
+    num_taken: int = 0  # names that other files have
+    notes: list[str] = field(default_factory=list)
+
+    def find_missing(self, wanted: list[DownloadItem]) -> list[DownloadItem]:
+        """Return the files that are not complete; write those that are, and names that other files have, to the ledger."""
+        sizes = [path.stat().st_size if (path := self.folder / one.name).is_file() else 0 for one in wanted]
+        rest = []
+        with (
+            ThreadPoolExecutor(2) as pool,
+            progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
+        ):
+            for one, size, found in zip(wanted, sizes, pool.map(self._find_complete, wanted), strict=True):
+                advance(size / 1e9)
+                match found:
+                    case Row():
+                        if found != self.ledger.row(one.url, one.name):
+                            self.ledger.add(found)
+                    case str():
+                        self.num_taken += 1
+                        self.ledger.add(Row.of(one.url, one.name, "failed", reason=found))
+                    case None:
+                        rest.append(one)
+                        if size:
+                            self.notes.append(
+                                f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again"
+                            )
+        return rest
+
+    def _find_complete(self, one: DownloadItem) -> Row | str | None:
+        try:
+            return find_complete(self.folder, self.ledger, one)
+        except OSError as error:
+            return f"what is there cannot be read: {error.strerror}"
+
+    def fetch(self, queue: RateLimitedQueue, client: HttpClient, num_files: int, connections: int) -> None:
+        """Download all files of a queue."""
+        with byte_progress(num_files) as bar, ThreadPoolExecutor(connections) as pool:
+
+            def advance(task: DownloadTask, num_bytes: int) -> None:
+                bar.advance(task.wanted.name, num_bytes)
+                if queue.stopped:
+                    raise PermanentError("stopped")
+
+            def expect(task: DownloadTask, num_bytes: int) -> None:
+                bar.expect(task.wanted.name, num_bytes)
+
+            worker = _Worker(self, queue, bar, Fetcher(self.folder, self.ledger, client, self.network, expect, advance))
+            try:
+                futures = {pool.submit(worker.work) for _ in range(connections)}
+                while futures:
+                    # With a timeout, for a Ctrl-C just before the wait.
+                    done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
+                    for future in done:
+                        future.result()
+            except BaseException:
+                queue.stop()
+                client.hang_up()
+                raise
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """Downloads the files of a queue, in any number of threads."""
+
+    run: _DownloadRun
+    queue: RateLimitedQueue
+    bar: "ByteProgress"
+    fetcher: Fetcher
+
+    def work(self) -> None:
+        """Send requests until the queue is empty or stopped."""
+        try:
+            with raise_disk_full(self.run.folder):
+                while (task := self.queue.take()) is not None:
+                    self._fetch(task)
+        except BaseException:
+            self.queue.stop()  # other threads would wait for the end of this task
+            raise
+
+    def _fetch(self, task: DownloadTask) -> None:
+        network = self.run.network
+        if given_up := network.given_up(task.host):
+            self._give_up(task, given_up)
+            return
+        began = time.monotonic()
+        try:
+            with waiting(task.host):
+                row = self.fetcher.fetch(task)
+        except RetryableError as error:
+            have = self.fetcher.partial_bytes(task.wanted)
+            if have > task.reached:
+                task.failures, task.reached, task.lost = -1, have, 0.0
+            task.failures += 1
+            # Of a broken transfer, only the silence.
+            failed = min(time.monotonic() - began, network.timeout)
+            if not self.queue.stopped:
+                self._retry(task, error, failed)
+        except PermanentError as error:
+            network.succeeded(task.host)  # it answers
+            if not self.queue.stopped:
+                self._give_up(task, str(error))
+        except OSError as error:
+            if disk_full_reason(error):
+                raise
+            self._give_up(task, f"it cannot be written: {error.strerror}")
+        else:
+            if row is None:
+                self.queue.again(task)
+                return
+            network.succeeded(task.host)
+            self.run.num_fetched += 1
+            self.bar.finish(task.wanted.name)
+            self.queue.finish(task)
+
+    def _retry(self, task: DownloadTask, error: RetryableError, failed: float) -> None:
+        """Queue a task again after a pause, or give it up; `failed` is the seconds of the failed request."""
+        network, now = self.run.network, time.monotonic()
+        task.lost += failed + task.pause
+        reason = redact(str(error), task.wanted.url, task.address)
+        network.failed(task.host, failed + max(task.pause, self.queue.spacing), reason, now=now)
+        task.pause = 0.0
+        if error.pause is not None and not network.may_wait(task.host, error.pause, item=task.lost, now=now):
+            most = network.max_wait
+            reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
+            (self._give_up_host if error.pause > most else self._give_up)(task, reason)
+        elif given_up := network.given_up(task.host):
+            self._give_up_host(task, given_up)
+        elif task.failures >= network.tries or (task.failures and task.lost >= network.tries * network.timeout):
+            self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
+        else:
+            task.address, task.redirects, task.passed = task.wanted.url, 0, set()
+            if error.pause is None:
+                task.pause = pause_seconds(self.run.seed, task.wanted.url, task.failures)
+            else:
+                task.lost += error.pause
+            self.queue.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
+
+    def _give_up_host(self, task: DownloadTask, reason: str) -> None:
+        """Give up a task and all others of its host that are in the queue."""
+        for other in self.queue.withdraw(task):
+            self._fail(other, reason)
+        self._give_up(task, reason)
+
+    def _give_up(self, task: DownloadTask, reason: str) -> None:
+        self._fail(task, reason)
+        self.queue.finish(task)
+
+    def _fail(self, task: DownloadTask, reason: str) -> None:
+        wanted, ledger = task.wanted, self.run.ledger
+        # The next run resumes a partial file.
+        partial = partial_path(self.run.folder, wanted)
+        if partial.is_file() and not partial.stat().st_size:
+            partial.unlink()
+        part = ledger.part(wanted.url, wanted.name) if partial.exists() else None
+        row = ledger.row(wanted.url, wanted.name)
+        before = part or Row.of(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
+        redacted = redact(reason, wanted.url, task.address)
+        ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=redacted))
+        self.bar.finish(wanted.name)
+
+
+class ByteProgress:
+    """Progress in bytes over files whose lengths become known one by one; an unknown length counts as the mean of the known ones.
+
+    Threads may report at the same time.
+    """
+
+    def __init__(self, bar: Any, num_files: int) -> None:
+        self._bar = bar
+        self._lock = threading.Lock()
+        self._num_files = num_files
+        self._num_known = self._num_done = 0
+        self._left: dict[str, int] = {}  # bytes to come of files that have begun
+        self._finished = self._waiting = ""
+
+    def expect(self, name: str, num_bytes: int) -> None:
+        """Set how many bytes of a file will come."""
+        with self._lock:
+            self._num_known += name not in self._left
+            self._left[name] = num_bytes
+            self._update_total()
+
+    def advance(self, name: str, num_bytes: int) -> None:
+        """Count bytes of a file that have come."""
+        with self._lock:
+            self._left[name] -= num_bytes
+            self._bar.update(num_bytes)
+
+    def finish(self, name: str) -> None:
+        """Count a file as finished."""
+        with self._lock:
+            self._left.pop(name, None)
+            self._num_done += 1
+            self._finished = f"{self._num_done:,}/{self._num_files:,} files"
+            self._show(refresh=False)
+            self._update_total()
+
+    def show_waiting(self, hosts: str) -> None:
+        """Show the hosts that are waited for; an empty text shows none."""
+        with self._lock:
+            self._waiting = hosts
+            self._show(refresh=True)
+
+    def _show(self, *, refresh: bool) -> None:
+        self._bar.set_postfix_str(", ".join(filter(None, (self._finished, self._waiting))), refresh=refresh)
+
+    def _update_total(self) -> None:
+        known = self._bar.n + max(sum(self._left.values()), 0)
+        num_unknown = self._num_files - max(self._num_known, self._num_done)
+        self._bar.total = known + round(num_unknown * known / max(self._num_known, 1))
+
+
+@contextmanager
+def byte_progress(num_files: int) -> Iterator[ByteProgress]:
+    """Show progress in bytes, with rate, time left and silent hosts."""
+    with open_bar(total=0, desc="fetch", unit="B", unit_scale=True, bar_format=_LAYOUT) as bar:
+        shown = ByteProgress(bar, num_files)
+        with naming_hosts(shown.show_waiting):
+            yield shown

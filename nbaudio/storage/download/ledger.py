@@ -1,11 +1,10 @@
-"""What became of every address: a journal that a kill at any moment leaves readable.
+"""Ledger of downloads: the state of every address, in JSON lines that stay readable after a kill at any moment.
 
-Conventions: ``downloads.jsonl`` holds one row per address and name; while a download runs, rows are appended and the last one
-counts. `state` is ``begun`` (a part may be there), ``done`` or ``failed``. Addresses are stored without user and query, which may
-be secret; the hash of the whole address tells apart those that differ in nothing else.
+``downloads.jsonl`` holds one row per address and name; during a download, rows are appended and the last one counts. Addresses
+are stored without user and query, which may be secret; the hash of the whole address tells apart those that differ in nothing
+else.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,41 +16,32 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.atomic import atomic_write
+from nbaudio.storage.atomic import atomic_write, parse_lines
+from nbaudio.storage.locks import lock
 from nbaudio.storage.urls import public_url, redact
 
 LEDGER = "downloads.jsonl"
 
+State = Literal["begun", "done", "failed"]
+
 
 @dataclass(frozen=True)
 class Row:
-    """One address.
+    """The state of one address."""
 
-    Attributes:
-        url: without user and query; None where a row of the list had none.
-        url_sha256: of the whole address as the list has it, in hex.
-        name: the file's.
-        state: how far it is.
-        bytes: the whole file's, None while the server has not said.
-        sha256: of what was put in place under the name, now or before it was begun anew.
-        checksum: the wanted one, which a file that is done has.
-        validator: what the server calls this version of the file, to go on with a part of it: an ETag or a date.
-        reason: why it failed.
-    """
-
-    url: str | None
+    url: str | None  # without user and query; None if a row of the list has none
     name: str | None
-    state: Literal["begun", "done", "failed"]
-    url_sha256: str | None = None
-    bytes: int | None = None
-    sha256: str | None = None
-    checksum: str | None = None
-    validator: str | None = None
-    reason: str | None = None
+    state: State  # begun: a partial file may exist
+    url_sha256: str | None = None  # of the whole address of the list, in hex
+    bytes: int | None = None  # of the whole file, once the server has announced it
+    sha256: str | None = None  # of the file that was published under the name, now or before the download began again
+    checksum: str | None = None  # the expected one, which a file that is done has
+    validator: str | None = None  # ETag or date of the version of the partial file
+    reason: str | None = None  # why it failed
 
     @classmethod
-    def of(cls, url: str, name: str, state: Literal["begun", "done", "failed"], **facts: Any) -> "Row":
-        """The row of a whole address, which it does not hold."""
+    def of(cls, url: str, name: str, state: State, **facts: Any) -> "Row":
+        """Return the row of a whole address, which it does not hold."""
         return cls(public_url(url), name, state, url_sha256=sha256_of(url), **facts)
 
 
@@ -61,25 +51,25 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of what was told last
-        self._parts: dict[str | None, str | None] = {}  # the hash of the address whose bytes a name's part holds
-        for line in path.read_bytes().splitlines() if path.exists() else []:
-            if row := _read(line):
+        self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of their last change
+        self._parts: dict[str | None, str | None] = {}  # hash of the address whose bytes the partial file of a name holds
+        for values in parse_lines(path.read_bytes()) if path.exists() else ():
+            if row := _row(values):
                 self._set(row)
         self._write()
         self._file = path.open("a", encoding="utf8")
 
     def row(self, url: str, name: str) -> Row | None:
-        """What is known of an address under a name."""
+        """Return the row of an address and name."""
         return self._rows.get((sha256_of(url), name))
 
     def part(self, url: str, name: str) -> Row | None:
-        """The row of an address whose bytes the part under a name holds; None when they are another's, or none were begun."""
+        """Return the row of an address if the partial file of the name holds its bytes."""
         row = self.row(url, name)
         return row if row and row.state != "done" and self._parts.get(name) == row.url_sha256 else None
 
     def add(self, row: Row) -> None:
-        """Add or replace a row; it outlives a kill, and one that is done a power cut."""
+        """Add or replace a row; it survives a kill, and one that is done a power cut."""
         with self._lock:
             self._set(row)
             self._file.write(_line(row))
@@ -87,13 +77,12 @@ class Ledger:
             if row.state == "done":
                 os.fsync(self._file.fileno())
 
-    def forget(self, told: set[tuple[str, str]]) -> None:
-        """Drop failures that a list without those mistakes no longer has: rows without an address, addresses under another name.
+    def forget(self, expected: set[tuple[str, str]]) -> None:
+        """Drop failures that a corrected list no longer has: rows without an address, and addresses under another name.
 
-        Args:
-            told: addresses and names that are about to get a row anyway.
+        `expected` are the addresses and names of the list.
         """
-        keys = {(sha256_of(url), name) for url, name in told}
+        keys = {(sha256_of(url), name) for url, name in expected}
         known = {url for url, _ in keys}
         with self._lock:
             self._rows = {
@@ -103,7 +92,7 @@ class Ledger:
             }
 
     def close(self) -> None:
-        """One row per address again."""
+        """Write one row per address."""
         self._file.close()
         self._write()
 
@@ -120,23 +109,19 @@ class Ledger:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """The ledger of a folder, which is made; nobody else downloads there meanwhile.
+    """Create a folder, lock it against other downloads and open its ledger.
 
-    Raises:
-        ExistsError: another download is at work there.
-        InputError: the folder cannot be made or written to.
+    Raises ExistsError if another download has the lock, InputError if the folder cannot be created or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f".{LEDGER}.lock").open("wb")
+        file = (folder / f".{LEDGER}.lock").open("wb")
+        is_locked = lock(file, wait=False)
     except OSError as error:
         raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
-    with lock:
-        try:
-            # The system lets go of it when the process ends, however that comes.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ExistsError(f"{folder}: another download is at work there; wait for it, or take another folder") from error
+    with file:
+        if not is_locked:
+            raise ExistsError(f"{folder}: another download is at work there; wait for it, or take another folder")
         for left in folder.glob(f".{LEDGER}.*.partial"):
             left.unlink()
         ledger = Ledger(folder / LEDGER)
@@ -147,12 +132,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 def sha256_of(url: str) -> str:
-    """The identity of an address: the hash of all of it.
-
-    Examples:
-        >>> sha256_of("https://example.org/a.wav?id=1")[:12]
-        '215d2e633a81'
-    """
+    """Return the hash of a whole address, its identity."""
     return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
 
 
@@ -160,14 +140,13 @@ def _line(row: Row) -> str:
     return json.dumps(asdict(row), ensure_ascii=True) + "\n"
 
 
-def _read(line: bytes) -> Row | None:
-    """A row, None where a line is cut off or not ours: what it told is found out anew."""
+def _row(values: dict[str, Any]) -> Row | None:
+    """Return the row of a line, or None if it is not one of ours: that address is then examined again."""
     try:
-        values = json.loads(line)
         if "url_sha256" not in values:  # of a version that stored whole addresses
             url = values["url"]
             values |= {"url": url and public_url(url), "url_sha256": url and sha256_of(url)}
             values["reason"] = values["reason"] and redact(values["reason"], url or "")
         return Row(**{field.name: values[field.name] for field in fields(Row)})
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,7 +1,7 @@
-"""What is wanted: a list of addresses, each checked before anything is asked of a server.
+"""Lists of files to download: read and validated before the first request.
 
-Conventions: a name is one plain file name below the folder, never a path. A row that cannot be used is refused with its reason
-and stops no other; only a list that cannot be read at all is an error. Checksums are ``sha256:`` or ``md5:`` and lower-case hex.
+A name is one plain file name below the folder, never a path. An invalid row is refused with a reason, and the others are used;
+only a list that cannot be read at all is an error. Checksums are ``sha256:`` or ``md5:`` and lower-case hex.
 """
 
 import json
@@ -21,7 +21,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.resources import bundled
-from nbaudio.storage.download.ledger import LEDGER, sha256_of
+from nbaudio.storage.download.ledger import LEDGER, Row, sha256_of
 from nbaudio.storage.urls import public_url, redact
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -29,44 +29,28 @@ _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
 _HASHES = tuple(_ALGORITHM.values())
-# File systems take 255 bytes; `.name.partial` must fit as well.
-_MOST_NAME_BYTES = 240
+# Filesystems allow 255 bytes, and `.name.partial` must fit.
+_MAX_NAME_BYTES = 240
 
 
 @dataclass(frozen=True)
 class DownloadItem:
-    """A file to fetch.
-
-    Attributes:
-        url: http or https.
-        name: its file name.
-        checksum: ``sha256:<hex>``, ``md5:<hex>`` or None.
-    """
+    """A file to download, with a checksum ``sha256:<hex>``, ``md5:<hex>`` or None."""
 
     url: str
     name: str
     checksum: str | None = None
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A row that cannot be used, with what it says and why not."""
-
-    reason: str
-    url: str | None = None
-    url_sha256: str | None = None
-    name: str | None = None
-
-
-def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Refused]]:
-    """The files that a list names, in order and each once, and the rows that are of no use.
+def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
+    """Return the files of a list, in order and each once, and its invalid rows as those of the ledger.
 
     Args:
-        source: a .csv, .tsv or .jsonl of `url` and, if wanted, `name` and `checksum` (or `sha256`, `md5`); or bundled archives
+        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (or `sha256`, `md5`); or bundled archives
             such as ``openslr:librispeech:dev-clean``, several parts by commas.
 
     Raises:
-        InputError: it cannot be read, or has no addresses; says what is wanted.
+        InputError: the list cannot be read, or has no column of addresses.
 
     Examples:
         >>> read_list("openslr:librispeech:test-other")[0][0].url
@@ -76,18 +60,19 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Refused]]:
     refused = []
     for where, row in _named_rows(str(source)) if str(source).startswith(f"{_NAMED}:") else _file_rows(Path(source)):
         try:
-            one = _checked(row)
-            # Names that differ only in case are one file on some systems.
+            one = _item(row)
+            # Names that differ only in case are the same file on some systems.
             _check_same(one, *wanted.setdefault(one.name.casefold(), (one, where)))
         except InputError as error:
             said = row or {}
             url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
-            refused.append(Refused(f"{where}: {error}", url and display_url(url), url and sha256_of(url), name))
+            sha256 = url and sha256_of(url)
+            refused.append(Row(url and display_url(url), name, "failed", url_sha256=sha256, reason=f"{where}: {error}"))
     return [one for one, _ in wanted.values()], refused
 
 
 def name_of(url: str) -> str:
-    """The file name at the end of an address.
+    """Return the file name at the end of an address.
 
     Examples:
         >>> name_of("https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1")
@@ -97,16 +82,7 @@ def name_of(url: str) -> str:
 
 
 def check_name(name: str) -> str:
-    r"""`name` in NFC, when it is one plain, visible file name everywhere.
-
-    Raises:
-        InputError: it could lead elsewhere, or is no file name on some system.
-
-    Examples:
-        >>> check_name("../etc/passwd")
-        Traceback (most recent call last):
-        nbaudio.core.errors.InputError: name '../etc/passwd': only one plain file name is allowed, no / or \
-    """
+    """Return the name in NFC; raise InputError unless it is one plain, visible file name on every system."""
     name = unicodedata.normalize("NFC", name)
 
     def refuse(why: str) -> InputError:
@@ -122,13 +98,13 @@ def check_name(name: str) -> str:
         raise refuse("it must not begin with a dot, nor end in a dot or blank")
     if RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER:
         raise refuse("it is reserved")
-    if len(name.encode()) > _MOST_NAME_BYTES:
-        raise refuse(f"it has {len(name.encode())} bytes, at most {_MOST_NAME_BYTES} are allowed")
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise refuse(f"it has {len(name.encode())} bytes, at most {_MAX_NAME_BYTES} are allowed")
     return name
 
 
 def display_url(url: str) -> str:
-    """An address for messages and the ledger: not too long, without user, password and query, even where it is none.
+    """Return an address, even an invalid one, for messages and the ledger: short, without user, password and query.
 
     Examples:
         >>> display_url("ftp://me:secret@example.org/a.wav?key=0"), display_url("http:me:sec/ret@example.org/b")
@@ -139,11 +115,7 @@ def display_url(url: str) -> str:
 
 
 def check_url(url: str) -> str:
-    """`url`, when it can be asked for over http or https.
-
-    Raises:
-        InputError: says why not.
-    """
+    """Return the address; raise InputError unless it is an http or https URL without user and password."""
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError as error:
@@ -156,7 +128,7 @@ def check_url(url: str) -> str:
 
 
 def check_checksum(text: str) -> str | None:
-    """A checksum as ``algorithm:hex``, None when empty.
+    """Return a checksum as ``algorithm:hex``, or None if it is empty.
 
     Examples:
         >>> check_checksum("42E2234BA48799C1F50F24A7926300A1")
@@ -171,7 +143,7 @@ def check_checksum(text: str) -> str | None:
     return f"{algorithm}:{digits}"
 
 
-def _checked(row: dict[str, Any] | None) -> DownloadItem:
+def _item(row: dict[str, Any] | None) -> DownloadItem:
     if row is None:
         raise InputError('no JSON object; wanted is one such as {"url": ...}')
     texts = {}
@@ -214,7 +186,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}: cannot be read as a list of addresses ({redact(one_line(error))})") from error
     if "url" not in table.columns:
-        has = redact(", ".join(table.columns))  # addresses, where the line with the names of columns is missing
+        has = redact(", ".join(table.columns))  # addresses, if the header line is missing
         raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 

@@ -1,7 +1,7 @@
-"""Whose turn it is: many files and connections, and no host is asked more often than is polite.
+"""Rate limit per host: a queue of downloads that keeps to connections, requests per second and pauses of each host.
 
-Conventions: one turn is one request. A redirect or another try is another turn, under the host that it goes to, so that rate,
-connections and pauses hold for whoever serves the bytes. Times are seconds of the monotonic clock.
+A redirect or a retry goes through the queue again, under the host that it goes to, so that the limits hold for the host that
+sends the bytes. Times are seconds of the monotonic clock.
 """
 
 import heapq
@@ -19,49 +19,30 @@ from nbaudio.storage.download.lists import DownloadItem
 
 @dataclass
 class DownloadTask:
-    """A file on its way.
-
-    Attributes:
-        wanted: the file.
-        address: where the next request goes; a redirect moves it.
-        redirects: how many led there.
-        passed: addresses that they led through.
-        failures: in a row, without a new byte.
-        reached: the most bytes that were ever there.
-        lost: seconds that failed requests and pauses took since a byte came, without those in which others had their turns.
-        pause: seconds, before the next try.
-        host: whose turn it takes, with its port.
-    """
+    """A file that is being downloaded."""
 
     wanted: DownloadItem
-    address: str
-    redirects: int = 0
-    failures: int = 0
-    reached: int = 0
-    lost: float = 0.0
-    pause: float = 0.0
-    passed: set[str] = field(default_factory=set)
-    host: str = ""
+    address: str  # of the next request; a redirect changes it
+    redirects: int = 0  # that led to the address
+    failures: int = 0  # consecutive requests without a new byte
+    reached: int = 0  # most bytes that the partial file ever had
+    lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
+    pause: float = 0.0  # seconds before the next try
+    passed: set[str] = field(default_factory=set)  # addresses of the redirects
+    host: str = ""  # of the address, with its port
 
 
 @dataclass
 class _Host:
-    waiting: list[tuple[float, int, DownloadTask]] = field(default_factory=list)  # a heap: when it may, in what order
+    queue: list[tuple[float, int, DownloadTask]] = field(default_factory=list)  # a heap, by earliest time and order
     active: int = 0
     free_at: float = 0.0
 
 
 class RateLimitedQueue:
-    """Tasks, handed out to any number of threads.
+    """Tasks for any number of threads, with limits per host: connections at once, requests per second.
 
-    Args:
-        tasks: all there are; a host's are begun in this order.
-        per_host: connections at once to a host.
-        per_second: requests to a host.
-
-    Attributes:
-        spacing: seconds between requests to a host.
-        stopped: whether there are no more turns.
+    Tasks of a host are begun in their order. `spacing` is the seconds between requests to a host.
     """
 
     def __init__(self, tasks: Iterable[DownloadTask], *, per_host: int, per_second: float) -> None:
@@ -77,25 +58,25 @@ class RateLimitedQueue:
             self._enqueue(task, 0.0)
 
     def take(self) -> DownloadTask | None:
-        """The next task, as soon as its host may be asked; None when there are no more."""
+        """Return the next task as soon as the limits of its host allow it; None when no tasks are left."""
         with self._changed:
             while self._left and not self.stopped:
                 now = time.monotonic()
-                open_ = [host for host in self._hosts.values() if host.waiting and host.active < self._per_host]
-                host = min(open_, key=lambda host: (max(host.free_at, host.waiting[0][0], now), host.active), default=None)
+                free = [host for host in self._hosts.values() if host.queue and host.active < self._per_host]
+                host = min(free, key=lambda host: (max(host.free_at, host.queue[0][0], now), host.active), default=None)
                 if host is None:
                     self._changed.wait()
-                elif (ready := max(host.free_at, host.waiting[0][0])) > now:
-                    with waiting(host.waiting[0][2].host):
+                elif (ready := max(host.free_at, host.queue[0][0])) > now:
+                    with waiting(host.queue[0][2].host):
                         self._changed.wait(ready - now)
                 else:
                     host.active += 1
                     host.free_at = now + self.spacing
-                    return heapq.heappop(host.waiting)[2]
+                    return heapq.heappop(host.queue)[2]
             return None
 
     def again(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
-        """Another turn for a task, at its address, after some seconds; `rest`: its host is left alone for as long."""
+        """Queue a task again after some seconds; `rest` sends no request to its host until then."""
         with self._changed:
             self._hosts[task.host].active -= 1
             ready = time.monotonic() + after
@@ -105,26 +86,26 @@ class RateLimitedQueue:
             self._changed.notify_all()
 
     def finish(self, task: DownloadTask) -> None:
-        """A task needs no more turns."""
+        """Count a task as finished."""
         with self._changed:
             self._hosts[task.host].active -= 1
             self._left -= 1
             self._changed.notify_all()
 
     def withdraw(self, task: DownloadTask) -> list[DownloadTask]:
-        """All other tasks that wait for this one's host; they count as finished."""
+        """Remove all other tasks of a task's host from the queue and return them in order."""
         with self._changed:
-            waiting, self._hosts[task.host].waiting = self._hosts[task.host].waiting, []
-            self._left -= len(waiting)
+            queue, self._hosts[task.host].queue = self._hosts[task.host].queue, []
+            self._left -= len(queue)
             self._changed.notify_all()
-            return [task for _, _, task in sorted(waiting)]
+            return [task for _, _, task in sorted(queue)]
 
     def stop(self) -> None:
-        """No more turns for anybody."""
+        """Hand out no more tasks."""
         with self._changed:
             self.stopped = True
             self._changed.notify_all()
 
     def _enqueue(self, task: DownloadTask, ready: float) -> None:
         task.host = urlsplit(task.address).netloc.rpartition("@")[2]
-        heapq.heappush(self._hosts[task.host].waiting, (ready, next(self._order), task))
+        heapq.heappush(self._hosts[task.host].queue, (ready, next(self._order), task))
