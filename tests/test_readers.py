@@ -152,12 +152,12 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"start": "a"}, "start: a number is wanted"),
-        ({"duration": None}, "duration: a number is wanted, not null"),
-        ({"start": [1]}, "start: a number"),
+        ({"start": "a"}, "start: expected a number"),
+        ({"duration": None}, "duration: expected a number, not null"),
+        ({"start": [1]}, "start: expected a number"),
         ({"text": 5}, "Expected `str | null`"),
-        ({"alignment": {"word": [["a", "b", 1]]}}, "alignment: a word"),
-        ({"alignment": {"word": [["a"]]}}, "alignment: a word"),
+        ({"alignment": {"word": [["a", "b", 1]]}}, "alignment: expected a word"),
+        ({"alignment": {"word": [["a"]]}}, "alignment: expected a word"),
     ],
 )
 def test_lhotse_troubles_of_a_line(tmp_path, change, reason):
@@ -255,7 +255,7 @@ def test_parquet_keeps_types_of_further_columns_and_writes_floats_short(tmp_path
     assert found["speaker_id"].to_list() == ["1", "2", None]
     assert found["tags"].to_list() == [["x"], [], None]
     assert found["source_similarity"].to_list() == [0.5, None, None]
-    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); texts or numbers are wanted"):
+    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); expected texts or numbers"):
         table.read(tmp_path / "t.parquet", text="tags")
 
 
@@ -321,10 +321,10 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
         ("name,start,end,words", {}, "which column is text.*by the option text; it has name, start, end, words"),
         ("wave,start,end,text", {}, "which column is name"),
         ("name,start,end,text", {"text": "txt"}, "option text: there is no column 'txt'; it has name, start"),
-        ("name,start,text,x", {}, "besides the start an end or a duration is wanted"),
-        ("name,end,text,x", {}, "besides the end a start is wanted"),
+        ("name,start,text,x", {}, "a start needs an end or a duration"),
+        ("name,end,text,x", {}, "an end needs a start"),
         ("name,start,end,name", {}, "several columns are called 'name'"),
-        ("name,start,end,text", {"separator": "::"}, "option separator: one character"),
+        ("name,start,end,text", {"separator": "::"}, "option separator: expected one character"),
         ("name,start,end,text", {"quotes": "maybe"}, "option quotes='maybe': must be yes or no"),
     ],
 )
@@ -449,7 +449,7 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     source.write_bytes(grid(tiers, long=long).replace("\n", end).encode(encoding))
     wanted = [("a", start, "100.0", text) for start, text in tiers[0]]
     if not wanted:
-        with pytest.raises(InputError, match="nothing to take; wanted is TextGrids"):
+        with pytest.raises(InputError, match="no usable item; expected TextGrids"):
             textgrid.read(source, tier="0")
         return
     found = textgrid.read(source, tier="0" if len(tiers) > 1 else None)
@@ -461,11 +461,11 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     ("change", "said"),
     [
         (("<exists>", "<absent>"), "no tier of intervals"),
-        (("xmin = 0.5", "xmin = half"), "line 18: .*a number is wanted"),
-        (('"IntervalTier"', '"PitchTier"'), "an IntervalTier or a TextTier is wanted, not 'PitchTier'"),
-        (('"TextGrid"', '"Pitch"'), '"ooTextFile" and "TextGrid" are wanted first'),
-        (("intervals: size = 1", "intervals: size = -1"), "a count is wanted"),
-        (("intervals: size = 1", "intervals: size = 999999999999"), "a number is wanted, not"),
+        (("xmin = 0.5", "xmin = half"), "line 18: .*expected a number"),
+        (('"IntervalTier"', '"PitchTier"'), "expected an IntervalTier or a TextTier, not 'PitchTier'"),
+        (('"TextGrid"', '"Pitch"'), 'expected "ooTextFile" and "TextGrid" first'),
+        (("intervals: size = 1", "intervals: size = -1"), "expected a count"),
+        (("intervals: size = 1", "intervals: size = 999999999999"), "expected a number, not"),
     ],
 )
 def test_textgrids_that_are_none(tmp_path, change, said):

@@ -1,25 +1,33 @@
-"""What a reader of a foreign layout gives: the transcripts as they stand in the source, before any audio is looked at.
+"""What readers of foreign layouts return, what writers of manifests are, and the helpers that several of them share.
 
-Conventions: a reader is one function. Its first parameter is the source; its further ones are keyword-only strings, which are the
-options of the format. A broken item is a `Problem` and stops nothing; a source of which nothing can be used is an `InputError`.
+A reader is one function. Its first parameter is the source; its keyword-only string parameters are the options of the format.
+A broken item becomes a `Problem` and reading continues; a source without any usable item raises an `InputError`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import codecs
+import gzip
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import polars as pl
 
 from nbaudio.core import guards
+from nbaudio.core.channels import channel_numbers, source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.locales import check_utf8
+from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
-from nbaudio.storage.atomic import escapes_folder, trusted_root
+from nbaudio.core.times import decimal_seconds
+from nbaudio.storage.atomic import atomic_write, escapes_folder, trusted_root
 
-#: The columns that every reader gives; further columns of a source are kept behind them.
+#: The columns that every reader returns first; further columns of a source follow.
 TRANSCRIPTS = pl.Schema(
     {
         "name": pl.String(),
@@ -35,12 +43,16 @@ TRANSCRIPTS = pl.Schema(
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
 
+NOT_UNICODE = "its name is not Unicode; rename it"
+
 # Rows that are Python objects at once; as columns they take a tenth of the memory.
 _BATCH = 10_000
 
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
 
 class Problem(NamedTuple):
-    """Something of a source that is of no use: its file, line (from 1; None where lines say nothing) and why."""
+    """An unusable item of a source: its file, line (from 1; None where lines do not apply) and the reason."""
 
     file: str
     line: int | None
@@ -48,7 +60,7 @@ class Problem(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Stretches that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
+    """Windows that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
 
     seconds: Decimal
     partial: bool
@@ -60,17 +72,17 @@ class Transcripts:
 
     Attributes:
         frame: one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-            source's own characters; both null mean the whole recording), `text` (NFC; null everywhere where the source has no
+            source's own characters; both null mean the whole recording), `text` (NFC; all null where the source has no
             transcripts), `text_raw` (null where the source has no other form), `asr_text` (null where there is no hypothesis),
-            `speaker_id`, `word_times` (seconds from the segment's start), and what else the source has. Of that, some columns
-            have a meaning: `segment_id` (the source's own), `source_split`, `source_duration` (seconds that the source says the
-            recording lasts; the audio is checked against it), `source_channel` (the segment's own, see `nbaudio.core.channels`).
+            `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Some of these have a meaning:
+            `segment_id` (the source's own), `source_split`, `source_duration` (seconds, checked against the audio),
+            `source_recording` (the source's id of the recording), `source_channel` (see `nbaudio.core.channels`).
         problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
-        audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
-        embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
+        audio_root: the folder or URL of the recordings where the source itself brings them; `--audio` takes precedence.
+        embedded: names and bytes of recordings inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
-        columns: of a source with columns, by what they hold, such as ``{"text": "sentence"}``.
-        notes: what the user should know of how the source was read.
+        columns: the column that each field was read from, such as ``{"text": "sentence"}``, for sources with columns.
+        notes: what to report about how the source was read.
     """
 
     frame: pl.DataFrame
@@ -82,79 +94,81 @@ class Transcripts:
     notes: Sequence[str] = ()
 
 
-#: Reads a source of a foreign layout: a `Path`, or a `Remote` if the format is of `sources.BY_THEMSELVES`; and the options of the
-#: format as keyword-only strings.
+#: Reads a source (a `Path`, or a `Remote` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
 Reader = Callable[..., Transcripts]
 
 
+class Writer(NamedTuple):
+    """A format of manifests for other toolkits.
+
+    Attributes:
+        files: the files of a split in a folder; the split None is of segments without one.
+        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
+        rejects: why the format cannot name such a file, or None.
+    """
+
+    files: Callable[[Path, str | None], list[Path]]
+    write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
+    rejects: Callable[[str], str | None] = lambda _: None
+
+
 def collect_rows(
-    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
+    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """The transcripts out of rows and problems as a reader comes upon them, with few of them in memory at once.
+    """Collect rows and problems into transcripts, with at most `_BATCH` rows in memory as objects.
 
     Args:
-        source: for the message when there is nothing.
-        items: rows by column, absent ones null; texts need not be in NFC yet. Or problems.
-        further: columns besides those of `TRANSCRIPTS` that rows may have, all text; dropped when no row has any.
-        wanted: what the source should have been, such as ``"a Kaldi data folder"``.
-
-    Raises:
-        InputError: there is no row at all; says what was wanted and the first problem.
-
-    Examples:
-        >>> found = collect_rows(Path("x"), [{"name": "a.wav"}, Problem("x", 2, "broken")], wanted="a list")
-        >>> found.frame["name"].to_list(), found.problems.rows()
-        (['a.wav'], [('x', 2, 'broken')])
+        source: named in the error when there is no row.
+        items: problems, or rows by column; absent columns are null, texts need not be in NFC yet.
+        further: string columns besides those of `TRANSCRIPTS`; dropped when no row has a value.
+        expected: what the source should have been, such as ``"a Kaldi data folder"``.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
-    frames = []
-    rows: list[Mapping[str, Any]] = []
 
-    def columns() -> pl.DataFrame:
-        frame = pl.DataFrame(rows, schema=schema)
-        rows.clear()
-        return frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+    def only_rows() -> Iterator[Mapping[str, Any]]:
+        for item in items:
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                yield item
 
-    for item in items:
-        if isinstance(item, Problem):
-            problems.append(item)
-            continue
-        rows.append(item)
-        if len(rows) == _BATCH:
-            frames.append(columns())
-    frame = pl.concat([*frames, columns()], rechunk=True)
+    rows = only_rows()
+    frames: list[pl.DataFrame] = []
+    while not frames or len(frames[-1]):
+        frames.append(pl.DataFrame(list(islice(rows, _BATCH)), schema=schema))
+        frames[-1] = frames[-1].with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+    frame = pl.concat(frames, rechunk=True)
     if frame.is_empty():
         first = problems[0] if problems else None
         where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
-        raise InputError(f"{source}: nothing to take; wanted is {wanted}{where}")
+        raise InputError(f"{source}: no usable item; expected {expected}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
 def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """What a source has, as tables can have it: see `RESERVED` and `WRITTEN` for names of columns; a blank speaker is none.
+    """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null.
 
     Examples:
         >>> clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
         {'speaker_id': ['ana', None], 'source_audio': ['x', 'y']}
     """
-    names: dict[str, str] = {}
-    for name in frame.columns:
-        new = name
-        while new in RESERVED | WRITTEN or (new != name and new in frame.columns):
-            new = f"source_{new}"
-        names[name] = new
-    # As one of no name all of them would be one person.
+    names = {name: source_column(name, RESERVED | WRITTEN, frame.columns) for name in frame.columns}
+    # All segments of a blank speaker would count as one person.
     return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
 
 
-def check_link(path: Path, folder: Path) -> None:
-    """Let a file or folder of a source pass, unless it is a link out of its folder, to what belongs to somebody else, or a pipe.
+def source_column(name: str, reserved: Container[str], taken: Container[str]) -> str:
+    """Prefix the name of a source's column with ``source_`` while it is reserved, or not its own and taken."""
+    new = name
+    while new in reserved or (new != name and new in taken):
+        new = f"source_{new}"
+    return new
 
-    Raises:
-        InputError: it is.
-    """
+
+def check_link(path: Path, folder: Path) -> None:
+    """Raise an InputError where a file or folder of a source is a link out of its folder, or no regular file."""
     if escapes_folder(path, trusted_root(folder)):
         raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
     if not path.is_dir():
@@ -163,18 +177,7 @@ def check_link(path: Path, folder: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Lines of a UTF-8 file that are not blank, without their ends, numbered from 1; split at line feeds alone.
-
-    Raises:
-        InputError: it cannot be read, is a link that leads elsewhere, or a line is not UTF-8; names it.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "text"
-        >>> _ = path.write_bytes(b"a\r\n\nb")
-        >>> list(numbered_lines(path))
-        [(1, 'a'), (3, 'b')]
-    """
+    """Iterate over the lines of a UTF-8 file that are not blank, without line ends, numbered from 1; only line feeds split."""
     number = 0
     check_link(path, path.parent)
     try:
@@ -190,10 +193,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def escape_surrogates(name: str) -> str:
-    r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
+    r"""Escape the lone surrogates that stand for undecodable bytes in a file name.
 
     Raises:
-        InputError: it is not ASCII where names are not read as UTF-8, and may be another one than it seems.
+        InputError: the name is not ASCII and file names are not decoded as UTF-8, so it may be wrong.
 
     Examples:
         >>> escape_surrogates("caf\udce9.wav")
@@ -201,3 +204,137 @@ def escape_surrogates(name: str) -> str:
     """
     check_utf8(name)
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
+
+
+def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
+    """List the source itself, or the files in it with one of `endings`, sorted, without hidden ones."""
+    if source.is_file():
+        return [source]
+    if not source.is_dir():
+        raise InputError(f"{source}: there is no such file or folder")
+    files = sorted(path for path in source.iterdir() if path.name.endswith(endings) and not path.name.startswith("."))
+    if not files:
+        raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
+    for file in files:
+        check_link(file, source)
+        if escape_surrogates(file.name) != file.name:
+            raise InputError(f"{source}: {escape_surrogates(file.name)}: {NOT_UNICODE}")
+    return files
+
+
+def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
+    """Set `audio_root` to the innermost folder that holds all existing recordings; names are absolute or relative to `folder`."""
+    paths = (os.path.normpath(folder / name) for name in found.frame["name"].unique(maintain_order=True))
+    # os.path, since names come from outside and it accepts all of them.
+    folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120
+    root = Path(os.path.commonpath(folders)) if folders else None
+    return found if root is None or root == Path(root.anchor) else replace(found, audio_root=root)
+
+
+def read_sidecars(
+    source: Path,
+    endings: tuple[str, ...],
+    parse: Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]],
+    *,
+    encoding: str | None,
+    expected: str,
+) -> Transcripts:
+    """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
+
+    Args:
+        source: a file, or a folder with any depth of folders; one named like a split, such as ``test``, is the `source_split`.
+        endings: of the file names, with the dot, in lower case.
+        parse: from the text of a file to rows without `name`, and problems as line and reason.
+        encoding: of all files; None means UTF-8, or UTF-16 after its byte order mark. Encodings are never guessed.
+        expected: as for `collect_rows`.
+    """
+    try:
+        "".encode(encoding or "utf8")  # some known codecs are not for text
+    except LookupError as error:
+        raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
+    root = source if source.is_dir() else source.parent
+    files = sorted(path for path in source.rglob("*") if _is_sidecar(path, endings)) if source.is_dir() else [source]
+
+    def items() -> Iterator[dict[str, Any] | Problem]:
+        for file in files:
+            path = file.relative_to(root).as_posix()
+            if escape_surrogates(path) != path:
+                yield Problem(escape_surrogates(path), None, NOT_UNICODE)
+                continue
+            ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
+            try:
+                if file != source:
+                    check_link(file, root)
+                text = _decode_text(guards.read_all(file), encoding)
+            except (OSError, InputError) as error:
+                yield Problem(path, None, str(error))
+                continue
+            except UnicodeDecodeError as error:
+                yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
+                continue
+            row = {"name": path[: len(path) - len(ending)], "source_split": split_of_folder(path)}
+            for item in parse(text):
+                yield Problem(path, *item) if isinstance(item, tuple) else row | item
+
+    return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
+
+
+def _is_sidecar(path: Path, endings: tuple[str, ...]) -> bool:
+    return path.name.lower().endswith(endings) and not path.name.startswith(".") and path.is_file()
+
+
+def _decode_text(data: bytes, encoding: str | None) -> str:
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"))
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+class TimedSegment(NamedTuple):
+    """A segment with its times in seconds, such that start and start + duration convert back to its samples."""
+
+    row: dict[str, Any]
+    start: Decimal
+    end: Decimal
+
+    @property
+    def channels(self) -> list[int]:
+        """The segment's channels of its recording, from 0."""
+        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
+
+    @property
+    def is_on_all_channels(self) -> bool:
+        """Whether the segment is on all channels of its recording, equally."""
+        return bool(len(self.channels) == self.row["num_channels"])
+
+    @property
+    def duration(self) -> Decimal:
+        """End minus start, exactly."""
+        return self.end - self.start
+
+
+def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
+    """Iterate over segments in order, each with `file`, `sampling_rate`, `num_channels`, `num_samples` of its recording."""
+    facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
+    joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    for row in joined.iter_rows(named=True):
+        rate = row["sampling_rate"]
+        yield TimedSegment(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
+
+
+def drop_none(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_json_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
+    """Write JSON lines atomically, gzipped if the name ends in .gz; decimals become numbers with all their digits."""
+    lines = (_encode(value) + b"\n" for value in values)
+    with atomic_write(target) as partial, partial.open("wb") as file:
+        if target.suffix == ".gz":
+            # Neither name nor time, so that equal lines are equal bytes.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+                zipped.writelines(lines)
+        else:
+            file.writelines(lines)
+    return target

@@ -1,9 +1,8 @@
-"""Columns of values from JSON lines, faster than a Python object per line and without losing a digit or a line.
+"""Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
 
-Conventions: a field has a kind, which says what its JSON may be and what becomes of it. Arrow reads a block of lines at a time,
-several blocks at once. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and what is not strict
-JSON with the tolerant standard library, since Python writes NaN where JSON has no word for it. What remains is a problem with its
-line number and a reason.
+A field has a kind, which says which JSON it accepts and which values it becomes. Arrow parses blocks of lines in threads. Lines
+that are not plain (broken, of an odd type) are read one by one with msgspec, and those that are not strict JSON with the tolerant
+standard library, since Python writes NaN, which JSON does not have. What remains is a problem with line number and reason.
 """
 
 import json
@@ -29,9 +28,9 @@ from nbaudio.core import guards
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
-# So many lines or fewer are read one by one where one of them is not plain.
+# At most so many lines are read one by one where one of them is not plain.
 _FEW_LINES = 32
-# Blocks that are read at once; more would only hold memory.
+# Blocks that are read in parallel; more would only hold memory.
 _READERS = min(4, os.cpu_count() or 1)
 
 # Arrow counts the bytes of a block in 32 bits.
@@ -43,18 +42,18 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class _OddError(ValueError):
-    """A column that only the slow way reads."""
+    """A column that only the slow path reads."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Two ways from JSON to values of one type; what is absent becomes null.
+    """Two paths from JSON to values of one type; absent fields become null.
 
     Attributes:
         dtype: of the values.
-        arrow: as what Arrow reads it.
-        slow: one value from its raw JSON; a ValueError says what is wrong with it.
-        fast: a column from what Arrow read and the lines it stood in; agrees with `slow`, or raises `_OddError`.
+        arrow: the type that Arrow parses it as.
+        slow: parses one value from its raw JSON; a ValueError says what is wrong with it.
+        fast: converts a parsed Arrow column, given its lines; agrees with `slow`, or raises `_OddError`.
     """
 
     dtype: pl.DataType
@@ -69,8 +68,8 @@ class Block:
 
     Attributes:
         values: one row per readable line: `line` (from 1) and a column per field.
-        problems: number and reason of each line that is not.
-        composed: whether no text can hold a character that Unicode would compose, so that it is in NFC.
+        problems: number and reason of each unreadable line.
+        composed: whether all text is certainly in NFC.
     """
 
     values: pl.DataFrame
@@ -89,7 +88,7 @@ def _slow_number(raw: bytes) -> str:
 
 
 def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
-    """The characters of each number, found in its line; that they are those of this very field, their value tells."""
+    """Extract the characters of each number from its line; comparing values proves that they belong to this field."""
     if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():  # null is told apart from absent
         raise _OddError
     found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
@@ -114,13 +113,13 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
     return None if values is None else [None if value is None else float(value) for value in values]
 
 
-#: A string; a number is taken as it is written.
+#: A string; a number keeps its characters.
 TEXT = Kind(pl.String(), pa.string(), _slow_text)
 
-#: A number in the source's own characters; a string is taken for its content, null and NaN as they stand.
+#: A number in the source's own characters; a string stands for its content, null and NaN stay as they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
 
-#: A list of words, joined by a blank; a single string is taken as it is.
+#: A list of words, joined by a blank; a single string stays as it is.
 WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 
 #: A list of numbers.
@@ -128,7 +127,7 @@ FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
 def struct_fields(names: Mapping[str, str]) -> Kind:
-    """The kind of an object of which some parts are kept, as text: JSON key -> name of the part."""
+    """Return the kind of an object of which some fields are kept, as text: JSON key -> name of the field."""
     fields = [(name, str | int | None, None) for name in names.values()]
     decode = msgspec.json.Decoder(
         msgspec.defstruct("Parts", fields, rename=dict(zip(names.values(), names, strict=True))) | None
@@ -149,11 +148,7 @@ def struct_fields(names: Mapping[str, str]) -> Kind:
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
-    r"""The lines of a file, block by block, in order; blank lines and fields that are not named are passed over.
-
-    Args:
-        source: the file.
-        kinds: the fields that are wanted.
+    r"""Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped.
 
     Examples:
         >>> import tempfile
@@ -189,7 +184,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
 
 
 def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[Block, int]:
-    """The lines between two places of an open file, numbered from 1, and how many they are."""
+    """Read the lines between two offsets of an open file, numbered from 1, and return how many there are."""
     text = os.pread(file, end - start, start)
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
@@ -199,7 +194,7 @@ def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[
 
 @dataclass(frozen=True)
 class _Lines:
-    """Some lines of a text: where each begins, and behind them where the last ends; the number of the first."""
+    """Some lines of a text: the offset of each and of the end of the last; the number of the first."""
 
     text: bytes
     edges: NDArray[np.int64]
@@ -221,7 +216,7 @@ class _Lines:
 
 
 def _read(lines: _Lines, kinds: Mapping[str, Kind]) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Values and problems; where lines are not plain, of ever fewer at once, until those are found that are not."""
+    """Return values and problems; bisect the lines until those that are not plain are found."""
     try:
         yield _plain(lines, kinds), []
     except (pa.ArrowInvalid, _OddError):
@@ -234,14 +229,9 @@ def _read(lines: _Lines, kinds: Mapping[str, Kind]) -> Iterator[tuple[pl.DataFra
 
 
 def _plain(lines: _Lines, kinds: Mapping[str, Kind]) -> pl.DataFrame:
-    """Values as Arrow reads them: no line is blank, and each field is of its type, null or absent.
-
-    Raises:
-        pa.ArrowInvalid: Arrow does not read them.
-        _OddError: a kind does not take what Arrow read, or rows are not lines.
-    """
+    """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
     texts = pa.LargeStringArray.from_buffers(len(lines), pa.py_buffer(lines.edges), pa.py_buffer(lines.text))
-    texts.validate(full=True)  # Arrow does not look into the strings that it passes over
+    texts.validate(full=True)  # Arrow does not validate the strings that it skips
     start, end = lines.edges[[0, -1]].tolist()
     if end - start >= _MOST_ARROW_BYTES:
         raise _OddError
@@ -287,15 +277,15 @@ def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
 
 
 def _is_composed(text: bytes) -> bool:
-    """Whether no character can need composing: those from U+0300 on have a byte of 0xCC or more, or are escaped."""
+    """Whether the text is certainly in NFC: characters from U+0300 on have a byte of 0xCC or more, or are escaped."""
     return b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
 
 
 def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:
-    """A line as Python's own writer makes it, with NaN and the like as strings."""
+    """Parse a line as Python writes JSON, with NaN and the like as strings."""
     value = json.loads(line.decode("utf-8-sig"), parse_float=Decimal, parse_constant=str)
     if not isinstance(value, dict):
-        raise TypeError(f"an object is wanted, not {type(value).__name__}")
+        raise TypeError(f"expected an object, not {type(value).__name__}")
     return shape(**{field: msgspec.Raw(_encode(value[field])) for field in shape.__struct_fields__ if field in value})
 
 
