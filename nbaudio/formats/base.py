@@ -1,11 +1,10 @@
-"""What readers of foreign layouts return, what writers of manifests are, and the helpers that several of them share.
+"""What readers of foreign layouts return, and the helpers that several of them share.
 
 A reader is one function. Its first parameter is the source; its keyword-only string parameters are the options of the format.
 A broken item becomes a `Problem` and reading continues; a source without any usable item raises an `InputError`.
 """
 
 import codecs
-import gzip
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,30 +14,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import polars as pl
 
 from nbaudio.core import guards
-from nbaudio.core.channels import channel_numbers, source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.locales import check_utf8
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
-from nbaudio.core.times import decimal_seconds
-from nbaudio.storage.atomic import atomic_write, escapes_folder, trusted_root
+from nbaudio.storage.atomic import escapes_folder, trusted_root
 
 #: The columns that every reader returns first; further columns of a source follow.
 TRANSCRIPTS = pl.Schema(
-    {
-        "name": pl.String(),
-        "source_start": pl.String(),
-        "source_end": pl.String(),
-        "text": pl.String(),
-        "text_raw": pl.String(),
-        "asr_text": pl.String(),
-        "speaker_id": pl.String(),
-        "word_times": WORD_TIMES,
-    }
+    dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    | {"word_times": WORD_TIMES}
 )
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
@@ -47,8 +35,6 @@ NOT_UNICODE = "its name is not Unicode; rename it"
 
 # Rows that are Python objects at once; as columns they take a tenth of the memory.
 _BATCH = 10_000
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class Problem(NamedTuple):
@@ -98,24 +84,19 @@ class Transcripts:
 Reader = Callable[..., Transcripts]
 
 
-class Writer(NamedTuple):
-    """A format of manifests for other toolkits.
-
-    Attributes:
-        files: the files of a split in a folder; the split None is of segments without one.
-        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
-        rejects: why the format cannot name such a file, or None.
-    """
-
-    files: Callable[[Path, str | None], list[Path]]
-    write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
-    rejects: Callable[[str], str | None] = lambda _: None
+def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
+    """Collect rows in a frame, with at most `_BATCH` of them in memory as objects."""
+    left = iter(rows)
+    frames = [pl.DataFrame(list(islice(left, _BATCH)), schema=schema)]
+    while len(frames[-1]):
+        frames.append(pl.DataFrame(list(islice(left, _BATCH)), schema=schema))
+    return pl.concat(frames, rechunk=True)
 
 
 def collect_rows(
     source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """Collect rows and problems into transcripts, with at most `_BATCH` rows in memory as objects.
+    """Collect rows and problems into transcripts, with few rows in memory as objects.
 
     Args:
         source: named in the error when there is no row.
@@ -133,12 +114,7 @@ def collect_rows(
             else:
                 yield item
 
-    rows = only_rows()
-    frames: list[pl.DataFrame] = []
-    while not frames or len(frames[-1]):
-        frames.append(pl.DataFrame(list(islice(rows, _BATCH)), schema=schema))
-        frames[-1] = frames[-1].with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
-    frame = pl.concat(frames, rechunk=True)
+    frame = frame_of_rows(only_rows(), schema).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
     if frame.is_empty():
         first = problems[0] if problems else None
         where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
@@ -252,8 +228,10 @@ def read_sidecars(
         "".encode(encoding or "utf8")  # some known codecs are not for text
     except LookupError as error:
         raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
-    root = source if source.is_dir() else source.parent
-    files = sorted(path for path in source.rglob("*") if _is_sidecar(path, endings)) if source.is_dir() else [source]
+    root, files = source.parent, [source]
+    if source.is_dir():
+        found = (path for path in source.rglob("*") if path.name.lower().endswith(endings) and not path.name.startswith("."))
+        root, files = source, sorted(path for path in found if path.is_file())
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         for file in files:
@@ -279,62 +257,7 @@ def read_sidecars(
     return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
 
 
-def _is_sidecar(path: Path, endings: tuple[str, ...]) -> bool:
-    return path.name.lower().endswith(endings) and not path.name.startswith(".") and path.is_file()
-
-
 def _decode_text(data: bytes, encoding: str | None) -> str:
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"))
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-class TimedSegment(NamedTuple):
-    """A segment with its times in seconds, such that start and start + duration convert back to its samples."""
-
-    row: dict[str, Any]
-    start: Decimal
-    end: Decimal
-
-    @property
-    def channels(self) -> list[int]:
-        """The segment's channels of its recording, from 0."""
-        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
-
-    @property
-    def is_on_all_channels(self) -> bool:
-        """Whether the segment is on all channels of its recording, equally."""
-        return bool(len(self.channels) == self.row["num_channels"])
-
-    @property
-    def duration(self) -> Decimal:
-        """End minus start, exactly."""
-        return self.end - self.start
-
-
-def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
-    """Iterate over segments in order, each with `file`, `sampling_rate`, `num_channels`, `num_samples` of its recording."""
-    facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
-    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
-    joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
-    for row in joined.iter_rows(named=True):
-        rate = row["sampling_rate"]
-        yield TimedSegment(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
-
-
-def drop_none(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def write_json_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
-    """Write JSON lines atomically, gzipped if the name ends in .gz; decimals become numbers with all their digits."""
-    lines = (_encode(value) + b"\n" for value in values)
-    with atomic_write(target) as partial, partial.open("wb") as file:
-        if target.suffix == ".gz":
-            # Neither name nor time, so that equal lines are equal bytes.
-            with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
-                zipped.writelines(lines)
-        else:
-            file.writelines(lines)
-    return target

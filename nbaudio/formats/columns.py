@@ -81,10 +81,14 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
         for group, longest in zip(groups, _longest_values(path, file, columns), strict=True):
             at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
             found = file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns))
-            for batch in map(_plain, found):
-                total += batch.nbytes
+            for batch in found:
+                arrays = [
+                    array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in batch.columns
+                ]
+                plain = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+                total += plain.nbytes
                 check_expansion(path, size, total)
-                yield batch
+                yield plain
 
 
 def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[int]:
@@ -103,12 +107,6 @@ def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | N
             values = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
             check_expansion(path, path.stat().st_size, values * in_lists)
             yield fixed + sum(map(_longest, held))
-
-
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Decode the dictionaries of a batch."""
-    columns = [column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _longest(array: pa.Array) -> int:

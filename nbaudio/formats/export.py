@@ -17,7 +17,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import SPLITS, with_durations
 from nbaudio.formats import kaldi, lhotse, nemo
-from nbaudio.formats.base import Writer
+from nbaudio.formats.writers import Writer
 from nbaudio.storage.atomic import remove_partials, write_json
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url

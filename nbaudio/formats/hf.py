@@ -56,18 +56,11 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read the files of a dataset; each row is a whole recording.
+    """Read the files of a dataset: a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file.
 
-    `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or a part of the path that names a
-    split (``hr/test/0000.parquet``).
-
-    Args:
-        source: the folder with the Parquet files, at any depth, or of a saved `Dataset` or `DatasetDict`; or one file.
-        audio: the Audio column; the only one unless given. For the options below ``none`` leaves a column out.
-        text: the column of the transcripts; ``text``, ``sentence``, ``transcription`` and the like unless given.
-        asr: the column of hypotheses; ``asr_text``, ``pred_text`` or ``hypothesis`` unless given.
-        speaker: the column of speakers; ``speaker_id``, ``client_id`` or ``speaker`` unless given.
-        id: the column of ids; ``segment_id``, ``id`` or ``utterance_id`` unless given.
+    Each row is a whole recording. `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or
+    a part of the path that names a split (``hr/test/0000.parquet``). The options are names of columns, found by their usual names
+    unless given (the only Audio column, `_TEXT`, `_ASR`, `_SPEAKER`, `_ID`); except for `audio`, ``none`` leaves one out.
     """
     parts: list[_Part] = []
     problems: list[Problem] = []

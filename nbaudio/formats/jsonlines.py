@@ -188,73 +188,58 @@ def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[
     text = os.pread(file, end - start, start)
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
-    values, problems = zip(*_read(_Lines(text, edges, 1), kinds), strict=True)
-    return Block(pl.concat(values), list(chain(*problems)), _is_composed(text)), len(edges) - 1
+    values, problems = zip(*_read(text, edges, 1, kinds), strict=True)
+    # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.
+    composed = b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
+    return Block(pl.concat(values), list(chain(*problems)), composed), len(edges) - 1
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """Some lines of a text: the offset of each and of the end of the last; the number of the first."""
-
-    text: bytes
-    edges: NDArray[np.int64]
-    first: int
-
-    def __len__(self) -> int:
-        return len(self.edges) - 1
-
-    def __getitem__(self, which: slice) -> "_Lines":
-        start, stop, _ = which.indices(len(self))
-        return _Lines(self.text, self.edges[start : stop + 1], self.first + start)
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        for number, (start, end) in enumerate(pairwise(self.edges.tolist()), self.first):
-            yield number, self.text[start:end]
-
-    def numbers(self) -> pl.Series:
-        return pl.int_range(self.first, self.first + len(self), dtype=pl.UInt32, eager=True).alias("line")
-
-
-def _read(lines: _Lines, kinds: Mapping[str, Kind]) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Return values and problems; bisect the lines until those that are not plain are found."""
+def _read(
+    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
+) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+    """Yield values and problems of the lines between edges of a text; bisect until those that are not plain are found."""
     try:
-        yield _plain(lines, kinds), []
+        yield _plain(text, edges, first, kinds), []
     except (pa.ArrowInvalid, _OddError):
-        if len(lines) > _FEW_LINES:
-            half = len(lines) // 2
-            yield from _read(lines[:half], kinds)
-            yield from _read(lines[half:], kinds)
+        if len(edges) > _FEW_LINES + 1:
+            half = len(edges) // 2
+            yield from _read(text, edges[: half + 1], first, kinds)
+            yield from _read(text, edges[half:], first + half, kinds)
         else:
-            yield _one_by_one(lines, kinds)
+            yield _one_by_one(text, edges, first, kinds)
 
 
-def _plain(lines: _Lines, kinds: Mapping[str, Kind]) -> pl.DataFrame:
+def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]) -> pl.DataFrame:
     """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
-    texts = pa.LargeStringArray.from_buffers(len(lines), pa.py_buffer(lines.edges), pa.py_buffer(lines.text))
+    count = len(edges) - 1
+    texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
     texts.validate(full=True)  # Arrow does not validate the strings that it skips
-    start, end = lines.edges[[0, -1]].tolist()
+    start, end = edges[[0, -1]].tolist()
     if end - start >= _MOST_ARROW_BYTES:
         raise _OddError
     table = pj.read_json(
-        pa.BufferReader(pa.py_buffer(lines.text).slice(start, end - start)),
+        pa.BufferReader(pa.py_buffer(text).slice(start, end - start)),
         read_options=pj.ReadOptions(use_threads=False, block_size=end - start + 1),
         parse_options=pj.ParseOptions(
             explicit_schema=pa.schema([(name, kind.arrow) for name, kind in kinds.items()]), unexpected_field_behavior="ignore"
         ),
     )
-    if len(table) != len(lines):
+    if len(table) != count:
         raise _OddError
-    text = pl.Series(texts)
-    columns = [kind.fast(name, table[name].combine_chunks(), text) for name, kind in kinds.items()]
-    return pl.DataFrame([lines.numbers(), *columns])
+    lines = pl.Series(texts)
+    columns = [kind.fast(name, table[name].combine_chunks(), lines) for name, kind in kinds.items()]
+    return pl.DataFrame([pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns])
 
 
-def _one_by_one(lines: _Lines, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+def _one_by_one(
+    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
+) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
     shape = msgspec.defstruct("Line", [(field, msgspec.Raw, _ABSENT) for field in kinds])
     decoder = msgspec.json.Decoder(shape)
     problems: list[tuple[int, str]] = []
     rows = []
-    for number, line in lines:
+    for number, (start, end) in enumerate(pairwise(edges.tolist()), first):
+        line = text[start:end]
         if not line.strip():
             continue
         try:
@@ -274,11 +259,6 @@ def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
         return kind.slow(raw) if raw else None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{field}: {_reason(error)}") from error
-
-
-def _is_composed(text: bytes) -> bool:
-    """Whether the text is certainly in NFC: characters from U+0300 on have a byte of 0xCC or more, or are escaped."""
-    return b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
 
 
 def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:

@@ -21,7 +21,8 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import decimal_seconds
-from nbaudio.formats.base import Problem, Transcripts, Writer, collect_rows, numbered_lines, timed_segments, with_audio_root
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
+from nbaudio.formats.writers import Writer, timed_segments
 from nbaudio.storage.atomic import atomic_write
 
 COMMAND = "is a command; nothing is run, only file names are allowed"
@@ -150,7 +151,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     prefixed = _are_prefixed(segments)
     for each in timed_segments(segments, recordings):
         utterance = _key(each.row["segment_id"])
-        speaker = utterance if each.row["speaker_id"] is None else _speaker(each.row["speaker_id"])
+        speaker = utterance if each.row["speaker_id"] is None else _key(each.row["speaker_id"], _UP_TO_DASH)
         if speaker != utterance and not prefixed:
             utterance = f"{speaker}-{utterance}"
         channel = f" {each.channels[0]}" if len(each.channels) == 1 and not each.is_on_all_channels else ""
@@ -190,19 +191,11 @@ def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
 def _are_prefixed(segments: pl.DataFrame) -> bool:
     """Whether all ids begin with their speaker already, as those that came from Kaldi do."""
     pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
-    return all(_key(key).startswith(f"{_speaker(speaker)}-") for key, speaker in pairs)
+    return all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
 
 
-def _key(text: str) -> str:
-    return _BLANKS.sub(_escape, text)
-
-
-def _speaker(text: str) -> str:
-    return _UP_TO_DASH.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"={byte:02X}" for byte in found[0].encode())
+def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
+    return pattern.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), text)
 
 
 def _rejects(file: str) -> str | None:

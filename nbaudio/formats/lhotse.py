@@ -12,10 +12,10 @@ channel is on all channels of its recording. Custom fields hold what Lhotse has 
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import polars as pl
@@ -24,18 +24,8 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds
-from nbaudio.formats.base import (
-    Problem,
-    TimedSegment,
-    Transcripts,
-    Writer,
-    collect_rows,
-    drop_none,
-    list_manifests,
-    timed_segments,
-    with_audio_root,
-    write_json_lines,
-)
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
+from nbaudio.formats.writers import TimedSegment, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
@@ -81,15 +71,6 @@ class _Cut(msgspec.Struct):
     recording: _Recording | None = None
 
 
-class _Set(NamedTuple):
-    """The files of one split."""
-
-    split: str | None
-    recordings: Path | None
-    supervisions: Path | None
-    cuts: Path | None
-
-
 def read(source: Path) -> Transcripts:
     """Read Lhotse manifests; `word_times` come from the alignment ``word``, `asr_text` from the custom field of that name.
 
@@ -98,28 +79,28 @@ def read(source: Path) -> Transcripts:
             ``corpus_recordings_train.jsonl.gz``: what follows the kind is the split. Cuts are read where recordings or
             supervisions are missing.
     """
-    sets = _sets(source)
     found = collect_rows(
         source,
-        (item for each in sets for item in _items(each)),
+        (item for split, files in _sets(source).items() for item in _items(split, files)),
         further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
         expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
     return with_audio_root(found, source if source.is_dir() else source.parent)
 
 
-def _sets(source: Path) -> list[_Set]:
+def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
+    """List the manifests of each split by kind."""
     if source.is_file():
-        named = _kind(source)
-        return [_Set(named[2] if named and split_role(named[2] or "") else None, None, None, source)]
-    kinds: dict[str | None, dict[str, Path]] = {}
+        found = _kind(source)
+        return {found[2] if found and split_role(found[2] or "") else None: {"cuts": source}}
+    sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
         if found := _kind(path):
-            if found[1] in kinds.setdefault(found[2], {}):
-                raise InputError(f"{source}: {path.name} and {kinds[found[2]][found[1]].name} are the same; keep one of them")
-            kinds[found[2]][found[1]] = path
-    sets = [_Set(split, *map(files.get, _KINDS)) for split, files in kinds.items()]
-    if not any(each.cuts or (each.recordings and each.supervisions) for each in sets):
+            files = sets.setdefault(found[2], {})
+            if found[1] in files:
+                raise InputError(f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them")
+            files[found[1]] = path
+    if not any("cuts" in files or len(files) > 1 for files in sets.values()):
         raise InputError(f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
     return sets
 
@@ -129,31 +110,30 @@ def _kind(path: Path) -> re.Match[str] | None:
     return _MANIFEST.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
 
 
-def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:
-    if not (files.recordings and files.supervisions):
-        if files.cuts:
-            yield from _read(files.cuts, _Cut, partial(_of_cut, split=files.split))
-        for alone in (files.recordings, files.supervisions):
-            if alone and not files.cuts:
-                yield Problem(alone.name, None, "expected recordings and supervisions of one split, found only one of them")
-        return
+def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, Any] | Problem]:
     recordings: dict[str, _Recording] = {}
 
-    def note(recording: _Recording) -> Iterator[dict[str, Any]]:
+    def note(recording: _Recording) -> Iterable[dict[str, Any]]:
         recordings[recording.id] = recording
         _name(recording)
-        yield from ()
+        return ()
 
-    def row(supervision: _Supervision) -> Iterator[dict[str, Any]]:
+    def row(supervision: _Supervision) -> Iterable[dict[str, Any]]:
         if supervision.recording_id not in recordings:
             raise ValueError(f"recording {supervision.recording_id!r} is not among the recordings")
-        yield _row(supervision, recordings[supervision.recording_id], "0", files.split)
+        return (_row(supervision, recordings[supervision.recording_id], "0", split),)
 
-    yield from _read(files.recordings, _Recording, note)
-    yield from _read(files.supervisions, _Supervision, row)
+    if {"recordings", "supervisions"} <= files.keys():
+        yield from _read(files["recordings"], _Recording, note)
+        yield from _read(files["supervisions"], _Supervision, row)
+    elif "cuts" in files:
+        yield from _read(files["cuts"], _Cut, partial(_of_cut, split=split))
+    else:
+        for file in files.values():
+            yield Problem(file.name, None, "expected recordings and supervisions of one split, found only one of them")
 
 
-def _of_cut(cut: _Cut, *, split: str | None) -> Iterator[dict[str, Any]]:
+def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
     if cut.type not in ("MonoCut", "MultiCut") or cut.recording is None:
         raise ValueError(f"cut {cut.id!r} is a {cut.type}, not a cut of one recording")
     if not cut.supervisions:
@@ -227,7 +207,7 @@ def _number(raw: msgspec.Raw, key: str) -> str:
 
 
 def _read(
-    file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterator[dict[str, Any]]]
+    file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterable[dict[str, Any]]]
 ) -> Iterator[dict[str, Any] | Problem]:
     """Decode each line and pass it to `take`; yield its rows, or what is wrong with the line. Blank lines are skipped."""
     decode = msgspec.json.Decoder(shape).decode

@@ -161,11 +161,10 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
             try:
                 if path.is_symlink() and escapes_folder(path, trusted_root(root)):
                     yield Problem(relative, None, "a link that leads out of the folder")
-                    continue
-                if not path.is_file():
+                elif not path.is_file():
                     yield Problem(relative, None, "a pipe, socket, device or folder, not a file")
-                    continue
-                yield relative, path.read_bytes() if path.stat().st_size <= guards.MAX_TEXT_BYTES else None
+                else:
+                    yield relative, path.read_bytes() if path.stat().st_size <= guards.MAX_TEXT_BYTES else None
             except OSError as error:
                 yield Problem(relative, None, error.strerror or str(error))
 

@@ -12,29 +12,12 @@ import polars as pl
 
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import (
-    Problem,
-    Transcripts,
-    Writer,
-    collect_rows,
-    drop_none,
-    list_manifests,
-    timed_segments,
-    with_audio_root,
-    write_json_lines,
-)
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
+from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
 
-_KINDS = {
-    "audio_filepath": TEXT,
-    "offset": NUMBER,
-    "duration": NUMBER,
-    "text": TEXT,
-    "pred_text": TEXT,
-    "speaker": TEXT,
-    "lang": TEXT,
-    "segment_id": TEXT,
-}
+_KINDS = dict.fromkeys(("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT)
+_KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:

@@ -15,26 +15,15 @@ import pyarrow as pa
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
-from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, read_blocks, struct_fields
+from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
 
-_KINDS = {
-    "file": TEXT,
-    "orig_file": TEXT,
-    "path": TEXT,
-    "start": NUMBER,
-    "end": NUMBER,
-    "words": WORDS,
-    "norm_words": WORDS,
-    "asr": WORDS,
-    "word_start_times": FLOATS,
-    "word_end_times": FLOATS,
-    "norm_words_start_times": FLOATS,
-    "norm_words_end_times": FLOATS,
-    "speaker": TEXT,
+_WORD_TIMES = ("word_start_times", "word_end_times", "norm_words_start_times", "norm_words_end_times")
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"), TEXT),
+    **dict.fromkeys(("start", "end"), NUMBER),
+    **dict.fromkeys(("words", "norm_words", "asr"), WORDS),
+    **dict.fromkeys(_WORD_TIMES, FLOATS),
     "speaker_info": struct_fields({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
-    "split": TEXT,
-    "utterance_id_start": TEXT,
-    "utterance_id_end": TEXT,
 }
 
 _NEEDED = {
@@ -80,7 +69,7 @@ def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFr
         raise InputError(f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; expected a file of JSON lines")
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
-    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
+    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or field not in _WORD_TIMES}
     for block in read_blocks(source, kinds):
         incomplete = [
             (line, f"{name} is missing")

@@ -10,6 +10,7 @@ one of ours get ``source_`` before their name.
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,24 +65,12 @@ def read(
     quotes: str | None = None,
     sheet: str | None = None,
 ) -> Transcripts:
-    """Read a table of segments; its ending says which file format it has.
+    """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
 
-    Args:
-        source: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
-        name: the column of the recordings' names or paths. All options up to `source_channel` are names of columns; ``none``
-            leaves one out, also where a column has its name.
-        start: seconds; without such a column every row is a whole recording.
-        end: seconds.
-        duration: seconds, for tables without an end; of whole recordings the audio is checked against it.
-        text: the transcript.
-        asr_text: the hypothesis of a recognizer.
-        speaker_id: the speaker.
-        segment_id: the segments' own ids.
-        split: the source's own splits.
-        source_channel: the channels of the recording that a segment is on; see `nbaudio.core.channels`.
-        separator: between the fields of .csv and .tsv, such as ``;`` or ``tab``; comma and tab unless given.
-        quotes: whether these fields may be quoted, ``yes`` or ``no``; yes in .csv and no in .tsv unless given.
-        sheet: of an .xlsx; the first unless given.
+    The options up to `source_channel` are names of columns; ``none`` leaves one out, also where a column has its name. `start`,
+    `end` and `duration` hold seconds. Without a start every row is a whole recording, and its audio is checked against the
+    duration. `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are for .csv and .tsv, which have commas and
+    quotes, or tabs and no quotes, unless given. `sheet` is that of an .xlsx; the first unless given.
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
@@ -141,17 +130,15 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
 
 def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
     """Convert a column to text; blank values become null unless `empty`."""
-    match column.dtype:
-        case pl.String | pl.Categorical | pl.Enum | pl.Boolean | pl.Decimal | pl.Null:
-            texts = column.cast(pl.String)
-        case dtype if dtype.is_integer():
-            texts = column.cast(pl.String)
-        case dtype if dtype.is_float():
-            # numpy writes the shortest decimal of either width.
-            written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
-            texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
-        case dtype:
-            raise InputError(f"{source}: column {column.name!r} is {dtype}; expected texts or numbers")
+    kind = column.dtype
+    if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Decimal, pl.Null):
+        texts = column.cast(pl.String)
+    elif kind.is_float():
+        # numpy writes the shortest decimal of either width.
+        written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
+        texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
+    else:
+        raise InputError(f"{source}: column {column.name!r} is {kind}; expected texts or numbers")
     if empty:
         return texts
     tidy = texts.str.strip_chars() if column.dtype == pl.String else texts
@@ -181,45 +168,39 @@ def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, she
         guards.check_regular(source)
         if ending in _SEPARATORS:
             quoted = ending == ".csv" if quotes is None else quotes
-            return _cells(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
+            return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
         if ending in _JSON_LINES:
-            return _cells(_json_lines(source))
+            return _joined(_json_lines(source))
         if ending == ".parquet":
-            return _numbered(_parquet(source), 1)
+            return _cells(_parquet(source), 1)
         if ending == ".xlsx":
             guards.check_workbook(source)
-            return _numbered(_sheet(source, sheet), 2)
+            return _cells(_sheet(source, sheet), 2)
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     raise InputError(f"{source}: expected a file that ends in one of {', '.join(_ENDINGS)}")
 
 
-def _numbered(frame: pl.DataFrame, first: int) -> _Cells:
+def _cells(frame: pl.DataFrame, first: int) -> _Cells:
     return _Cells(frame, pl.Series("line", range(first, first + len(frame)), dtype=pl.UInt32), [])
 
 
-def _cells(rows: Iterable[_Row]) -> _Cells:
+def _joined(rows: Iterable[_Row]) -> _Cells:
     """Collect rows as columns, with every column that any row has."""
     frames: list[pl.DataFrame] = []
     lines: list[int] = []
     problems: list[Problem] = []
     batch: list[Mapping[str, str | None]] = []
-
-    def flush() -> None:
-        names = dict.fromkeys(name for row in batch for name in row)
-        columns = [pl.Series(name, [row.get(name) for row in batch], dtype=pl.String) for name in names]
-        frames.append(pl.DataFrame(columns))
-        batch.clear()
-
-    for row in rows:
+    for row in chain(rows, (None,)):
         if isinstance(row, Problem):
             problems.append(row)
-            continue
-        lines.append(row[0])
-        batch.append(row[1])
-        if len(batch) == _BATCH:
-            flush()
-    flush()
+        elif row is not None:
+            lines.append(row[0])
+            batch.append(row[1])
+        if row is None or len(batch) == _BATCH:
+            names = dict.fromkeys(name for each in batch for name in each)
+            frames.append(pl.DataFrame([pl.Series(name, [each.get(name) for each in batch], dtype=pl.String) for name in names]))
+            batch.clear()
     return _Cells(pl.concat(frames, how="diagonal", rechunk=True), pl.Series("line", lines, dtype=pl.UInt32), problems)
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import polars as pl
+import polars.selectors as cs
 
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.guards import parse_size
@@ -165,10 +166,10 @@ def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
 def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | None:
     if audio is None:
         return None
-    if is_url(str(audio)) and not str(audio).startswith("file://"):
-        return remote(str(audio), cache)
     if str(audio).startswith("file://"):
         audio = url2pathname(urlsplit(str(audio)).path)
+    elif is_url(str(audio)):
+        return remote(str(audio), cache)
     if not Path(audio).is_dir():
         raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
     return Path(audio).absolute()
@@ -250,7 +251,9 @@ def _report(
 ) -> Report:
     """Save the tables and the report."""
     # Without texts, since filters copy the rows that they keep.
-    facts = segments.select(name for name in reporting.COLUMNS if name in segments.columns)
+    facts = segments.select(
+        cs.matches("^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$")
+    )
     problems = reporting.problem_tables(request.source.name, resolved, recordings, facts, with_audio=with_audio)
     workspace = Workspace.open(request.out)
     tables = pl.concat(problems.values(), how="vertical")

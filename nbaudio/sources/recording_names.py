@@ -22,14 +22,7 @@ _NOT_REDACTED = ("name", "text", "text_raw", "asr_text")
 
 
 class Resolved(NamedTuple):
-    """Names of recordings and what they mean.
-
-    Attributes:
-        transcripts: of the source, with redacted names.
-        audit: the recording of each name, returned by `names.resolve`.
-        rejected: path and reason of each rejected recording.
-        mapping: the names file.
-    """
+    """Transcripts with redacted names, the recording of each name (`names.resolve`), and rejected recordings with reasons."""
 
     transcripts: Transcripts
     audit: pl.DataFrame
@@ -91,13 +84,8 @@ def redact_names(
     """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file.
 
     A name that is a URL loses its user and query; URLs that differ in nothing else get a part of their hash. Downloaded files are
-    thus found by the URLs that they came from.
-
-    Args:
-        transcripts: of a source.
-        mapping: of a names file.
-        fetches: whether ingest would fetch these URLs: without its query a URL is another file, so that all get a hash, with
-            which they are rejected.
+    thus found by the URLs that they came from. If ingest would fetch these URLs, all get a hash, with which they are rejected:
+    without its query a URL is another file.
     """
     frame, problems = transcripts.frame, transcripts.problems
     names = frame["name"].unique().drop_nulls()
@@ -115,15 +103,9 @@ def redact_names(
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-    """Find the source's own ids of recordings: the keys of a ``wav.scp``, and `source_recording` of the transcripts.
+    """Find the source's own ids of recordings: the keys of a ``wav.scp`` (`mapping`), and `source_recording` of the transcripts.
 
-    Args:
-        mapping: keys, and the names or paths that they stand for.
-        audit: returned by `names.resolve`.
-        frame: of `Transcripts`.
-
-    Returns:
-        `recording_id` and `source_recording`, one row per recording that has one; several ids of one file have blanks between.
+    The result has `recording_id` and `source_recording`; several ids of one file have blanks between.
     """
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())

@@ -20,7 +20,7 @@ from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
-from nbaudio.formats.base import NOT_UNICODE, escape_surrogates
+from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
 from nbaudio.storage import archives
 from nbaudio.storage.atomic import append_lines, escapes_folder, raise_disk_full, sha256_file, trusted_root
 from nbaudio.storage.remote import Remote
@@ -48,8 +48,6 @@ _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
 _SMALL_BYTES = 16_000
 _BUNDLE_FILES = 256
-# Rows that are Python objects at once.
-_BATCH = 4096
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -130,11 +128,9 @@ class Probes:
         self.path = folder / "probes.jsonl"
         self._schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         self._sha256 = sha256
-        known = self._read(self.path.read_bytes() if self.path.is_file() else b"")
-        usable = pl.col("error").is_null() & (pl.col("nbaudio") == __version__)
-        usable &= pl.col("sha256").is_not_null() if sha256 else pl.lit(value=True)
+        usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the memory.
-        self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
+        self._known = self._read().unique("file", keep="last", maintain_order=True).filter(usable)
         self._numbers = {file: number for number, file in enumerate(self._known["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
@@ -145,35 +141,27 @@ class Probes:
         row = self._known.row(number, named=True)
         if any(row[name] != value for name, value in now.items()):
             return None
-        return {name: row[name] for name in self._schema if name not in ("file", "nbaudio")} | (
-            {} if self._sha256 else {"sha256": None}
-        )
+        facts = {name: row[name] for name in self._schema if name not in ("file", "nbaudio")}
+        return facts if self._sha256 else facts | {"sha256": None}
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Add facts of files; they are on the disk when this returns."""
         with raise_disk_full(self.path):
             append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
 
-    def remove(self) -> None:
-        """Delete the cache."""
-        self.path.unlink(missing_ok=True)
-
-    def _read(self, data: bytes) -> pl.DataFrame:
-        frames = [pl.DataFrame(schema=self._schema)]
-        rows: list[dict[str, Any]] = []
-        for line in data.splitlines():
-            with suppress(msgspec.MsgspecError):  # the recording of a damaged line is probed again
-                rows.append(_decode(line))
-            if len(rows) == _BATCH:
-                frames.append(self._frame(rows))
-                rows = []
-        return pl.concat([*frames, self._frame(rows)])
-
-    def _frame(self, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    def _read(self) -> pl.DataFrame:
         try:
-            return pl.DataFrame(rows, schema=self._schema)
-        except (pl.exceptions.PolarsError, TypeError, OverflowError):  # of another version: all are probed again
+            return frame_of_rows(self._rows(), self._schema)
+        except (pl.exceptions.PolarsError, TypeError, OverflowError):  # damaged: all are probed again
             return pl.DataFrame(schema=self._schema)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of this version; those of others may have other columns."""
+        for line in self.path.read_bytes().splitlines() if self.path.is_file() else ():
+            with suppress(msgspec.MsgspecError):  # the recording of a damaged line is probed again
+                row = _decode(line)
+                if row.get("nbaudio") == __version__:
+                    yield row
 
 
 def probe_recordings(
@@ -208,7 +196,7 @@ def probe_recordings(
             advance(probed[done] / 1e9)
     facts = pl.concat([pl.DataFrame(schema=FACTS), *(done.result() for done in probed)])
     if probes:
-        probes.remove()
+        probes.path.unlink(missing_ok=True)
     return facts
 
 
@@ -217,37 +205,34 @@ def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool,
     probes = Probes(keep, schema, sha256=sha256) if keep else None
 
     def probe_one(place: Remote) -> dict[str, Any]:
-        path = place.path
+        row: dict[str, Any] = {"path": place.path}
         try:
             status = place.status()
             if probes and (known := probes.get(place, num_bytes=status.num_bytes, version=status.version)):
-                return {**known, "path": path, "known": True}
+                return known | row
             with place.fetched(status) as fetched:
-                found = _probe_file(fetched, sha256=sha256)
+                row |= _probe_file(fetched, sha256=sha256)
+            if "error" in row:
+                row["error"] = row["error"].replace(str(fetched), str(place))
+            else:
+                row |= {"mtime_ns": None, "version": status.version}
         except AudioError as error:
-            return {"path": path, "error": str(error)}
-        if "error" in found:
-            return {"path": path, "error": found["error"].replace(str(fetched), str(place))}
-        return {"path": path, **found, "mtime_ns": None, "version": status.version}
-
-    def probe_and_keep(place: Remote) -> dict[str, Any]:
-        row = probe_one(place)
-        if probes and not row.pop("known", False):
+            row["error"] = str(error)
+        if probes:
             probes.add([(place, row)])
         return row
 
-    frames, rows = [], []
     # Threads that wait for the network leave the processor to others.
     workers = jobs or 2 * (os.cpu_count() or 1)
     with progress("fetch", len(paths), "recordings") as advance:
-        places = _in_archive_order(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
-        for row in ordered_map(probe_and_keep, places, jobs=workers):
-            rows.append(row)
-            advance(1)
-            if len(rows) == _BATCH:
-                frames.append(pl.DataFrame(rows, schema=schema))
-                rows = []
-    return pl.concat([*frames, pl.DataFrame(rows, schema=schema)]).sort("path")
+
+        def rows() -> Iterator[dict[str, Any]]:
+            places = _in_archive_order(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
+            for row in ordered_map(probe_one, places, jobs=workers):
+                advance(1)
+                yield row
+
+        return frame_of_rows(rows(), schema).sort("path")
 
 
 def _in_archive_order(root: Remote, paths: Paths) -> Iterator[Remote]:
@@ -264,17 +249,11 @@ def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
     """Group paths for one thread each, with their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
-        size += _size(root / path)
+        with suppress(OSError):  # gone since it was listed: probing it reports that
+            size += (root / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield paths[first:after], size
             first, size = after, 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # gone since it was listed: probing it says so
 
 
 def _probe_bundle(root: Path, paths: Paths, probes: Probes | None, *, sha256: bool) -> pl.DataFrame:
@@ -298,13 +277,5 @@ def _probe_file(path: Path, *, sha256: bool) -> dict[str, Any]:
         digest = sha256_file(path) if sha256 else None
     except (AudioError, OSError) as error:
         return {"error": str(error)}
-    return {
-        "sampling_rate": found.sampling_rate,
-        "num_channels": found.num_channels,
-        "num_samples": found.num_samples,
-        "codec": found.codec,
-        "sha256": digest,
-        "num_bytes": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "probe_warning": found.warning,
-    }
+    facts = {name: getattr(found, name) for name in ("sampling_rate", "num_channels", "num_samples", "codec")}
+    return facts | {"sha256": digest, "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "probe_warning": found.warning}

@@ -10,14 +10,6 @@ from nbaudio.core.tables import with_durations
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.workspace import Workspace
 
-#: The columns of segments that reports need.
-# fmt: off
-COLUMNS = (
-    "segment_id", "recording_id", "start_sample", "end_sample", "source_start", "source_end", "source_duration", "decision",
-    "reason",
-)
-# fmt: on
-
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2

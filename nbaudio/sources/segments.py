@@ -18,20 +18,8 @@ _MICRO = 1_000_000
 def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
     """Fill in the times of whole recordings whose audio is there, one row per window if they are divided.
 
-    A whole recording without an id of its own gets that of the recording; windows are named after their times.
-
-    Args:
-        frame: of `Transcripts`; both times null mean the whole recording.
-        audit: returned by `names.resolve`.
-        recordings: the recordings table.
-        windows: how to divide whole recordings, if at all.
-
-    Examples:
-        >>> frame = pl.DataFrame({"name": ["a.wav"], "source_start": [None], "source_end": [None]})
-        >>> audit = pl.DataFrame({"name": ["a.wav"], "recording_id": ["a"]})
-        >>> recordings = pl.DataFrame({"recording_id": ["a"], "sampling_rate": [16000], "num_samples": [40000]})
-        >>> fill_times(frame, audit, recordings, None).select("segment_id", "source_start", "source_end").rows()
-        [('a', '0', '2.5')]
+    A whole recording has both times null. Without an id of its own it gets that of the recording; windows are named after their
+    times. `audit` is what `names.resolve` returns.
     """
     whole = whole_recording()
     if not frame.select(whole.any()).item():

@@ -1,0 +1,81 @@
+"""What writers of manifests for other toolkits share: the type `Writer`, segments with exact times, and JSON lines."""
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from nbaudio.core.channels import channel_numbers, source_channel
+from nbaudio.core.times import decimal_seconds
+from nbaudio.storage.atomic import atomic_write
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Writer(NamedTuple):
+    """A format of manifests for other toolkits.
+
+    Attributes:
+        files: the files of a split in a folder; the split None is of segments without one.
+        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
+        rejects: why the format cannot name such a file, or None.
+    """
+
+    files: Callable[[Path, str | None], list[Path]]
+    write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
+    rejects: Callable[[str], str | None] = lambda _: None
+
+
+class TimedSegment(NamedTuple):
+    """A segment with its times in seconds, such that start and start + duration convert back to its samples."""
+
+    row: dict[str, Any]
+    start: Decimal
+    end: Decimal
+
+    @property
+    def channels(self) -> list[int]:
+        """The segment's channels of its recording, from 0."""
+        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
+
+    @property
+    def is_on_all_channels(self) -> bool:
+        """Whether the segment is on all channels of its recording, equally."""
+        return bool(len(self.channels) == self.row["num_channels"])
+
+    @property
+    def duration(self) -> Decimal:
+        """End minus start, exactly."""
+        return self.end - self.start
+
+
+def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
+    """Iterate over segments in order, each with `file`, `sampling_rate`, `num_channels`, `num_samples` of its recording."""
+    facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
+    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
+    joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
+    for row in joined.iter_rows(named=True):
+        rate = row["sampling_rate"]
+        yield TimedSegment(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
+
+
+def drop_none(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_json_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
+    """Write JSON lines atomically, gzipped if the name ends in .gz; decimals become numbers with all their digits."""
+    lines = (_encode(value) + b"\n" for value in values)
+    with atomic_write(target) as partial, partial.open("wb") as file:
+        if target.suffix == ".gz":
+            # Neither name nor time, so that equal lines are equal bytes.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+                zipped.writelines(lines)
+        else:
+            file.writelines(lines)
+    return target
