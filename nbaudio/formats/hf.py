@@ -9,10 +9,10 @@ others beside them are left over from its cache. A recording is named after its 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -36,8 +36,7 @@ _ID = ("segment_id", "id", "utterance_id")
 _OURS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """One file: its path, name without extension, split, Audio column and whether that holds any bytes."""
 
     path: Path
@@ -77,10 +76,7 @@ def read(
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
     chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
     # Files of a dataset may differ in their columns.
-    choices = {
-        _OURS[name]: [*(() if option else found_by[name]), *(chosen[key] for key in (name,) if key in chosen)]
-        for name, option in options.items()
-    }
+    choices = {_OURS[name]: (*(() if option else found_by[name]), chosen.get(name)) for name, option in options.items()}
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -149,21 +145,18 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
 
 
-def _rows(part: _Part, choices: Mapping[str, Sequence[str]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
+def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
     names = schema_of(part.path).names
     columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
     wanted = [f"{part.audio}.path", *filter(None, columns.values())]
     for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, wanted, rows=_ROWS))):
         path = (values[part.audio] or {}).get("path")
         if embeds or path:
-            found = {ours: _text(values[name]) for ours, name in columns.items() if name}
+            texts = {ours: values[name] for ours, name in columns.items() if name}
+            found = {ours: None if text in (None, "") else str(text) for ours, text in texts.items()}
             yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None or value == "" else str(value)
 
 
 def _name(part: _Part, row: int, path: str | None) -> str:

@@ -72,7 +72,8 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if split_role(source.name) else None
     seen = set()
-    for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
+    wholes = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
+    for utterance in _segments(source / "segments") if (source / "segments").is_file() else wholes:
         if isinstance(utterance, Problem):
             yield utterance
             continue
@@ -133,10 +134,6 @@ def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     return {key: _SIDES[side] for key, [*named] in said for side in named if side in _SIDES and files[paths.get(key, "")] > 1}
 
 
-def _wholes(paths: dict[str, str]) -> Iterator[tuple[int, str, str, None, None, None]]:
-    return ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
-
-
 def _files(out: Path, split: str | None) -> list[Path]:
     return [out / (split or "") / name for name in _WRITTEN]
 
@@ -148,7 +145,9 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         tables["wav.scp"][key] = row["file"]
         tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
     utterances, mixed, collapsed = defaultdict(list), 0, 0
-    prefixed = _are_prefixed(segments)
+    pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
+    # Ids that came from Kaldi begin with their speaker already.
+    prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
     for each in timed_segments(segments, recordings):
         utterance = _key(each.row["segment_id"])
         speaker = utterance if each.row["speaker_id"] is None else _key(each.row["speaker_id"], _UP_TO_DASH)
@@ -186,12 +185,6 @@ def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
     if len(others):
         notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")
     return notes
-
-
-def _are_prefixed(segments: pl.DataFrame) -> bool:
-    """Whether all ids begin with their speaker already, as those that came from Kaldi do."""
-    pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
-    return all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:

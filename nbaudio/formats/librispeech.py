@@ -61,22 +61,21 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
         audio = {"audio_root": root}
     elif source.is_file():
         files = _in_archive(source)
-        audio = {"embedded": _recordings(source)} if unpack == "yes" else {"audio_root": _address(source)}
+        # Problems of the archive are those of reading the transcripts.
+        unpacked = (file for file in _in_archive(source, audio=True) if not isinstance(file, Problem) and file[1] is not None)
+        audio = {"embedded": unpacked} if unpack == "yes" else {"audio_root": _address(source)}
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
-    speakers: dict[str, tuple[str, str]] = {}
+    speakers: dict[str, tuple[str, str, str]] = {}
     found = collect_rows(source, _items(files, root, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
-    about = pl.DataFrame(
-        [(speaker, *facts) for speaker, facts in speakers.items()],
-        schema=dict.fromkeys(("speaker_id", "speaker_gender", "speaker_name"), pl.String),
-        orient="row",
-    )
+    columns = ("speaker_id", "speaker_gender", "speaker_name")
+    about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
     return replace(found, frame=frame, **audio)
 
 
 def _items(
-    files: Iterable[_File | Problem], root: Path | Remote, speakers: dict[str, tuple[str, str]]
+    files: Iterable[_File | Problem], root: Path | Remote, speakers: dict[str, tuple[str, str, str]]
 ) -> Iterator[dict[str, Any] | Problem]:
     """Yield rows and problems of a tree; add gender and name of speakers to `speakers`, as these may come last in an archive."""
     # Recordings and lines cancel each other out, so that this holds little more than one chapter.
@@ -96,7 +95,7 @@ def _items(
         elif data is None:
             yield Problem(path, None, f"larger than {guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
         elif path.endswith(_SPEAKERS):
-            speakers.update(_speakers(data))
+            speakers.update((row[0], row) for row in _speakers(data))
         else:
             seen = set()
             for item in _lines(path, data, root):
@@ -133,12 +132,12 @@ def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, An
         }
 
 
-def _speakers(data: bytes) -> Iterator[tuple[str, tuple[str, str]]]:
+def _speakers(data: bytes) -> Iterator[tuple[str, str, str]]:
     """Yield speaker, gender and name from lines such as ``14 | F | train-clean-360 | 25.03 | Kristin LeMoine``."""
     for line in data.decode(errors="replace").splitlines():
         parts = [part.strip() for part in line.split("|", 4)]
         if len(parts) == 5 and not line.startswith(";"):
-            yield parts[0], (parts[1], parts[4])
+            yield parts[0], parts[1], parts[4]
 
 
 def _is_relevant(name: str) -> bool:
@@ -228,10 +227,3 @@ def _address(source: Path) -> str | None:
             if member.name.endswith(".flac"):
                 return f"tar://{'/'.join(member.name.split('/')[:-4])}::{source}"
     return None
-
-
-def _recordings(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the recordings of an archive; its problems are those of reading the transcripts."""
-    for file in _in_archive(source, audio=True):
-        if not isinstance(file, Problem) and file[1] is not None:
-            yield file[0], file[1]

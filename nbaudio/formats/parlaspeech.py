@@ -71,11 +71,8 @@ def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFr
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
     kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or field not in _WORD_TIMES}
     for block in read_blocks(source, kinds):
-        incomplete = [
-            (line, f"{name} is missing")
-            for name, value in _NEEDED.items()
-            for line in block.values.filter(value.is_null())["line"]
-        ]
+        missing = ((name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items())
+        incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
         complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
         yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
 
@@ -120,13 +117,10 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
-    given = (column for column in frame if column.null_count() < len(frame))
-    return pl.DataFrame([_compact(column) if column.dtype == pl.String else column for column in given])
-
-
-def _compact(column: pl.Series) -> pl.Series:
-    """Copy strings into a buffer of just their size: without spare capacity, and without the JSON that they were views of."""
-    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    given = [column for column in frame if column.null_count() < len(frame)]
+    # Copy strings into buffers of just their size: without spare capacity, and without the JSON that they were views of.
+    compact = [column.to_arrow(compat_level=pl.CompatLevel.oldest()) if column.dtype == pl.String else column for column in given]
+    return pl.DataFrame([pl.Series(column.name, text) for column, text in zip(given, compact, strict=True)])
 
 
 def _word_times(values: pl.DataFrame, *, has_normal: bool) -> pl.Series:

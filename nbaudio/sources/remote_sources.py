@@ -57,13 +57,7 @@ def read_remote(
 ) -> Transcripts:
     """Read the transcripts of a remote source; its recordings stay there.
 
-    Args:
-        format: its name.
-        reader: of the format.
-        place: of the source.
-        options: of the format.
-        folder: for the fetched files.
-        begin: called when the source is known to exist, before anything is written.
+    Files are fetched into `folder`; `begin` is called once the source is known to exist, before anything is written.
     """
     try:
         is_folder = place.is_folder()
