@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layout_kinds import lines
+from layout_rows import one_segment, write_table
 from openpyxl import Workbook
 
 from nbaudio.core.errors import InputError
@@ -21,42 +23,7 @@ from nbaudio.sources.ingest import READERS
 TIMES = ["name", "source_start", "source_end"]
 
 
-def lines(path, *rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
-    return path
-
-
 # A source's own splits
-
-
-HEARD = {"id": "a-1", "recording_id": "a", "start": 0, "duration": 1, "text": "da"}
-RECORDING = {"id": "a", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}
-ONE_SEGMENT = {
-    "commonvoice": "client_id\tpath\tsentence\n1f\ta.mp3\tDa\n",
-    "folder": "",
-    "kaldi": "r1 a.wav\n",
-    "lhotse": json.dumps({"id": "c", "duration": 1, "supervisions": [HEARD], "recording": RECORDING}),
-    "librispeech": "84-1-0000 DA\n",
-    "nemo": json.dumps({"audio_filepath": "a.wav", "duration": 1, "text": "da"}),
-    "parlaspeech": json.dumps({"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "split": "test"}),
-    "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nda\n",
-    "table": "name,text,split\na.wav,da,test\n",
-    "textgrid": '"ooTextFile" "TextGrid" 0 1 <exists> 1 "IntervalTier" "words" 0 1 1  0 1 "da"',
-}
-
-
-def one_segment(format_, path):
-    """A file with one segment, as each format has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "text": ["da"]})
-    if format_ in ONE_SEGMENT:
-        path.write_text(ONE_SEGMENT[format_])
-    elif path.suffix == ".parquet":
-        pq.write_table(columns, path)
-    else:
-        with pa.ipc.new_stream(path, columns.schema) as stream:
-            stream.write_table(columns)
 
 
 @pytest.mark.parametrize(
@@ -205,25 +172,7 @@ ROWS = [
 
 def as_file(path):
     """The same table in the format of the ending."""
-    columns = {key: [row[key] for row in ROWS] for key in ROWS[0]}
-    match path.suffix:
-        case ".csv":
-            pl.DataFrame(columns).write_csv(path)
-        case ".tsv":
-            pl.DataFrame(columns).write_csv(path, separator="\t", quote_style="never")
-        case ".jsonl":
-            lines(path, *map(json.dumps, ROWS))
-        case ".parquet":
-            pl.DataFrame(columns, strict=False).write_parquet(path)
-        case ".xlsx":
-            book = Workbook()
-            for row in (list(columns), *(list(row.values()) for row in ROWS)):
-                book.active.append(row)
-            for cell, value in zip(("D2", "B3"), (ROWS[0]["text"], ROWS[1]["start"]), strict=True):
-                book.active[cell].value = value
-                book.active[cell].data_type = "s" if cell == "D2" else "n"
-            book.save(path)
-    return path
+    return write_table(path, {key: [row[key] for row in ROWS] for key in ROWS[0]})
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"])
