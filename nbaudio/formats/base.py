@@ -96,13 +96,10 @@ def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.Da
 def collect_rows(
     source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """Collect rows and problems into transcripts, with few rows in memory as objects.
+    """Collect rows and problems into transcripts, with few rows in memory as objects; an InputError where there is no row.
 
-    Args:
-        source: named in the error when there is no row.
-        items: problems, or rows by column; absent columns are null, texts need not be in NFC yet.
-        further: string columns besides those of `TRANSCRIPTS`; dropped when no row has a value.
-        expected: what the source should have been, such as ``"a Kaldi data folder"``.
+    Absent columns of rows are null, and texts need not be in NFC yet. `further` names string columns besides those of
+    `TRANSCRIPTS`, dropped when no row has a value; `expected` is what the source should be, such as ``"a Kaldi data folder"``.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
@@ -169,14 +166,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def escape_surrogates(name: str) -> str:
-    r"""Escape the lone surrogates that stand for undecodable bytes in a file name.
+    r"""Escape the lone surrogates that stand for undecodable bytes in a file name (``caf\udce9`` to ``caf\xe9``).
 
-    Raises:
-        InputError: the name is not ASCII and file names are not decoded as UTF-8, so it may be wrong.
-
-    Examples:
-        >>> escape_surrogates("caf\udce9.wav")
-        'caf\\xe9.wav'
+    Raises an InputError for a name that is not ASCII where file names are not decoded as UTF-8, as it may be wrong.
     """
     check_utf8(name)
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
@@ -217,12 +209,9 @@ def read_sidecars(
 ) -> Transcripts:
     """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
 
-    Args:
-        source: a file, or a folder with any depth of folders; one named like a split, such as ``test``, is the `source_split`.
-        endings: of the file names, with the dot, in lower case.
-        parse: from the text of a file to rows without `name`, and problems as line and reason.
-        encoding: of all files; None means UTF-8, or UTF-16 after its byte order mark. Encodings are never guessed.
-        expected: as for `collect_rows`.
+    `endings` have the dot and are in lower case. `parse` turns the text of a file into rows without `name`, and problems as line
+    and reason. Without `encoding` a file is UTF-8, or UTF-16 after its byte order mark; encodings are never guessed. A folder
+    named like a split, such as ``test``, is the `source_split`.
     """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text

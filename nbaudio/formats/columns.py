@@ -170,18 +170,10 @@ class Choice(NamedTuple):
 def choose(
     source: Path, there: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
 ) -> Choice:
-    """Find the columns of a source, by its options or by their usual names.
+    """Find the columns of a source by its options (`chosen`) or by their usual names.
 
-    Args:
-        source: for messages.
-        there: the names of its columns.
-        chosen: by option, the column that the user named, ``none`` for no column, or None to find it by name, ignoring case and
-            surrounding blanks.
-        names: by option, the names to look for, the preferred first; the option itself where it is missing.
-
-    Examples:
-        >>> choose(Path("a.csv"), ["Speaker", "text", "sentence"], {"text": None, "speaker_id": None, "segment_id": None}).columns
-        {'text': 'text', 'speaker_id': 'Speaker'}
+    An option is the name of a column, ``none`` for no column, or None to find it by `names` (the preferred first; by default the
+    option itself), ignoring case and surrounding blanks. `there` are the columns of the source.
     """
     columns: dict[str, str] = {}
     notes, guessed = [], set()
@@ -208,10 +200,5 @@ def choose(
 
 
 def are_ids(values: pl.Series) -> bool:
-    """Whether the values of a column identify rows: at least nine in ten are unique.
-
-    Examples:
-        >>> are_ids(pl.Series(["u1", "u2"])), are_ids(pl.Series(["r1", "r1", None]))
-        (True, False)
-    """
+    """Whether the values of a column identify rows: at least nine in ten are unique."""
     return 10 * values.drop_nulls().n_unique() >= 9 * len(values)

@@ -148,16 +148,7 @@ def struct_fields(names: Mapping[str, str]) -> Kind:
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
-    r"""Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "lines.json"
-        >>> _ = source.write_text('{"at": 3.20, "words": ["dobar", "dan"]}\n{"at": NaN, "words": null}\n{"at": ')
-        >>> [block] = read_blocks(source, {"at": NUMBER, "words": WORDS})
-        >>> block.values.rows(), block.problems
-        ([(1, '3.20', 'dobar dan'), (2, 'NaN', None)], [(3, 'not JSON: Expecting value (character 8)')])
-    """
+    """Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped."""
     ahead: deque[Future[tuple[Block, int]]] = deque()
     start, lines = 0, 0
 

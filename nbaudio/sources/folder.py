@@ -16,12 +16,10 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 
 def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Read every audio file below a folder, without hidden ones; `source_split` is a folder named like a split (``test/a.wav``).
+    """Read every audio file below a folder or URL, without hidden ones; `source_split` is a folder named like a split.
 
-    Args:
-        source: the folder, or its URL; it is the audio folder too.
-        window: seconds, as a decimal with up to six places; without it a segment is a whole file.
-        partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
+    `window` is in seconds, a decimal with up to six places; without it a segment is a whole file. `partial` is ``keep`` or
+    ``drop``, for the last window of a file where it is shorter than the others.
     """
     if isinstance(source, Path) and not source.is_dir():
         raise InputError(f"{source}: there is no such folder")

@@ -31,18 +31,7 @@ class Resolved(NamedTuple):
 
 
 def read_mapping(path: Path) -> dict[str, str]:
-    """Read a names file: a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands.
-
-    Raises:
-        InputError: the file is unreadable, or two lines disagree; names file and line.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "wav.scp"
-        >>> _ = path.write_text("reco000 10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav")
-        >>> read_mapping(path)
-        {'reco000': '10 5 2019 -  12. sjednica [WoEEFk8lcDA].wav'}
-    """
+    """Read a names file: a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands."""
     separator = TABLES.get(path.suffix.lower())
     mapping: dict[str, str] = {}
     try:

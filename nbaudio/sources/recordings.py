@@ -54,11 +54,10 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, without hidden ones.
+    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
 
-    Returns:
-        POSIX paths relative to `root`, sorted; and path and reason of rejected ones: links out of the folder or to nowhere, names
-        that are not Unicode, unreadable folders and those named like a recording, and files that are not regular.
+    Rejected are links out of the folder or to nowhere, names that are not Unicode, unreadable folders and those named like a
+    recording, and files that are not regular.
     """
     home = trusted_root(root)
     found = [pl.Series("path", dtype=pl.String)]
@@ -167,18 +166,11 @@ class Probes:
 def probe_recordings(
     root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path | None = None
 ) -> pl.DataFrame:
-    """Probe each recording.
+    """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
-    Args:
-        root: the audio folder.
-        paths: relative to it.
-        jobs: recordings at once; one per core unless given, or one where they are tiny.
-        sha256: hash them too.
-        keep: a folder for the cache of results, which is kept for remote recordings and removed when all local ones are probed.
-
-    Returns:
-        One row per path, sorted, with the columns of `FACTS`; `error` says why all the others are null. Remote recordings also
-        have a `version`, as reported by their server.
+    `error` says why all others are null. Remote recordings also have a `version`, as reported by their server. `jobs` are one per
+    core unless given, or one where recordings are tiny. `keep` is the folder of the cache of results, which is kept for remote
+    recordings and deleted when all local ones are probed.
     """
     if isinstance(root, Remote):
         return _probe_remote(root, paths, jobs=jobs, sha256=sha256, keep=keep)

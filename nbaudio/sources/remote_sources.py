@@ -34,12 +34,7 @@ _MOST_NAME_BYTES = 230
 
 
 def resolve_source(source: str | Path, cache: Cache) -> Path | Remote:
-    """Return the absolute path or the URL of a source, without opening it.
-
-    Examples:
-        >>> print(resolve_source("s3://bucket/LibriSpeech/", Cache(Path("cache"))))
-        s3://bucket/LibriSpeech
-    """
+    """Return the absolute path or the URL of a source, without opening it."""
     if not is_url(str(source)):
         path = Path(source).absolute()
         if not path.is_dir():
