@@ -310,7 +310,7 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
     assert dict(refused) == {
         "\\xff.wav": "its name is not Unicode; rename it",
         "folder out": "a link that leads out of the audio folder",
-        "folder.wav": "a folder with the name of a recording; recordings in it are taken",
+        "folder.wav": "a folder with the name of a recording; recordings in it are read",
         "gone.wav": "a link that leads nowhere",
         "link out.wav": "a link that leads out of the audio folder",
         "pipe.wav": "a pipe, socket or device, not a file",

@@ -479,7 +479,7 @@ def test_an_id_that_is_there_twice_is_told_and_its_first_text_is_taken(tmp_path)
     report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
     assert Workspace.open(tmp_path / "W").segments.select("segment_id", "text").rows() == [("u", "prvi"), ("u#2", "prvi")]
     assert report.problems == [
-        "text line 2: 'u' was 'prvi' before, which is taken",
+        "text line 2: 'u' was 'prvi' before, which is kept",
         "u: an id of 2 segments: all but the first get a number, #2 and so on",
     ]
 

@@ -51,10 +51,10 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
     if path.suffix != ARROW:
         yield from _parquet(path, columns, rows)
         return
-    with _stream(path) as (_, wholes):
-        for whole in wholes:
-            for first in range(0, whole.num_rows, rows):
-                batch = whole.slice(first, rows)
+    with _stream(path) as (_, stored):
+        for large in stored:
+            for first in range(0, large.num_rows, rows):
+                batch = large.slice(first, rows)
                 chosen = {name.partition(".")[0] if name not in batch.schema.names else name: name for name in columns or ()}
                 yield pa.RecordBatch.from_arrays([_column(batch, name) for name in chosen.values()], names=list(chosen))
 
@@ -64,13 +64,13 @@ def has_any_value(path: Path, leaf: str) -> bool:
     check_regular(path)
     if path.suffix == ARROW:
         column, _, field = leaf.rpartition(".")
-        with _stream(path) as (_, wholes):
-            return any(pc.struct_field(batch[column], field).null_count < len(batch) for batch in wholes)
+        with _stream(path) as (_, stored):
+            return any(pc.struct_field(batch[column], field).null_count < len(batch) for batch in stored)
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
     known = [(chunk.statistics, chunk.num_values) for chunk in chunks if chunk.path_in_schema == leaf]
-    return any(held is None or not held.has_null_count or held.null_count < count for held, count in known)
+    return any(each is None or not each.has_null_count or each.null_count < count for each, count in known)
 
 
 def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
@@ -94,19 +94,19 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
 def _longest_values(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[int]:
     """Estimate the bytes of text in a row, for each row group; lists of texts are checked as if all were that long."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
-    wanted = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
-    texts = [leaf.path for leaf in wanted if leaf.physical_type == "BYTE_ARRAY"]
-    fixed = sum(leaf.length for leaf in wanted if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
+    selected = [leaf for leaf in leaves if columns is None or any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)]
+    texts = [leaf.path for leaf in selected if leaf.physical_type == "BYTE_ARRAY"]
+    fixed = sum(leaf.length for leaf in selected if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=texts) as as_dictionaries:
         for number in range(file.num_row_groups):
             # The first row brings the dictionary that all others refer to.
             first = next(as_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=texts), None) if texts else None
-            held = first.columns if first else []
-            in_lists = sum(_longest(column) for column in held if hasattr(column, "values"))
+            arrays = first.columns if first else []
+            in_lists = sum(_longest(column) for column in arrays if hasattr(column, "values"))
             group = file.metadata.row_group(number)
             values = max((group.column(place).num_values for place in range(group.num_columns)), default=0)
             check_expansion(path, path.stat().st_size, values * in_lists)
-            yield fixed + sum(map(_longest, held))
+            yield fixed + sum(map(_longest, arrays))
 
 
 def _longest(array: pa.Array) -> int:
@@ -168,34 +168,34 @@ class Choice(NamedTuple):
 
 
 def choose(
-    source: Path, there: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
+    source: Path, available: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
 ) -> Choice:
     """Find the columns of a source by its options (`chosen`) or by their usual names.
 
     An option is the name of a column, ``none`` for no column, or None to find it by `names` (the preferred first; by default the
-    option itself), ignoring case and surrounding blanks. `there` are the columns of the source.
+    option itself), ignoring case and surrounding blanks. `available` are the columns of the source.
     """
     columns: dict[str, str] = {}
     notes, guessed = [], set()
     for key, column in chosen.items():
-        if column is not None and column in there:
+        if column is not None and column in available:
             columns[key] = column
         elif column is not None and column != _NONE:
-            raise InputError(f"{source}: option {key}: there is no column {column!r}; it has {', '.join(there)}")
+            raise InputError(f"{source}: option {key}: there is no column {column!r}; it has {', '.join(available)}")
         elif column is None:
-            looked_for = names.get(key, (key,))
-            plain = [name for wanted in looked_for for name in there if name.strip().casefold() == wanted]
-            fits = [name for name in looked_for if name in there]
+            candidates = names.get(key, (key,))
+            similar = [name for candidate in candidates for name in available if name.strip().casefold() == candidate]
+            fits = [name for name in candidates if name in available]
             # An exact match takes precedence over one that differs in case.
-            fits += [name for name in plain if name not in fits]
+            fits += [name for name in similar if name not in fits]
             if not fits:
                 continue
             columns[key] = fits[0]
             if fits != [key]:
                 guessed.add(key)
                 others = f", not from {' or '.join(map(repr, fits[1:]))}" if fits[1:] else ""
-                overrule = f"--option {key}=COLUMN takes another, {key}=none leaves it out"
-                notes.append(f"{key} is taken from column {fits[0]!r}{others}: {overrule}")
+                how = f"--option {key}=COLUMN takes another, {key}=none leaves it out"
+                notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
     return Choice(columns, frozenset(guessed), sorted(notes))
 
 

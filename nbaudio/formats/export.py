@@ -67,16 +67,16 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     if usable.is_empty():
         raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
 
-    held = _claim(out, format)
+    earlier_files = _claim(out, format)
     written: list[Path] = []
     for split in (*SPLITS, None):
         part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
         if len(part):
-            its = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
-            files, notes = writer.write(part, its, out, split)
+            part_recordings = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
+            files, notes = writer.write(part, part_recordings, out, split)
             written += files
             warnings += [f"{split}: {note}" if split else note for note in notes]
-    for path in held - set(written):
+    for path in earlier_files - set(written):
         path.unlink()
     timed = with_durations(usable, recordings)
     report = Report(
@@ -109,11 +109,11 @@ def _named_recordings(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
     counts = segments.group_by("recording_id", maintain_order=True).len("segments")
-    wanted = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
+    named = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
     root = workspace.audio_root
     rows: list[dict[str, Any]] = []
     problems = []
-    for row in wanted.iter_rows(named=True):
+    for row in named.iter_rows(named=True):
         name = row["recording_id"]
         if root is None or row["num_samples"] is None:
             problems.append(f"{name}: there is no audio; {row['segments']:,} segments left out")
@@ -129,7 +129,7 @@ def _named_recordings(
             problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
         else:
             rows.append(row | {"file": file})
-    return pl.DataFrame(rows, schema={**wanted.schema, "file": pl.String}), problems
+    return pl.DataFrame(rows, schema={**named.schema, "file": pl.String}), problems
 
 
 def _claim(out: Path, format: str) -> set[Path]:
@@ -137,13 +137,13 @@ def _claim(out: Path, format: str) -> set[Path]:
     mark = out / _MARK
     if not mark.is_file() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ExistsError(f"{out}: exists and is not an export; choose another --out")
-    held: set[Path] = set()
+    earlier_files: set[Path] = set()
     if mark.is_file():
         remove_partials(out)
         try:
             earlier = json.loads(mark.read_text(encoding="utf8"))["format"]
-            held = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
+            earlier_files = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExistsError(f"{mark}: not written by an export; choose another --out, or remove it") from error
     write_json(mark, {"format": format})
-    return held
+    return earlier_files

@@ -33,7 +33,7 @@ _TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 _ASR = ("asr_text", "pred_text", "hypothesis")
 _SPEAKER = ("speaker_id", "client_id", "speaker")
 _ID = ("segment_id", "id", "utterance_id")
-_OURS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
+_FIELDS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
 class _Part(NamedTuple):
@@ -76,7 +76,7 @@ def read(
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
     chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
     # Files of a dataset may differ in their columns.
-    choices = {_OURS[name]: (*(() if option else found_by[name]), chosen.get(name)) for name, option in options.items()}
+    choices = {_FIELDS[name]: (*(() if option else found_by[name]), chosen.get(name)) for name, option in options.items()}
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -88,7 +88,7 @@ def read(
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
     found = collect_rows(source, items(), further=_FURTHER, expected=_EXPECTED)
-    found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
+    found = replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 
 
@@ -147,13 +147,13 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
 
 def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
     names = schema_of(part.path).names
-    columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
-    wanted = [f"{part.audio}.path", *filter(None, columns.values())]
-    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, wanted, rows=_ROWS))):
+    columns = {field: next((name for name in choice if name in names), None) for field, choice in choices.items()}
+    selected = [f"{part.audio}.path", *filter(None, columns.values())]
+    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, selected, rows=_ROWS))):
         path = (values[part.audio] or {}).get("path")
         if embeds or path:
-            texts = {ours: values[name] for ours, name in columns.items() if name}
-            found = {ours: None if text in (None, "") else str(text) for ours, text in texts.items()}
+            texts = {field: values[name] for field, name in columns.items() if name}
+            found = {field: None if text in (None, "") else str(text) for field, text in texts.items()}
             yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")

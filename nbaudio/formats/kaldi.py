@@ -67,13 +67,13 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
         tables.append({})
         for number, key, value in _pairs(source / name) if name and (source / name).is_file() else ():
             if tables[-1].setdefault(key, value) != value:
-                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is taken")
+                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept")
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if split_role(source.name) else None
     seen = set()
-    wholes = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
-    for utterance in _segments(source / "segments") if (source / "segments").is_file() else wholes:
+    whole_recordings = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
+    for utterance in _segments(source / "segments") if (source / "segments").is_file() else whole_recordings:
         if isinstance(utterance, Problem):
             yield utterance
             continue
@@ -130,8 +130,10 @@ def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     if not path.is_file():
         return {}
     files = Counter(paths.values())
-    said = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
-    return {key: _SIDES[side] for key, [*named] in said for side in named if side in _SIDES and files[paths.get(key, "")] > 1}
+    named_sides = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
+    return {
+        key: _SIDES[side] for key, [*last] in named_sides for side in last if side in _SIDES and files[paths.get(key, "")] > 1
+    }
 
 
 def _files(out: Path, split: str | None) -> list[Path]:
@@ -161,7 +163,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
             collapsed += tables["text"][utterance] != each.row["text"]
         tables["utt2spk"][utterance] = speaker
         utterances[speaker].append(utterance)
-    tables["spk2utt"] = {speaker: " ".join(sorted(its)) for speaker, its in utterances.items()}
+    tables["spk2utt"] = {speaker: " ".join(sorted(keys)) for speaker, keys in utterances.items()}
     files = [file for file in _files(out, split) if tables[file.name]]
     for file in files:
         # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
@@ -178,9 +180,9 @@ def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
     notes = []
     if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
         notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
-    there = recordings.filter(pl.col("file").str.contains("://", literal=True))
-    if len(there):
-        notes.append(f"Kaldi itself reads no addresses; {len(there):,} recordings lie elsewhere, such as {there['file'][0]}")
+    remote = recordings.filter(pl.col("file").str.contains("://", literal=True))
+    if len(remote):
+        notes.append(f"Kaldi itself reads no addresses; {len(remote):,} recordings are remote, such as {remote['file'][0]}")
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
     if len(others):
         notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")

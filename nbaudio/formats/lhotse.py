@@ -3,7 +3,7 @@
 Reading: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
 decimals. `source_channel` is set where a supervision is on some of its recording's channels, and counts them as they lie in the
 file. Also kept: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only recordings
-that are one file are taken: a command is rejected and never run.
+that are one file are read: a command is rejected and never run.
 
 Writing: recordings, supervisions and a cut for every supervision, with ``_<split>`` in the file names. A segment without a
 channel is on all channels of its recording. Custom fields hold what Lhotse has no field for: `asr_text`, `similarity`.
@@ -181,10 +181,10 @@ def _name(recording: _Recording) -> str:
     """Return the path of a recording, which must be one file without transforms."""
     for source in recording.sources:
         if source.type == "command":
-            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are taken")
+            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are read")
         is_file = source.type == "file" and source.source
         if not is_file and not (source.type == "url" and is_url(source.source) and not source.source.startswith("file:")):
-            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are taken")
+            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are read")
     if len(recording.sources) != 1:
         raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; expected one")
     if recording.transforms:
@@ -192,12 +192,12 @@ def _name(recording: _Recording) -> str:
     return recording.sources[0].source
 
 
-def _channel(wanted: int | list[int], recording: _Recording) -> str | None:
+def _channel(channel: int | list[int], recording: _Recording) -> str | None:
     """Return the places of a supervision's channels in the file; None if they are all that it has."""
-    numbers, held = [wanted] if isinstance(wanted, int) else wanted, recording.sources[0].channels
-    if unknown := set(numbers) - set(held):
-        raise ValueError(f"channel {min(unknown)} is none of the recording's; it has {', '.join(map(str, held)) or 'none'}")
-    return None if set(numbers) == set(held) else ",".join(str(held.index(number)) for number in numbers)
+    numbers, available = [channel] if isinstance(channel, int) else channel, recording.sources[0].channels
+    if unknown := set(numbers) - set(available):
+        raise ValueError(f"the recording has no channel {min(unknown)}; it has {', '.join(map(str, available)) or 'none'}")
+    return None if set(numbers) == set(available) else ",".join(str(available.index(number)) for number in numbers)
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:

@@ -178,9 +178,9 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | Non
 def _check_free(out: Path, source: Path | Remote) -> None:
     """Raise an ExistsError unless the folder is new, empty, or the workspace of the same source."""
     if (out / "workspace.json").is_file():
-        held = Workspace.open(out).settings.get("source")
-        if held != str(source):
-            raise ExistsError(f"{out}: is the workspace of {held}; choose another --out, or remove it")
+        other = Workspace.open(out).settings.get("source")
+        if other != str(source):
+            raise ExistsError(f"{out}: is the workspace of {other}; choose another --out, or remove it")
     elif out.exists() and (not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())):
         raise ExistsError(f"{out}: exists and is not a workspace; choose another --out")
 

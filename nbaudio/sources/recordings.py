@@ -78,7 +78,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
                         if is_audio(entry.name):
-                            reason = "a folder with the name of a recording; recordings in it are taken"
+                            reason = "a folder with the name of a recording; recordings in it are read"
                             rejected.append((escape_surrogates(name), reason))
                     elif (shown := escape_surrogates(name)) != name:
                         rejected.append((shown, NOT_UNICODE))

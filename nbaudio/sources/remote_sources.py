@@ -1,4 +1,4 @@
-"""Read remote sources: fetch a file whole into the workspace, of a folder all files that are not recordings.
+"""Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace.
 
 Fetched files keep their names in W/source and are fetched again when their server reports another version; an interrupted run
 continues with the missing files. The readers of `REMOTE_FORMATS` read a remote folder themselves: one for its size, one because

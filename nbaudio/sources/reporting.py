@@ -93,12 +93,12 @@ def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]
     """List recordings whose duration differs from the source's."""
     if "source_duration" not in segments.columns:
         return []
-    said = pl.col("source_duration").cast(pl.Float64, strict=False)
+    stated = pl.col("source_duration").cast(pl.Float64, strict=False)
     found = pl.col("num_samples") / pl.col("sampling_rate")
     each = (
         segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
     )
-    other = each.filter((said - found).abs() > _SAME_SECONDS)
+    other = each.filter((stated - found).abs() > _SAME_SECONDS)
     line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
     return other.select(line).to_series().to_list()
 
@@ -106,7 +106,7 @@ def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]
 def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
     """Summarize the recordings, and the size of their segments now and in a corpus."""
     kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
-    said = "; ".join(
+    summary = "; ".join(
         f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
@@ -117,6 +117,6 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
     ).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
-        f"{said}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
+        f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
         f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )
