@@ -265,4 +265,4 @@ BOMBS = [
     *(table_span, table_workbook, nemo_zip, librispeech_tar, librispeech_tar_header, folder_tar_holes),
 ]
 #: What is said of one of them.
-REFUSED = "a bomb|longer than|larger than|with compression|nothing to take|there is no such file"
+REFUSED = "a bomb|longer than|larger than|with compression|no usable item|there is no such file"

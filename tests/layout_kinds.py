@@ -107,7 +107,7 @@ def kaldi(folder: Path) -> Made:
         ("line 3", "'r3' is a command; nothing is run"),
         ("line 4", "'r4' has no file name"),
         ("line 4", "'u4': no usable recording 'r3'"),
-        ("line 5", "'u5': wanted are"),
+        ("line 5", "'u5': expected utterance, recording"),
         ("as a whole", "'u9' is no utterance"),
         ("u6", "empty_text"),
     ]
@@ -136,7 +136,7 @@ def librispeech(folder: Path) -> Made:
     problems = [
         ("as a whole", "a recording without a transcript"),
         ("as a whole", "a transcript without a recording"),
-        ("line 4", "wanted are an id and a text"),
+        ("line 4", "expected an id and a text"),
         ("dev-clean/84/121123/84-121123-0007.flac", "no such recording"),
     ]
     further = {"source_split": "dev-clean", "speaker_gender": "F", "speaker_name": "Christie | Nowak"}
@@ -344,7 +344,7 @@ def lhotse(folder: Path) -> Made:
         ("line 5", "'r5' is transformed"),
         ("line 3", "'r2' is a command; nothing is run"),
         ("line 4", "'r9' is not among the recordings"),
-        ("line 5", "start: a number is wanted"),
+        ("line 5", "start: expected a number"),
         ("line 6", "Input data was truncated"),
         ("line 2", "'c2' has no supervision"),
         ("line 3", "'c3' is a MixedCut"),
@@ -414,7 +414,7 @@ def subtitles(folder: Path) -> Made:
     }
     problems = [
         ("line 11", "no times: '3'"),
-        ("line 15", "are wanted, not '00:00:61,0 --> x'"),
+        ("line 15", "expected times such as 00:00:01,500 --> 00:00:02,750, not '00:00:61,0 --> x'"),
         ("2018/one two_0.000-0.500", "empty_text"),
         ("as a whole", "not utf-8 text"),
     ]
@@ -478,7 +478,7 @@ xmin = 7"
     }
     problems = [
         ("as a whole", "called 'words'; it has 'phones'"),
-        ("line 16", "a number is wanted, not the end of the file"),
+        ("line 16", "expected a number, not the end of the file"),
         ("as a whole", "a binary TextGrid"),
     ]
     return Made(source, segments, problems, options={"tier": "words"})

@@ -38,7 +38,7 @@ def lhotse(folder: Path) -> Made:
     heard = {"ana": 4, "ivo": 7, "both": [4, 7], "twin": 7, "nobody": 1}
     common = {"recording_id": "r", "start": 0.5, "duration": 1.5, "text": "dobar dan"}
     lines(folder / "supervisions.jsonl", *(json.dumps({"id": key, "channel": each, **common}) for key, each in heard.items()))
-    return Made(folder, {}, [("line 5", "channel 1 is none of the recording's; it has 4, 7"), ("twin", "duplicate")])
+    return Made(folder, {}, [("line 5", "the recording has no channel 1; it has 4, 7"), ("twin", "duplicate")])
 
 
 def kaldi(folder: Path) -> Made:

@@ -5,7 +5,7 @@ import re
 
 import polars as pl
 import pytest
-import xlsxwriter
+from layout_rows import write_table
 from typer.testing import CliRunner
 
 from nbaudio import ingest
@@ -24,24 +24,6 @@ PLAIN = {
 }
 
 
-def write(path, columns):
-    rows = list(zip(*columns.values(), strict=True))
-    match path.suffix:
-        case ".csv" | ".tsv":
-            separator = "," if path.suffix == ".csv" else "\t"
-            path.write_text("\n".join(separator.join(row) for row in [tuple(columns), *rows]), encoding="utf8")
-        case ".jsonl":
-            path.write_text("\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in rows), encoding="utf8")
-        case ".parquet":
-            pl.DataFrame(columns).write_parquet(path)
-        case ".xlsx":
-            with xlsxwriter.Workbook(path) as book:
-                sheet = book.add_worksheet()
-                for number, row in enumerate([tuple(columns), *rows]):
-                    sheet.write_row(number, 0, row)
-    return path
-
-
 def columns_of(facts):
     return {row["name"]: row["column"] for row in facts["columns"]}
 
@@ -53,7 +35,7 @@ def taken(source, out, **options):
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "xlsx"])
 def test_plainly_called_columns_are_known_without_an_option(tmp_path, ending):
-    report, segments = taken(write(tmp_path / f"t.{ending}", PLAIN), tmp_path / "w")
+    report, segments = taken(write_table(tmp_path / f"t.{ending}", PLAIN), tmp_path / "w")
     found = segments.select("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "text").rows()
     assert found == [("u1", "a", "ana", "0", "1.5", "Dobar dan."), ("u2", "b", "ben", "1", "3", "Da.")]
     guesses = {"name": "file", "text": "sentence", "speaker_id": "speaker", "segment_id": "id"}
@@ -63,7 +45,7 @@ def test_plainly_called_columns_are_known_without_an_option(tmp_path, ending):
 
 
 def test_the_guesses_are_reported_as_text_and_as_json(tmp_path):
-    source = write(tmp_path / "t.csv", PLAIN)
+    source = write_table(tmp_path / "t.csv", PLAIN)
     told = CliRunner().invoke(app, ["ingest", "table", str(source), "--out", str(tmp_path / "w")])
     assert "speaker_id is taken from column 'speaker'" in told.stdout
     assert re.search("^ *speaker_id +speaker$", told.stdout, re.MULTILINE)
@@ -73,7 +55,7 @@ def test_the_guesses_are_reported_as_text_and_as_json(tmp_path):
 
 def test_a_guess_can_be_overruled_by_another_column_and_by_none(tmp_path):
     columns = PLAIN | {"who": ["eva", "eva"]}
-    report, segments = taken(write(tmp_path / "t.csv", columns), tmp_path / "w", speaker_id="who", segment_id="none")
+    report, segments = taken(write_table(tmp_path / "t.csv", columns), tmp_path / "w", speaker_id="who", segment_id="none")
     assert segments["speaker_id"].to_list() == ["eva", "eva"]
     assert segments["segment_id"].to_list() == ["a_0-1.5", "b_1-3"]
     # What was not taken stays as a column of the source.
@@ -89,7 +71,7 @@ def test_a_guess_can_be_overruled_by_another_column_and_by_none(tmp_path):
 def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_others_are_named(tmp_path, order):
     further = {"path": ["c.wav", "d.wav"], "transcript": ["ne", "ni"], "text": ["da", "do"]}
     columns = dict([*PLAIN.items(), *further.items()][::order])
-    report, segments = taken(write(tmp_path / "t.csv", columns), tmp_path / "w")
+    report, segments = taken(write_table(tmp_path / "t.csv", columns), tmp_path / "w")
     assert segments["text"].to_list() == ["da", "do"]
     assert segments["recording_id"].to_list() == ["c", "d"]
     assert segments.select("sentence", "transcript").row(0) == ("Dobar dan.", "ne")
@@ -99,13 +81,13 @@ def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_other
 
 def test_upper_case_and_blanks_in_a_header_do_not_count(tmp_path):
     columns = {name.upper() if name != "id" else " Id ": values for name, values in PLAIN.items()}
-    _, segments = taken(write(tmp_path / "t.jsonl", columns), tmp_path / "w")
+    _, segments = taken(write_table(tmp_path / "t.jsonl", columns), tmp_path / "w")
     assert segments.select("segment_id", "speaker_id", "text", "source_end").row(0) == ("u1", "ana", "Dobar dan.", "1.5")
 
 
 @pytest.mark.parametrize("ids", [["r1", "r1"], ["r1", ""]])
 def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
-    report, segments = taken(write(tmp_path / "t.csv", PLAIN | {"id": ids}), tmp_path / "w")
+    report, segments = taken(write_table(tmp_path / "t.csv", PLAIN | {"id": ids}), tmp_path / "w")
     assert segments["segment_id"].to_list() == ["a_0-1.5", "b_1-3"]
     assert segments["id"].to_list() == ids
     assert report.problems == []
@@ -116,13 +98,13 @@ def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
 
 
 def test_a_duration_beside_start_and_end_is_kept(tmp_path):
-    _, segments = taken(write(tmp_path / "t.csv", PLAIN | {"end": ["1", "2"]}), tmp_path / "w")
+    _, segments = taken(write_table(tmp_path / "t.csv", PLAIN | {"end": ["1", "2"]}), tmp_path / "w")
     assert segments.select("source_end", "duration").rows() == [("1", "1.5"), ("2", "2")]
 
 
 def test_ids_of_which_few_repeat_are_ids(tmp_path):
     columns = {"id": [f"u{n // 2 if n == 1 else n}" for n in range(20)], "file": ["a.wav"] * 20, "text": ["da"] * 20}
-    report, segments = taken(write(tmp_path / "t.csv", columns), tmp_path / "w")
+    report, segments = taken(write_table(tmp_path / "t.csv", columns), tmp_path / "w")
     assert segments["segment_id"][:3].to_list() == ["u0", "u0#2", "u2"]
     assert [line for line in report.problems if line.startswith("u0: an id of 2 segments")]
 

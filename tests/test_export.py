@@ -17,7 +17,7 @@ import nbaudio
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.times import add_seconds, decimal_seconds, to_samples, to_samples_column
 from nbaudio.formats.export import WRITERS
-from nbaudio.formats.kaldi_writer import WRITER as KALDI
+from nbaudio.formats.kaldi import WRITER as KALDI
 from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(WRITERS)
@@ -132,7 +132,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else_is(format, workspace, tm
     assert not set(without.facts["files"]) & set(report.facts["files"])
     for full in (workspace.path, workspace.audio_root, workspace.path / "workspace.json"):
         before = content(full) if full.is_dir() else full.read_bytes()
-        with pytest.raises(ExistsError, match="is no export; choose another --out"):
+        with pytest.raises(ExistsError, match="is not an export; choose another --out"):
             nbaudio.export(workspace, format, out=full)
         assert (content(full) if full.is_dir() else full.read_bytes()) == before
 
@@ -159,7 +159,7 @@ def test_what_a_killed_export_left_is_removed(workspace, tmp_path):
 
 def test_a_mark_that_is_not_ours_is_left_alone(workspace, tmp_path):
     (tmp_path / ".nbaudio-export.json").write_text('{"format": "other"}')
-    with pytest.raises(ExistsError, match="not as an export leaves it"):
+    with pytest.raises(ExistsError, match="not written by an export"):
         nbaudio.export(workspace, "nemo", out=tmp_path)
 
 
@@ -342,5 +342,5 @@ def test_recordings_in_archives_are_left_out_and_told(workspace, tmp_path):
     with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
         archive.add(workspace.audio_root, ".")
     Workspace.create(workspace.path, **workspace.settings | {"audio": f"tar://::{tmp_path}/all.tar.gz"})
-    with pytest.raises(InputError, match=r"a: is in an archive, which no such toolkit reads"):
+    with pytest.raises(InputError, match=r"a: is in an archive, which these toolkits do not read"):
         nbaudio.export(workspace, "nemo", out=tmp_path / "out")

@@ -11,7 +11,6 @@ import sys
 import tarfile
 import unicodedata
 import zipfile
-from collections import defaultdict
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, tar_of, zip_of
-from layout_kinds import lines, tone
+from layout_kinds import tone
+from layout_rows import SOURCES, put
 from papermill.translators import PythonTranslator
 
 import nbaudio
@@ -80,121 +80,6 @@ def kept_inside(place, *roots):
     touched = {Path(path).resolve() for path in WATCH.opened if PWNED in path or Path(path).is_relative_to(place)}
     assert [path for path in touched if not any(path.is_relative_to(root.resolve()) for root in roots)] == []
 
-
-# readers: rows of (name, text) as a source of each format
-
-
-def parlaspeech(folder, rows):
-    return lines(
-        folder / "asr.json",
-        *(json.dumps({"file": name, "start": n, "end": n + 0.5, "words": text}) for n, (name, text) in enumerate(rows)),
-    )
-
-
-def nemo(folder, rows):
-    return lines(
-        folder / "train.json",
-        *(
-            json.dumps({"audio_filepath": name, "offset": n, "duration": 0.5, "text": text})
-            for n, (name, text) in enumerate(rows)
-        ),
-    )
-
-
-def lhotse(folder, rows):
-    recordings = [
-        json.dumps({"id": f"r{n}", "sources": [{"type": "file", "channels": [0], "source": name}]})
-        for n, (name, _) in enumerate(rows)
-    ]
-    lines(folder / "recordings.jsonl", *recordings)
-    supervisions = [
-        json.dumps({"id": f"u{n}", "recording_id": f"r{n}", "start": n, "duration": 0.5, "text": text})
-        for n, (_, text) in enumerate(rows)
-    ]
-    return lines(folder / "supervisions.jsonl", *supervisions).parent
-
-
-def kaldi(folder, rows):
-    lines(folder / "wav.scp", *(f"r{n} {name}" for n, (name, _) in enumerate(rows)))
-    lines(folder / "segments", *(f"u{n} r{n} {n} {n + 0.5}" for n in range(len(rows))))
-    return lines(folder / "text", *(f"u{n} {text}" for n, (_, text) in enumerate(rows))).parent
-
-
-def commonvoice(folder, rows):
-    return lines(folder / "train.tsv", "client_id\tpath\tsentence", *(f"c\t{name}\t{text}" for name, text in rows)).parent
-
-
-def librispeech(folder, rows):
-    return lines(folder / "dev/1/2/1-2.trans.txt", *(f"{name.removesuffix('.wav')} {text}" for name, text in rows)).parents[3]
-
-
-def folder(folder, rows):
-    for number, (name, _) in enumerate(rows):
-        put(folder, name.encode("utf8"), str(number).encode())
-    return folder
-
-
-def hf(folder, rows):
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    audio = pa.array([{"bytes": b"RIFF", "path": name} for name, _ in rows], kind)
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"audio": audio, "text": [text for _, text in rows]}), folder / "a.parquet")
-    return folder
-
-
-def table(folder, rows):
-    folder.mkdir()
-    with (folder / "a.csv").open("w", encoding="utf8", newline="") as file:
-        csv.writer(file).writerows(
-            [("name", "start", "end", "text"), *((name, n, n + 0.5, text) for n, (name, text) in enumerate(rows))]
-        )
-    return folder / "a.csv"
-
-
-def subtitles(folder, rows):
-    for name, texts in by_name(rows):
-        cues = "".join(
-            f"{n}\n00:00:0{n // 1000},{n % 1000:03} --> 00:00:0{n // 1000},{n % 1000 + 9:03}\n{t}\n\n" for n, t in texts
-        )
-        put(folder, f"{name}.srt".encode(), cues.encode())
-    return folder
-
-
-def textgrid(folder, rows):
-    for name, texts in by_name(rows):
-        intervals = "".join(f"{n / 100:f} {n / 100 + 0.01:f} {quoted(text)}\n" for n, text in texts)
-        head = f'"ooTextFile" "TextGrid" 0 99 <exists> 1 "IntervalTier" "words" 0 99 {len(texts)}'
-        put(folder, f"{name}.TextGrid".encode(), f"{head}\n{intervals}".encode())
-    return folder
-
-
-def by_name(rows):
-    """Numbered texts by the name of a recording without its extension."""
-    found = defaultdict(list)
-    for number, (name, text) in enumerate(rows):
-        found[name.removesuffix(".wav")].append((number * 10, text))
-    return found.items()
-
-
-def quoted(text):
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def put(folder, name, data):
-    """Write a file below a folder where the disk takes its name and it stays there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = Path(folder, name.decode("utf8"))
-    fits = b"\0" not in name and max(map(len, name.split(b"/"))) < 256
-    if fits and path.resolve().is_relative_to(folder.resolve()) and not path.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-SOURCES = {
-    each.__name__: each
-    for each in (parlaspeech, nemo, lhotse, kaldi, commonvoice, librispeech, folder, hf, table, subtitles, textgrid)
-}
 
 # One text is nothing but blanks, and out for that.
 SAID = [text for text in TEXTS if text != "\u2028"]
@@ -291,7 +176,7 @@ def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
     archive = tar_of(place / name, {"a.wav": data} | harm, links=elsewhere).rename(place / name.replace(".gz", ".tar.gz"))
     with kept_inside(place.parents[2], archive, place / "W", place / "V"):
         report = nbaudio.ingest("folder", f"tar://::{archive}", out=place / "W", jobs=1)
-        with pytest.raises(InputError, match="nothing to take"):
+        with pytest.raises(InputError, match="no usable item"):
             nbaudio.ingest("librispeech", archive, out=place / "V", options={"unpack": "yes"})
     found = Workspace.open(place / "W").recordings.filter(pl.col("num_samples").is_not_null())["path"].to_list()
     assert "a.wav" in found

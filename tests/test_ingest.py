@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.tables import check_tables
 from nbaudio.formats import jsonlines, parlaspeech
-from nbaudio.formats.mapping import read_mapping
 from nbaudio.sources.ingest import READERS, ingest
+from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
 from nbaudio.storage.atomic import sha256_file
 from nbaudio.storage.workspace import Workspace
@@ -138,7 +138,7 @@ def test_unreadable_lines_are_told_and_the_rest_goes_on(tmp_path):
         2: (b'{"file": "a.wav", "start": 1,', "not JSON"),
         3: (b'{"file": "a.wav", "start": 1, "end": 2, "words": ["\xff"]}', "not UTF-8: byte 0xff"),
         4: (b'{"file": "a\x00.wav", "start": 1, "end": 2, "words": []}', "not JSON"),
-        5: (b"[1, 2]", "an object is wanted, not list"),
+        5: (b"[1, 2]", "expected an object, not list"),
         7: (b'{"start": 1, "end": 2, "words": ["a"]}', "file or orig_file is missing"),
         8: (b'{"file": "a.wav", "end": 2, "words": ["a"]}', "start is missing"),
         9: (b'{"file": "a.wav", "start": 1, "end": 2}', "words is missing"),
@@ -259,7 +259,7 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
         ("wav.scp", "a a.wav\nb touch x |  ", "line 2.*command"),
         ("wav.scp", "alone", "line 1.*a key, a blank and a file name"),
         ("wav.scp", "a a.wav\na b.wav", "line 2: 'a' is 'b.wav' here and 'a.wav' before"),
-        ("names.csv", "name,file\na,b", "columns name and path are wanted; it has name, file"),
+        ("names.csv", "name,file\na,b", "expected the columns name and path; it has name, file"),
         ("names.csv", "name,path\na,", "1 rows lack"),
         ("names.tsv", "name\tpath\na\tb\na\tc", "line 3"),
         ("names.csv", "", "cannot be read"),
@@ -310,10 +310,10 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
     assert dict(refused) == {
         "\\xff.wav": "its name is not Unicode; rename it",
         "folder out": "a link that leads out of the audio folder",
-        "folder.wav": "a folder with the name of a recording; recordings in it are taken",
+        "folder.wav": "a folder with the name of a recording; recordings in it are read",
         "gone.wav": "a link that leads nowhere",
         "link out.wav": "a link that leads out of the audio folder",
-        "pipe.wav": "no file but a pipe, socket or device",
+        "pipe.wav": "a pipe, socket or device, not a file",
     }
 
 
@@ -551,7 +551,7 @@ def test_out_that_is_something_else_is_left_alone(archive, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.txt").touch()
     for out in ("full", "asr.json"):
-        with pytest.raises(ExistsError, match="is no workspace"):
+        with pytest.raises(ExistsError, match="is not a workspace"):
             ingest("parlaspeech", archive, out=tmp_path / out)
     (tmp_path / "empty").mkdir()
     ingest("parlaspeech", archive, out=tmp_path / "empty")

@@ -30,7 +30,7 @@ from nbaudio.core.tables import check_tables
 from nbaudio.core.times import to_samples
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
 from nbaudio.sources.ingest import READERS
-from nbaudio.sources.windows import fill_times
+from nbaudio.sources.segments import fill_times
 from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(READERS)
@@ -181,7 +181,7 @@ class CountedRow(dict):
 
 def test_few_rows_are_objects_at_once(tmp_path):
     rows = (CountedRow(name=f"{number}.wav", text="c\u030c", source_split="x") for number in range(35_000))
-    found = collect_rows(tmp_path, rows, further=("segment_id", "source_split"), wanted="rows")
+    found = collect_rows(tmp_path, rows, further=("segment_id", "source_split"), expected="rows")
     assert found.frame["name"].to_list() == [f"{number}.wav" for number in range(35_000)]
     assert found.frame.columns == [*TRANSCRIPTS, "source_split"]
     assert found.frame["text"].unique().to_list() == ["č"]
@@ -391,7 +391,7 @@ def test_an_archive_that_breaks_off_gives_what_comes_before(tmp_path):
     source.write_bytes(source.read_bytes()[:70_000])
     found = READERS["librispeech"](source)
     assert len(found.frame) > 0
-    assert [reason for reason in found.problems["reason"] if "breaks off" in reason]
+    assert [reason for reason in found.problems["reason"] if "truncated" in reason]
 
 
 def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
@@ -479,7 +479,7 @@ def test_an_id_that_is_there_twice_is_told_and_its_first_text_is_taken(tmp_path)
     report = nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
     assert Workspace.open(tmp_path / "W").segments.select("segment_id", "text").rows() == [("u", "prvi"), ("u#2", "prvi")]
     assert report.problems == [
-        "text line 2: 'u' was 'prvi' before, which is taken",
+        "text line 2: 'u' was 'prvi' before, which is kept",
         "u: an id of 2 segments: all but the first get a number, #2 and so on",
     ]
 

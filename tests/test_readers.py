@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layout_kinds import lines
+from layout_rows import one_segment, write_table
 from openpyxl import Workbook
 
 from nbaudio.core.errors import InputError
@@ -21,42 +23,7 @@ from nbaudio.sources.ingest import READERS
 TIMES = ["name", "source_start", "source_end"]
 
 
-def lines(path, *rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf8")
-    return path
-
-
 # A source's own splits
-
-
-HEARD = {"id": "a-1", "recording_id": "a", "start": 0, "duration": 1, "text": "da"}
-RECORDING = {"id": "a", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}
-ONE_SEGMENT = {
-    "commonvoice": "client_id\tpath\tsentence\n1f\ta.mp3\tDa\n",
-    "folder": "",
-    "kaldi": "r1 a.wav\n",
-    "lhotse": json.dumps({"id": "c", "duration": 1, "supervisions": [HEARD], "recording": RECORDING}),
-    "librispeech": "84-1-0000 DA\n",
-    "nemo": json.dumps({"audio_filepath": "a.wav", "duration": 1, "text": "da"}),
-    "parlaspeech": json.dumps({"file": "a.wav", "start": 0, "end": 1, "words": ["da"], "split": "test"}),
-    "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nda\n",
-    "table": "name,text,split\na.wav,da,test\n",
-    "textgrid": '"ooTextFile" "TextGrid" 0 1 <exists> 1 "IntervalTier" "words" 0 1 1  0 1 "da"',
-}
-
-
-def one_segment(format_, path):
-    """A file with one segment, as each format has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "text": ["da"]})
-    if format_ in ONE_SEGMENT:
-        path.write_text(ONE_SEGMENT[format_])
-    elif path.suffix == ".parquet":
-        pq.write_table(columns, path)
-    else:
-        with pa.ipc.new_stream(path, columns.schema) as stream:
-            stream.write_table(columns)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +119,12 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"start": "a"}, "start: a number is wanted"),
-        ({"duration": None}, "duration: a number is wanted, not null"),
-        ({"start": [1]}, "start: a number"),
+        ({"start": "a"}, "start: expected a number"),
+        ({"duration": None}, "duration: expected a number, not null"),
+        ({"start": [1]}, "start: expected a number"),
         ({"text": 5}, "Expected `str | null`"),
-        ({"alignment": {"word": [["a", "b", 1]]}}, "alignment: a word"),
-        ({"alignment": {"word": [["a"]]}}, "alignment: a word"),
+        ({"alignment": {"word": [["a", "b", 1]]}}, "alignment: expected a word"),
+        ({"alignment": {"word": [["a"]]}}, "alignment: expected a word"),
     ],
 )
 def test_lhotse_troubles_of_a_line(tmp_path, change, reason):
@@ -205,25 +172,7 @@ ROWS = [
 
 def as_file(path):
     """The same table in the format of the ending."""
-    columns = {key: [row[key] for row in ROWS] for key in ROWS[0]}
-    match path.suffix:
-        case ".csv":
-            pl.DataFrame(columns).write_csv(path)
-        case ".tsv":
-            pl.DataFrame(columns).write_csv(path, separator="\t", quote_style="never")
-        case ".jsonl":
-            lines(path, *map(json.dumps, ROWS))
-        case ".parquet":
-            pl.DataFrame(columns, strict=False).write_parquet(path)
-        case ".xlsx":
-            book = Workbook()
-            for row in (list(columns), *(list(row.values()) for row in ROWS)):
-                book.active.append(row)
-            for cell, value in zip(("D2", "B3"), (ROWS[0]["text"], ROWS[1]["start"]), strict=True):
-                book.active[cell].value = value
-                book.active[cell].data_type = "s" if cell == "D2" else "n"
-            book.save(path)
-    return path
+    return write_table(path, {key: [row[key] for row in ROWS] for key in ROWS[0]})
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"])
@@ -255,7 +204,7 @@ def test_parquet_keeps_types_of_further_columns_and_writes_floats_short(tmp_path
     assert found["speaker_id"].to_list() == ["1", "2", None]
     assert found["tags"].to_list() == [["x"], [], None]
     assert found["source_similarity"].to_list() == [0.5, None, None]
-    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); texts or numbers are wanted"):
+    with pytest.raises(InputError, match=r"column 'tags' is List\(String\); expected texts or numbers"):
         table.read(tmp_path / "t.parquet", text="tags")
 
 
@@ -321,10 +270,10 @@ def test_whole_recordings_are_checked_against_a_duration(tmp_path):
         ("name,start,end,words", {}, "which column is text.*by the option text; it has name, start, end, words"),
         ("wave,start,end,text", {}, "which column is name"),
         ("name,start,end,text", {"text": "txt"}, "option text: there is no column 'txt'; it has name, start"),
-        ("name,start,text,x", {}, "besides the start an end or a duration is wanted"),
-        ("name,end,text,x", {}, "besides the end a start is wanted"),
+        ("name,start,text,x", {}, "a start needs an end or a duration"),
+        ("name,end,text,x", {}, "an end needs a start"),
         ("name,start,end,name", {}, "several columns are called 'name'"),
-        ("name,start,end,text", {"separator": "::"}, "option separator: one character"),
+        ("name,start,end,text", {"separator": "::"}, "option separator: expected one character"),
         ("name,start,end,text", {"quotes": "maybe"}, "option quotes='maybe': must be yes or no"),
     ],
 )
@@ -449,7 +398,7 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     source.write_bytes(grid(tiers, long=long).replace("\n", end).encode(encoding))
     wanted = [("a", start, "100.0", text) for start, text in tiers[0]]
     if not wanted:
-        with pytest.raises(InputError, match="nothing to take; wanted is TextGrids"):
+        with pytest.raises(InputError, match="no usable item; expected TextGrids"):
             textgrid.read(source, tier="0")
         return
     found = textgrid.read(source, tier="0" if len(tiers) > 1 else None)
@@ -461,11 +410,11 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     ("change", "said"),
     [
         (("<exists>", "<absent>"), "no tier of intervals"),
-        (("xmin = 0.5", "xmin = half"), "line 18: .*a number is wanted"),
-        (('"IntervalTier"', '"PitchTier"'), "an IntervalTier or a TextTier is wanted, not 'PitchTier'"),
-        (('"TextGrid"', '"Pitch"'), '"ooTextFile" and "TextGrid" are wanted first'),
-        (("intervals: size = 1", "intervals: size = -1"), "a count is wanted"),
-        (("intervals: size = 1", "intervals: size = 999999999999"), "a number is wanted, not"),
+        (("xmin = 0.5", "xmin = half"), "line 18: .*expected a number"),
+        (('"IntervalTier"', '"PitchTier"'), "expected an IntervalTier or a TextTier, not 'PitchTier'"),
+        (('"TextGrid"', '"Pitch"'), 'expected "ooTextFile" and "TextGrid" first'),
+        (("intervals: size = 1", "intervals: size = -1"), "expected a count"),
+        (("intervals: size = 1", "intervals: size = 999999999999"), "expected a number, not"),
     ],
 )
 def test_textgrids_that_are_none(tmp_path, change, said):

@@ -430,7 +430,7 @@ def test_a_killed_ingest_goes_on_where_it_was(web, tmp_path):
 
 def test_a_stopped_ingest_of_a_folder_goes_on_where_it_was(web, tmp_path, monkeypatch):
     looked = []
-    look = recordings._look
+    look = recordings._probe_file
 
     def stopping(path, *, sha256):
         looked.append(path.name)
@@ -438,7 +438,7 @@ def test_a_stopped_ingest_of_a_folder_goes_on_where_it_was(web, tmp_path, monkey
             raise KeyboardInterrupt
         return look(path, sha256=sha256)
 
-    monkeypatch.setattr(recordings, "_look", stopping)
+    monkeypatch.setattr(recordings, "_probe_file", stopping)
     monkeypatch.setattr(recordings, "_BUNDLE_FILES", 1)
     source = transcripts(tmp_path / "asr.json", ["a.wav", "b.wav", "c.wav"])
     with pytest.raises(KeyboardInterrupt):

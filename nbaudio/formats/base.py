@@ -1,13 +1,16 @@
-"""What a reader of a foreign layout gives: the transcripts as they stand in the source, before any audio is looked at.
+"""What readers of foreign layouts return, and the helpers that several of them share.
 
-Conventions: a reader is one function. Its first parameter is the source; its further ones are keyword-only strings, which are the
-options of the format. A broken item is a `Problem` and stops nothing; a source of which nothing can be used is an `InputError`.
+A reader is one function. Its first parameter is the source; its keyword-only string parameters are the options of the format.
+A broken item becomes a `Problem` and reading continues; a source without any usable item raises an `InputError`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import codecs
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,31 +19,26 @@ import polars as pl
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.locales import check_utf8
+from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 from nbaudio.storage.atomic import escapes_folder, trusted_root
 
-#: The columns that every reader gives; further columns of a source are kept behind them.
+#: The columns that every reader returns first; further columns of a source follow.
 TRANSCRIPTS = pl.Schema(
-    {
-        "name": pl.String(),
-        "source_start": pl.String(),
-        "source_end": pl.String(),
-        "text": pl.String(),
-        "text_raw": pl.String(),
-        "asr_text": pl.String(),
-        "speaker_id": pl.String(),
-        "word_times": WORD_TIMES,
-    }
+    dict.fromkeys(("name", "source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    | {"word_times": WORD_TIMES}
 )
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
+
+NOT_UNICODE = "its name is not Unicode; rename it"
 
 # Rows that are Python objects at once; as columns they take a tenth of the memory.
 _BATCH = 10_000
 
 
 class Problem(NamedTuple):
-    """Something of a source that is of no use: its file, line (from 1; None where lines say nothing) and why."""
+    """An unusable item of a source: its file, line (from 1; None where lines do not apply) and the reason."""
 
     file: str
     line: int | None
@@ -48,7 +46,7 @@ class Problem(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Stretches that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
+    """Windows that whole recordings are divided into: their length in seconds, and whether a shorter last one is kept."""
 
     seconds: Decimal
     partial: bool
@@ -60,17 +58,17 @@ class Transcripts:
 
     Attributes:
         frame: one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-            source's own characters; both null mean the whole recording), `text` (NFC; null everywhere where the source has no
+            source's own characters; both null mean the whole recording), `text` (NFC; all null where the source has no
             transcripts), `text_raw` (null where the source has no other form), `asr_text` (null where there is no hypothesis),
-            `speaker_id`, `word_times` (seconds from the segment's start), and what else the source has. Of that, some columns
-            have a meaning: `segment_id` (the source's own), `source_split`, `source_duration` (seconds that the source says the
-            recording lasts; the audio is checked against it), `source_channel` (the segment's own, see `nbaudio.core.channels`).
+            `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Some of these have a meaning:
+            `segment_id` (the source's own), `source_split`, `source_duration` (seconds, checked against the audio),
+            `source_recording` (the source's id of the recording), `source_channel` (see `nbaudio.core.channels`).
         problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
-        audio_root: the folder of the recordings, or its address, where the source itself brings them; `--audio` goes before it.
-        embedded: names and bytes of recordings that are inside the files of the source; ingest writes them into the workspace.
+        audio_root: the folder or URL of the recordings where the source itself brings them; `--audio` takes precedence.
+        embedded: names and bytes of recordings inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
-        columns: of a source with columns, by what they hold, such as ``{"text": "sentence"}``.
-        notes: what the user should know of how the source was read.
+        columns: the column that each field was read from, such as ``{"text": "sentence"}``, for sources with columns.
+        notes: what to report about how the source was read.
     """
 
     frame: pl.DataFrame
@@ -82,79 +80,68 @@ class Transcripts:
     notes: Sequence[str] = ()
 
 
-#: Reads a source of a foreign layout: a `Path`, or a `Remote` if the format is of `sources.BY_THEMSELVES`; and the options of the
-#: format as keyword-only strings.
+#: Reads a source (a `Path`, or a `Remote` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
 Reader = Callable[..., Transcripts]
 
 
+def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
+    """Collect rows in a frame, with at most `_BATCH` of them in memory as objects."""
+    left = iter(rows)
+    frames = [pl.DataFrame(list(islice(left, _BATCH)), schema=schema)]
+    while len(frames[-1]):
+        frames.append(pl.DataFrame(list(islice(left, _BATCH)), schema=schema))
+    return pl.concat(frames, rechunk=True)
+
+
 def collect_rows(
-    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), wanted: str
+    source: object, items: Iterable[Mapping[str, Any] | Problem], *, further: Sequence[str] = (), expected: str
 ) -> Transcripts:
-    """The transcripts out of rows and problems as a reader comes upon them, with few of them in memory at once.
+    """Collect rows and problems into transcripts, with few rows in memory as objects; an InputError where there is no row.
 
-    Args:
-        source: for the message when there is nothing.
-        items: rows by column, absent ones null; texts need not be in NFC yet. Or problems.
-        further: columns besides those of `TRANSCRIPTS` that rows may have, all text; dropped when no row has any.
-        wanted: what the source should have been, such as ``"a Kaldi data folder"``.
-
-    Raises:
-        InputError: there is no row at all; says what was wanted and the first problem.
-
-    Examples:
-        >>> found = collect_rows(Path("x"), [{"name": "a.wav"}, Problem("x", 2, "broken")], wanted="a list")
-        >>> found.frame["name"].to_list(), found.problems.rows()
-        (['a.wav'], [('x', 2, 'broken')])
+    Absent columns of rows are null, and texts need not be in NFC yet. `further` names string columns besides those of
+    `TRANSCRIPTS`, dropped when no row has a value; `expected` is what the source should be, such as ``"a Kaldi data folder"``.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
-    frames = []
-    rows: list[Mapping[str, Any]] = []
 
-    def columns() -> pl.DataFrame:
-        frame = pl.DataFrame(rows, schema=schema)
-        rows.clear()
-        return frame.with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
+    def only_rows() -> Iterator[Mapping[str, Any]]:
+        for item in items:
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                yield item
 
-    for item in items:
-        if isinstance(item, Problem):
-            problems.append(item)
-            continue
-        rows.append(item)
-        if len(rows) == _BATCH:
-            frames.append(columns())
-    frame = pl.concat([*frames, columns()], rechunk=True)
+    frame = frame_of_rows(only_rows(), schema).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
     if frame.is_empty():
         first = problems[0] if problems else None
         where = f"; {first.file}{f', line {first.line}' if first.line else ''}: {first.reason}" if first else ""
-        raise InputError(f"{source}: nothing to take; wanted is {wanted}{where}")
+        raise InputError(f"{source}: no usable item; expected {expected}{where}")
     given = [name for name in schema if name in TRANSCRIPTS or frame[name].null_count() < len(frame)]
     return Transcripts(frame.select(given), pl.DataFrame(problems, schema=PROBLEMS, orient="row"))
 
 
 def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """What a source has, as tables can have it: see `RESERVED` and `WRITTEN` for names of columns; a blank speaker is none.
+    """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null.
 
     Examples:
         >>> clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
         {'speaker_id': ['ana', None], 'source_audio': ['x', 'y']}
     """
-    names: dict[str, str] = {}
-    for name in frame.columns:
-        new = name
-        while new in RESERVED | WRITTEN or (new != name and new in frame.columns):
-            new = f"source_{new}"
-        names[name] = new
-    # As one of no name all of them would be one person.
+    names = {name: source_column(name, RESERVED | WRITTEN, frame.columns) for name in frame.columns}
+    # All segments of a blank speaker would count as one person.
     return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
 
 
-def check_link(path: Path, folder: Path) -> None:
-    """Let a file or folder of a source pass, unless it is a link out of its folder, to what belongs to somebody else, or a pipe.
+def source_column(name: str, reserved: Container[str], taken: Container[str]) -> str:
+    """Prefix the name of a source's column with ``source_`` while it is reserved, or not its own and taken."""
+    new = name
+    while new in reserved or (new != name and new in taken):
+        new = f"source_{new}"
+    return new
 
-    Raises:
-        InputError: it is.
-    """
+
+def check_link(path: Path, folder: Path) -> None:
+    """Raise an InputError where a file or folder of a source is a link out of its folder, or no regular file."""
     if escapes_folder(path, trusted_root(folder)):
         raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
     if not path.is_dir():
@@ -163,18 +150,7 @@ def check_link(path: Path, folder: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Lines of a UTF-8 file that are not blank, without their ends, numbered from 1; split at line feeds alone.
-
-    Raises:
-        InputError: it cannot be read, is a link that leads elsewhere, or a line is not UTF-8; names it.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "text"
-        >>> _ = path.write_bytes(b"a\r\n\nb")
-        >>> list(numbered_lines(path))
-        [(1, 'a'), (3, 'b')]
-    """
+    """Iterate over the lines of a UTF-8 file that are not blank, without line ends, numbered from 1; only line feeds split."""
     number = 0
     check_link(path, path.parent)
     try:
@@ -190,14 +166,87 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def escape_surrogates(name: str) -> str:
-    r"""A name from the disk or an archive without the lone surrogates that stand for bytes that are no Unicode.
+    r"""Escape the lone surrogates that stand for undecodable bytes in a file name (``caf\udce9`` to ``caf\xe9``).
 
-    Raises:
-        InputError: it is not ASCII where names are not read as UTF-8, and may be another one than it seems.
-
-    Examples:
-        >>> escape_surrogates("caf\udce9.wav")
-        'caf\\xe9.wav'
+    Raises an InputError for a name that is not ASCII where file names are not decoded as UTF-8, as it may be wrong.
     """
     check_utf8(name)
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
+
+
+def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:
+    """List the source itself, or the files in it with one of `endings`, sorted, without hidden ones."""
+    if source.is_file():
+        return [source]
+    if not source.is_dir():
+        raise InputError(f"{source}: there is no such file or folder")
+    files = sorted(path for path in source.iterdir() if path.name.endswith(endings) and not path.name.startswith("."))
+    if not files:
+        raise InputError(f"{source}: no file here ends in {' or '.join(endings)}")
+    for file in files:
+        check_link(file, source)
+        if escape_surrogates(file.name) != file.name:
+            raise InputError(f"{source}: {escape_surrogates(file.name)}: {NOT_UNICODE}")
+    return files
+
+
+def with_audio_root(found: Transcripts, folder: Path) -> Transcripts:
+    """Set `audio_root` to the innermost folder that holds all existing recordings; names are absolute or relative to `folder`."""
+    paths = (os.path.normpath(folder / name) for name in found.frame["name"].unique(maintain_order=True))
+    # os.path, since names come from outside and it accepts all of them.
+    folders = {os.path.dirname(path) for path in paths if os.path.isfile(path)}  # noqa: PTH113, PTH120
+    root = Path(os.path.commonpath(folders)) if folders else None
+    return found if root is None or root == Path(root.anchor) else replace(found, audio_root=root)
+
+
+def read_sidecars(
+    source: Path,
+    endings: tuple[str, ...],
+    parse: Callable[[str], Iterable[dict[str, Any] | tuple[int | None, str]]],
+    *,
+    encoding: str | None,
+    expected: str,
+) -> Transcripts:
+    """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
+
+    `endings` have the dot and are in lower case. `parse` turns the text of a file into rows without `name`, and problems as line
+    and reason. Without `encoding` a file is UTF-8, or UTF-16 after its byte order mark; encodings are never guessed. A folder
+    named like a split, such as ``test``, is the `source_split`.
+    """
+    try:
+        "".encode(encoding or "utf8")  # some known codecs are not for text
+    except LookupError as error:
+        raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
+    root, files = source.parent, [source]
+    if source.is_dir():
+        found = (path for path in source.rglob("*") if path.name.lower().endswith(endings) and not path.name.startswith("."))
+        root, files = source, sorted(path for path in found if path.is_file())
+
+    def items() -> Iterator[dict[str, Any] | Problem]:
+        for file in files:
+            path = file.relative_to(root).as_posix()
+            if escape_surrogates(path) != path:
+                yield Problem(escape_surrogates(path), None, NOT_UNICODE)
+                continue
+            ending = next((ending for ending in endings if path.lower().endswith(ending)), file.suffix)
+            try:
+                if file != source:
+                    check_link(file, root)
+                text = _decode_text(guards.read_all(file), encoding)
+            except (OSError, InputError) as error:
+                yield Problem(path, None, str(error))
+                continue
+            except UnicodeDecodeError as error:
+                yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
+                continue
+            row = {"name": path[: len(path) - len(ending)], "source_split": split_of_folder(path)}
+            for item in parse(text):
+                yield Problem(path, *item) if isinstance(item, tuple) else row | item
+
+    return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
+
+
+def _decode_text(data: bytes, encoding: str | None) -> str:
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"))
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

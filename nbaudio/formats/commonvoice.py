@@ -1,7 +1,7 @@
-"""Common Voice: the folder of one language with ``validated.tsv``, ``train.tsv``, ``dev.tsv``, ``test.tsv`` and ``clips/``.
+"""Read Common Voice: the folder of one language with ``validated.tsv``, ``train.tsv``, ``dev.tsv``, ``test.tsv`` and ``clips/``.
 
-Conventions: columns are parted by tabs and nothing is quoted, so a quotation mark is a character of the sentence. The three
-splits are parts of ``validated.tsv``; every clip is taken once and keeps the split it is in as `source_split`.
+Columns are separated by tabs and nothing is quoted, so a quotation mark is a character of the sentence. The three splits are
+parts of ``validated.tsv``; every clip is taken once and keeps its split as `source_split`.
 """
 
 import re
@@ -18,7 +18,7 @@ from nbaudio.storage.atomic import escapes_folder, trusted_root
 _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"
 _MILLISECONDS = re.compile(r"[0-9]{1,12}")
-# As columns are called here, and in the releases.
+# Names of columns here, and in the releases.
 _ABOUT = {
     "speaker_age": ("age",),
     "speaker_gender": ("gender",),
@@ -30,38 +30,24 @@ _ABOUT = {
 
 
 def read(source: Path) -> Transcripts:
-    r"""Read one language of Common Voice.
+    """Read one language of Common Voice from its folder, such as ``cv-corpus-17.0-2024-03-15/hr``.
 
-    Args:
-        source: its folder, such as ``cv-corpus-17.0-2024-03-15/hr``.
-
-    Returns:
-        The clips with their own ids, `speaker_id` (``client_id``), `source_split`, `source_duration` from ``clip_durations.tsv``,
-        `speaker_age`, `speaker_gender`, `speaker_accent`, `up_votes`, `down_votes`, `locale`; the audio is ``clips/``. Problems:
-        lines with more or fewer fields than the header, clips in two splits.
-
-    Raises:
-        InputError: there is no such table, or one lacks a needed column.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp())
-        >>> _ = (source / "train.tsv").write_text('client_id\tpath\tsentence\n1f\tcommon_voice_hr_1.mp3\t"Da", kaže.\n')
-        >>> read(source).frame.select("segment_id", "text", "source_split").rows()
-        [('common_voice_hr_1', '"Da", kaže.', 'train')]
+    `source_duration` comes from ``clip_durations.tsv``; lines with a wrong number of fields and clips in two splits are problems.
     """
     tables = [name for name in (*_SPLITS, "validated") if (source / f"{name}.tsv").is_file()]
     if not tables:
-        raise InputError(f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; wanted is a language's folder")
+        raise InputError(
+            f"{source}: there is no validated.tsv, train.tsv, dev.tsv or test.tsv; expected the folder of a language"
+        )
     further = ("segment_id", "source_split", "source_duration", *_ABOUT)
-    found = collect_rows(source, _items(source, tables), further=further, wanted="a language of Common Voice")
+    found = collect_rows(source, _items(source, tables), further=further, expected="a language of Common Voice")
     clips = source / "clips"
     return replace(found, audio_root=clips if clips.is_dir() and not escapes_folder(clips, trusted_root(source)) else None)
 
 
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
     if escapes_folder(source / "clips", trusted_root(source)):
-        yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name where to")
+        yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name its target")
     durations = {}
     if (source / _DURATIONS).is_file():
         for item in _rows(source / _DURATIONS):
@@ -92,7 +78,7 @@ def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem
 
 
 def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]] | Problem]:
-    """Number and fields of each line by the names of the header."""
+    """Yield the number of each line and its fields by the names in the header."""
     header: list[str] = []
     for number, line in numbered_lines(path):
         fields = line.split("\t")

@@ -1,7 +1,7 @@
-"""Segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
+"""Export the segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
 
-Conventions: a format is one function, `Writer`, and one line in `WRITERS`. Seconds are decimals from which the samples come back
-exactly; see `times.decimal_seconds`. The same workspace gives the same bytes. Each split has files or a folder of its own.
+A format is one `Writer` and one line in `WRITERS`. Seconds are decimals that convert back to the exact samples (see
+`times.decimal_seconds`); the same workspace gives the same bytes. Each split has files or a folder of its own.
 """
 
 import json
@@ -16,8 +16,8 @@ import polars as pl
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import SPLITS, with_durations
-from nbaudio.formats import kaldi_writer, lhotse_writer, nemo_writer
-from nbaudio.formats.rows import Writer
+from nbaudio.formats import kaldi, lhotse, nemo
+from nbaudio.formats.writers import Writer
 from nbaudio.storage.atomic import remove_partials, write_json
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url
@@ -25,25 +25,23 @@ from nbaudio.storage.workspace import Workspace
 
 __all__ = ["WRITERS", "Writer", "export"]
 
-WRITERS: Mapping[str, Writer] = MappingProxyType(
-    {"nemo": nemo_writer.WRITER, "lhotse": lhotse_writer.WRITER, "kaldi": kaldi_writer.WRITER}
-)
+WRITERS: Mapping[str, Writer] = MappingProxyType({"nemo": nemo.WRITER, "lhotse": lhotse.WRITER, "kaldi": kaldi.WRITER})
 
-# Says that a folder is ours to write again.
+# Marks a folder that an export wrote and may replace.
 _MARK = ".nbaudio-export.json"
 
 
 def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, paths: str = "absolute") -> Report:
-    """Write the accepted segments as manifests; all that are not rejected while nothing is selected yet.
+    """Write manifests of the accepted segments, or of all that are not rejected if nothing is selected yet.
 
     Args:
         workspace: the folder that `ingest` made; its recordings must be there.
         format: one of `WRITERS`.
         out: the folder to write: new, empty, or an earlier export, which is replaced.
-        paths: of the recordings: ``absolute``, or ``relative`` to `out`; those that lie elsewhere keep their addresses.
+        paths: of the recordings: ``absolute``, or ``relative`` to `out`; remote recordings keep their URLs.
 
     Returns:
-        Counts, hours and the files; problems are recordings whose segments had to be left out.
+        Counts, hours and the files; problems are recordings whose segments are left out.
 
     Raises:
         InputError: format or paths are unknown, there is no audio, or no segment is left.
@@ -63,22 +61,22 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     if paths not in ("absolute", "relative"):
         raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
     workspace, out, writer = Workspace.open(workspace), Path(out).absolute(), WRITERS[format]
-    segments, warnings = _chosen(workspace.segments)
-    recordings, problems = _usable(workspace, segments, writer, out=out, relative=paths == "relative")
+    segments, warnings = _selected(workspace.segments)
+    recordings, problems = _named_recordings(workspace, segments, writer, out=out, relative=paths == "relative")
     usable = segments.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
     if usable.is_empty():
         raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
 
-    held = _clear(out, format)
+    earlier_files = _claim(out, format)
     written: list[Path] = []
     for split in (*SPLITS, None):
         part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
         if len(part):
-            its = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
-            files, notes = writer.write(part, its, out, split)
+            part_recordings = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
+            files, notes = writer.write(part, part_recordings, out, split)
             written += files
             warnings += [f"{split}: {note}" if split else note for note in notes]
-    for path in held - set(written):
+    for path in earlier_files - set(written):
         path.unlink()
     timed = with_durations(usable, recordings)
     report = Report(
@@ -98,7 +96,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     return report
 
 
-def _chosen(segments: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def _selected(segments: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     accepted = segments.filter(pl.col("decision") == "accept")
     if len(accepted):
         return accepted, []
@@ -106,16 +104,16 @@ def _chosen(segments: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return pending, [f"nothing is selected yet: these are all {len(pending):,} segments that are not rejected"]
 
 
-def _usable(
+def _named_recordings(
     workspace: Workspace, segments: pl.DataFrame, writer: Writer, *, out: Path, relative: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """The recordings of these segments, with `file` as the manifests name it; and why others cannot be named."""
+    """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
     counts = segments.group_by("recording_id", maintain_order=True).len("segments")
-    wanted = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
+    named = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
     root = workspace.audio_root
     rows: list[dict[str, Any]] = []
     problems = []
-    for row in wanted.iter_rows(named=True):
+    for row in named.iter_rows(named=True):
         name = row["recording_id"]
         if root is None or row["num_samples"] is None:
             problems.append(f"{name}: there is no audio; {row['segments']:,} segments left out")
@@ -126,26 +124,26 @@ def _usable(
             path = root / row["path"]
             file = os.path.relpath(path, out) if relative else str(path)
         if "::" in file and is_url(file):
-            problems.append(f"{name}: is in an archive, which no such toolkit reads; {row['segments']:,} segments left out")
-        elif wrong := writer.refuses(file):
+            problems.append(f"{name}: is in an archive, which these toolkits do not read; {row['segments']:,} segments left out")
+        elif wrong := writer.rejects(file):
             problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
         else:
             rows.append(row | {"file": file})
-    return pl.DataFrame(rows, schema={**wanted.schema, "file": pl.String}), problems
+    return pl.DataFrame(rows, schema={**named.schema, "file": pl.String}), problems
 
 
-def _clear(out: Path, format: str) -> set[Path]:
-    """Make the folder ours; the files of an earlier export that are there."""
+def _claim(out: Path, format: str) -> set[Path]:
+    """Mark the folder as an export and return the files of an earlier one."""
     mark = out / _MARK
     if not mark.is_file() and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ExistsError(f"{out}: exists and is no export; choose another --out")
-    held: set[Path] = set()
+        raise ExistsError(f"{out}: exists and is not an export; choose another --out")
+    earlier_files: set[Path] = set()
     if mark.is_file():
         remove_partials(out)
         try:
             earlier = json.loads(mark.read_text(encoding="utf8"))["format"]
-            held = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
+            earlier_files = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ExistsError(f"{mark}: not as an export leaves it; choose another --out, or remove it") from error
+            raise ExistsError(f"{mark}: not written by an export; choose another --out, or remove it") from error
     write_json(mark, {"format": format})
-    return held
+    return earlier_files

@@ -1,47 +1,43 @@
-"""A Hugging Face dataset on disk, Parquet or saved by ``save_to_disk``, with an Audio column: a struct of ``bytes`` and ``path``.
+"""Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``, with an Audio column (a struct of bytes and path).
 
-Bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and a column has no place to seek to.
-Without bytes the paths name files below the source.
-
-Conventions: of a saved dataset only the files that its ``state.json`` names are taken; others beside them are left-overs of its
-cache. A recording's file is called after its Parquet file and row (``train-00000-of-00002/00000017.flac``) and never after what
-the dataset calls it; of that only a known audio extension is kept.
+Embedded bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and a column cannot be
+seeked in. Without bytes the paths name files below the source. Of a saved dataset only the files in its ``state.json`` are read;
+others beside them are left over from its cache. A recording is named after its Parquet file and row
+(``train-00000-of-00002/00000017.flac``), never after the dataset's own path; of that only a known audio extension is kept.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.names import is_audio
 from nbaudio.core.source_splits import split_in, split_role
-from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows, escape_surrogates
-from nbaudio.formats.columnar import ARROW, batches, has_any_value, schema_of
-from nbaudio.formats.columns import Choice, choose
+from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
+from nbaudio.formats.columns import ARROW, Choice, batches, choose, has_any_value, schema_of
 from nbaudio.storage.atomic import read_json
 
 _ROWS = 4096
 _CLIPS = 32
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
 _FURTHER = ("segment_id", "source_split")
-_WANTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
-# Names that datasets give these columns, the usual first.
+_EXPECTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
+# Names that datasets give these columns, the most common first.
 _TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
 _ASR = ("asr_text", "pred_text", "hypothesis")
 _SPEAKER = ("speaker_id", "client_id", "speaker")
 _ID = ("segment_id", "id", "utterance_id")
-_OURS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
+_FIELDS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One file: where it is, its name without the extension, its split, its Audio column and whether it holds any bytes."""
+class _Part(NamedTuple):
+    """One file: its path, name without extension, split, Audio column and whether that holds any bytes."""
 
     path: Path
     stem: str
@@ -59,31 +55,11 @@ def read(
     speaker: str | None = None,
     id: str | None = None,
 ) -> Transcripts:
-    """Read the files of a dataset.
+    """Read the files of a dataset: a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file.
 
-    Args:
-        source: the folder with the Parquet files, at any depth, or of a `Dataset` or `DatasetDict` saved to disk; or one file.
-        audio: the Audio column; the only one unless given. For the options below ``none`` leaves a column out.
-        text: the column of the transcripts; ``text``, ``sentence``, ``transcription`` and the like unless given.
-        asr: the column of hypotheses; ``asr_text``, ``pred_text`` or ``hypothesis`` unless given.
-        speaker: the column of speakers; ``speaker_id``, ``client_id`` or ``speaker`` unless given.
-        id: the column of ids; ``segment_id``, ``id`` or ``utterance_id`` unless given.
-
-    Returns:
-        A whole recording per row; `source_split` is what a saved dataset says, or names of files begin with
-        (``train-00000-of-00002.parquet``), or a part of the path that is the name of a split (``hr/test/0000.parquet``).
-        Problems: files that cannot be read.
-
-    Raises:
-        InputError: there is nothing of the kind, or a column that was asked for is in no file.
-
-    Examples:
-        >>> import tempfile
-        >>> from pyarrow import parquet
-        >>> source = Path(tempfile.mkdtemp()) / "train-00000-of-00001.parquet"
-        >>> parquet.write_table(pa.table({"audio": [{"bytes": b"RIFF", "path": "x.wav"}], "sentence": ["dobar dan"]}), source)
-        >>> read(source).frame.select("name", "text", "source_split").rows()
-        [('train-00000-of-00001/00000000.wav', 'dobar dan', 'train')]
+    Each row is a whole recording. `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or
+    a part of the path that names a split (``hr/test/0000.parquet``). The options are names of columns, found by their usual names
+    unless given (the only Audio column, `_TEXT`, `_ASR`, `_SPEAKER`, `_ID`); except for `audio`, ``none`` leaves one out.
     """
     parts: list[_Part] = []
     problems: list[Problem] = []
@@ -100,10 +76,7 @@ def read(
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
     chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
     # Files of a dataset may differ in their columns.
-    choices = {
-        _OURS[name]: [*(() if option else found_by[name]), *(chosen[key] for key in (name,) if key in chosen)]
-        for name, option in options.items()
-    }
+    choices = {_FIELDS[name]: (*(() if option else found_by[name]), chosen.get(name)) for name, option in options.items()}
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -114,13 +87,13 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = collect_rows(source, items(), further=_FURTHER, wanted=_WANTED)
-    found = replace(found, columns={_OURS[name]: column for name, column in chosen.items()}, notes=notes)
+    found = collect_rows(source, items(), further=_FURTHER, expected=_EXPECTED)
+    found = replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes)
     return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
 
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
-    """The files of a dataset and their splits; Arrow files where there is no Parquet."""
+    """List the files of a dataset with their splits; Arrow files where there is no Parquet."""
     if found := [source] if source.is_file() else _visible(source, "*.parquet"):
         return [(path, _split_of(path, source)) for path in found]
     if states := _visible(source, "state.json"):
@@ -129,7 +102,7 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
 
 
 def _split_of(path: Path, source: Path) -> str | None:
-    """The split of a file, as Hugging Face finds it in names of files and folders."""
+    """Return the split of a file, as Hugging Face finds it in names of files and folders."""
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
     if shard and split_role(shard[1]):
@@ -143,22 +116,22 @@ def _visible(source: Path, pattern: str) -> list[Path]:
 
 
 def _saved(state: Path) -> list[tuple[Path, str | None]]:
-    """The files of one dataset that was saved to disk; in a `DatasetDict` its folder is its split."""
-    told = read_json(state)
-    if told.get("_indices_data_files"):
+    """List the files of one dataset that was saved to disk; in a `DatasetDict` its folder is its split."""
+    content = read_json(state)
+    if content.get("_indices_data_files"):
         raise InputError(f"{state}: the dataset picks rows by indices; save it again with a current version of datasets")
-    names = [str(file.get("filename")) for file in told.get("_data_files") or [] if isinstance(file, dict)]
+    names = [str(file.get("filename")) for file in content.get("_data_files") or [] if isinstance(file, dict)]
     if not names or not all(name == Path(name).name for name in names):
-        raise InputError(f"{state}: names no data files; is it of a dataset that save_to_disk wrote?")
+        raise InputError(f"{state}: names no data files; was it written by save_to_disk?")
     is_one_of_several = (state.parent.parent / "dataset_dict.json").is_file()
-    split = state.parent.name if is_one_of_several else told.get("_split")
+    split = state.parent.name if is_one_of_several else content.get("_split")
     return [(state.parent / name, split if isinstance(split, str) else None) for name in names]
 
 
 def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _Part:
     stem = relative.with_suffix("").as_posix()
     if escape_surrogates(stem) != stem:
-        raise InputError("its name is not Unicode; rename it")
+        raise InputError(NOT_UNICODE)
     schema = schema_of(path)
     kinds = {name: schema.field(name).type for name in dict.fromkeys(schema.names)}
     found = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and {"bytes", "path"} <= {f.name for f in kind}]
@@ -167,26 +140,23 @@ def _part(path: Path, relative: Path, split: str | None, audio: str | None) -> _
     if len(found) != 1:
         raise InputError(
             f"{len(found)} Audio columns{f' called {audio!r}' if audio else ''} ({', '.join(found) or 'none'}); "
-            f"it has {', '.join(kinds)}, the option audio says which one is meant"
+            f"it has {', '.join(kinds)}, choose one by the option audio"
         )
     return _Part(path, stem, split, found[0], has_any_value(path, f"{found[0]}.bytes"))
 
 
-def _rows(part: _Part, choices: Mapping[str, Sequence[str]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
+def _rows(part: _Part, choices: Mapping[str, Sequence[str | None]], *, embeds: bool) -> Iterator[dict[str, Any] | Problem]:
     names = schema_of(part.path).names
-    columns = {ours: next((name for name in theirs if name in names), None) for ours, theirs in choices.items()}
-    wanted = [f"{part.audio}.path", *filter(None, columns.values())]
-    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, wanted, rows=_ROWS))):
+    columns = {field: next((name for name in choice if name in names), None) for field, choice in choices.items()}
+    selected = [f"{part.audio}.path", *filter(None, columns.values())]
+    for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches(part.path, selected, rows=_ROWS))):
         path = (values[part.audio] or {}).get("path")
         if embeds or path:
-            found = {ours: _text(values[name]) for ours, name in columns.items() if name}
+            texts = {field: values[name] for field, name in columns.items() if name}
+            found = {field: None if text in (None, "") else str(text) for field, text in texts.items()}
             yield {"name": _name(part, row, path) if embeds else path, "source_split": part.split, **found}
         else:
             yield Problem(part.path.name, row + 1, "neither bytes nor a path")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None or value == "" else str(value)
 
 
 def _name(part: _Part, row: int, path: str | None) -> str:
@@ -195,10 +165,10 @@ def _name(part: _Part, row: int, path: str | None) -> str:
 
 
 def _embedded(parts: Sequence[_Part]) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of all recordings; one without bytes, and what is behind a damage, is missing."""
+    """Yield names and bytes of all recordings; those without bytes, or behind damage, are missing."""
     for part in parts:
         values = chain.from_iterable(batch.column(0) for batch in batches(part.path, [part.audio], rows=_CLIPS))
-        # What is behind a damage cannot be read here either, and was told.
+        # What is behind damage cannot be read here either, and is a problem already.
         with suppress(pa.ArrowException, OSError):
             for row, value in enumerate(values):
                 audio = value.as_py() or {}

@@ -1,9 +1,8 @@
-"""Columns of values from JSON lines, faster than a Python object per line and without losing a digit or a line.
+"""Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
 
-Conventions: a field has a kind, which says what its JSON may be and what becomes of it. Arrow reads a block of lines at a time,
-several blocks at once. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and what is not strict
-JSON with the tolerant standard library, since Python writes NaN where JSON has no word for it. What remains is a problem with its
-line number and a reason.
+A field has a kind, which says which JSON it accepts and which values it becomes. Arrow parses blocks of lines in threads. Lines
+that are not plain (broken, of an odd type) are read one by one with msgspec, and those that are not strict JSON with the tolerant
+standard library, since Python writes NaN, which JSON does not have. What remains is a problem with line number and reason.
 """
 
 import json
@@ -29,9 +28,9 @@ from nbaudio.core import guards
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
-# So many lines or fewer are read one by one where one of them is not plain.
+# At most so many lines are read one by one where one of them is not plain.
 _FEW_LINES = 32
-# Blocks that are read at once; more would only hold memory.
+# Blocks that are read in parallel; more would only hold memory.
 _READERS = min(4, os.cpu_count() or 1)
 
 # Arrow counts the bytes of a block in 32 bits.
@@ -43,18 +42,18 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class _OddError(ValueError):
-    """A column that only the slow way reads."""
+    """A column that only the slow path reads."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Two ways from JSON to values of one type; what is absent becomes null.
+    """Two paths from JSON to values of one type; absent fields become null.
 
     Attributes:
         dtype: of the values.
-        arrow: as what Arrow reads it.
-        slow: one value from its raw JSON; a ValueError says what is wrong with it.
-        fast: a column from what Arrow read and the lines it stood in; agrees with `slow`, or raises `_OddError`.
+        arrow: the type that Arrow parses it as.
+        slow: parses one value from its raw JSON; a ValueError says what is wrong with it.
+        fast: converts a parsed Arrow column, given its lines; agrees with `slow`, or raises `_OddError`.
     """
 
     dtype: pl.DataType
@@ -69,8 +68,8 @@ class Block:
 
     Attributes:
         values: one row per readable line: `line` (from 1) and a column per field.
-        problems: number and reason of each line that is not.
-        composed: whether no text can hold a character that Unicode would compose, so that it is in NFC.
+        problems: number and reason of each unreadable line.
+        composed: whether all text is certainly in NFC.
     """
 
     values: pl.DataFrame
@@ -89,7 +88,7 @@ def _slow_number(raw: bytes) -> str:
 
 
 def _fast_number(name: str, values: pa.Array, lines: pl.Series) -> pl.Series:
-    """The characters of each number, found in its line; that they are those of this very field, their value tells."""
+    """Extract the characters of each number from its line; comparing values proves that they belong to this field."""
     if values.null_count and lines.str.contains(f'"{name}"', literal=True).any():  # null is told apart from absent
         raise _OddError
     found = lines.str.extract(f'"{name}"' + r"\s*:\s*(-?[0-9][-+.0-9eE]*)").alias(name)
@@ -114,13 +113,13 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
     return None if values is None else [None if value is None else float(value) for value in values]
 
 
-#: A string; a number is taken as it is written.
+#: A string; a number keeps its characters.
 TEXT = Kind(pl.String(), pa.string(), _slow_text)
 
-#: A number in the source's own characters; a string is taken for its content, null and NaN as they stand.
+#: A number in the source's own characters; a string stands for its content, null and NaN stay as they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
 
-#: A list of words, joined by a blank; a single string is taken as it is.
+#: A list of words, joined by a blank; a single string stays as it is.
 WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 
 #: A list of numbers.
@@ -128,7 +127,7 @@ FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
 def struct_fields(names: Mapping[str, str]) -> Kind:
-    """The kind of an object of which some parts are kept, as text: JSON key -> name of the part."""
+    """Return the kind of an object of which some fields are kept, as text: JSON key -> name of the field."""
     fields = [(name, str | int | None, None) for name in names.values()]
     decode = msgspec.json.Decoder(
         msgspec.defstruct("Parts", fields, rename=dict(zip(names.values(), names, strict=True))) | None
@@ -149,20 +148,7 @@ def struct_fields(names: Mapping[str, str]) -> Kind:
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
-    r"""The lines of a file, block by block, in order; blank lines and fields that are not named are passed over.
-
-    Args:
-        source: the file.
-        kinds: the fields that are wanted.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "lines.json"
-        >>> _ = source.write_text('{"at": 3.20, "words": ["dobar", "dan"]}\n{"at": NaN, "words": null}\n{"at": ')
-        >>> [block] = read_blocks(source, {"at": NUMBER, "words": WORDS})
-        >>> block.values.rows(), block.problems
-        ([(1, '3.20', 'dobar dan'), (2, 'NaN', None)], [(3, 'not JSON: Expecting value (character 8)')])
-    """
+    """Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped."""
     ahead: deque[Future[tuple[Block, int]]] = deque()
     start, lines = 0, 0
 
@@ -189,82 +175,62 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
 
 
 def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[Block, int]:
-    """The lines between two places of an open file, numbered from 1, and how many they are."""
+    """Read the lines between two offsets of an open file, numbered from 1, and return how many there are."""
     text = os.pread(file, end - start, start)
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED) + 1
     edges = np.concatenate(([0], ends, [] if text.endswith(b"\n") else [len(text)])).astype(np.int64)
-    values, problems = zip(*_read(_Lines(text, edges, 1), kinds), strict=True)
-    return Block(pl.concat(values), list(chain(*problems)), _is_composed(text)), len(edges) - 1
+    values, problems = zip(*_read(text, edges, 1, kinds), strict=True)
+    # Characters from U+0300 on, which NFC may compose, have a byte of 0xCC or more, or are escaped.
+    composed = b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
+    return Block(pl.concat(values), list(chain(*problems)), composed), len(edges) - 1
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """Some lines of a text: where each begins, and behind them where the last ends; the number of the first."""
-
-    text: bytes
-    edges: NDArray[np.int64]
-    first: int
-
-    def __len__(self) -> int:
-        return len(self.edges) - 1
-
-    def __getitem__(self, which: slice) -> "_Lines":
-        start, stop, _ = which.indices(len(self))
-        return _Lines(self.text, self.edges[start : stop + 1], self.first + start)
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        for number, (start, end) in enumerate(pairwise(self.edges.tolist()), self.first):
-            yield number, self.text[start:end]
-
-    def numbers(self) -> pl.Series:
-        return pl.int_range(self.first, self.first + len(self), dtype=pl.UInt32, eager=True).alias("line")
-
-
-def _read(lines: _Lines, kinds: Mapping[str, Kind]) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """Values and problems; where lines are not plain, of ever fewer at once, until those are found that are not."""
+def _read(
+    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
+) -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
+    """Yield values and problems of the lines between edges of a text; bisect until those that are not plain are found."""
     try:
-        yield _plain(lines, kinds), []
+        yield _plain(text, edges, first, kinds), []
     except (pa.ArrowInvalid, _OddError):
-        if len(lines) > _FEW_LINES:
-            half = len(lines) // 2
-            yield from _read(lines[:half], kinds)
-            yield from _read(lines[half:], kinds)
+        if len(edges) > _FEW_LINES + 1:
+            half = len(edges) // 2
+            yield from _read(text, edges[: half + 1], first, kinds)
+            yield from _read(text, edges[half:], first + half, kinds)
         else:
-            yield _one_by_one(lines, kinds)
+            yield _one_by_one(text, edges, first, kinds)
 
 
-def _plain(lines: _Lines, kinds: Mapping[str, Kind]) -> pl.DataFrame:
-    """Values as Arrow reads them: no line is blank, and each field is of its type, null or absent.
-
-    Raises:
-        pa.ArrowInvalid: Arrow does not read them.
-        _OddError: a kind does not take what Arrow read, or rows are not lines.
-    """
-    texts = pa.LargeStringArray.from_buffers(len(lines), pa.py_buffer(lines.edges), pa.py_buffer(lines.text))
-    texts.validate(full=True)  # Arrow does not look into the strings that it passes over
-    start, end = lines.edges[[0, -1]].tolist()
+def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]) -> pl.DataFrame:
+    """Parse plain lines with Arrow; raise `pa.ArrowInvalid` or `_OddError` where any line is blank, broken or of an odd type."""
+    count = len(edges) - 1
+    texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
+    texts.validate(full=True)  # Arrow does not validate the strings that it skips
+    start, end = edges[[0, -1]].tolist()
     if end - start >= _MOST_ARROW_BYTES:
         raise _OddError
     table = pj.read_json(
-        pa.BufferReader(pa.py_buffer(lines.text).slice(start, end - start)),
+        pa.BufferReader(pa.py_buffer(text).slice(start, end - start)),
         read_options=pj.ReadOptions(use_threads=False, block_size=end - start + 1),
         parse_options=pj.ParseOptions(
             explicit_schema=pa.schema([(name, kind.arrow) for name, kind in kinds.items()]), unexpected_field_behavior="ignore"
         ),
     )
-    if len(table) != len(lines):
+    if len(table) != count:
         raise _OddError
-    text = pl.Series(texts)
-    columns = [kind.fast(name, table[name].combine_chunks(), text) for name, kind in kinds.items()]
-    return pl.DataFrame([lines.numbers(), *columns])
+    lines = pl.Series(texts)
+    columns = [kind.fast(name, table[name].combine_chunks(), lines) for name, kind in kinds.items()]
+    return pl.DataFrame([pl.int_range(first, first + count, dtype=pl.UInt32, eager=True).alias("line"), *columns])
 
 
-def _one_by_one(lines: _Lines, kinds: Mapping[str, Kind]) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
+def _one_by_one(
+    text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str, Kind]
+) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
     shape = msgspec.defstruct("Line", [(field, msgspec.Raw, _ABSENT) for field in kinds])
     decoder = msgspec.json.Decoder(shape)
     problems: list[tuple[int, str]] = []
     rows = []
-    for number, line in lines:
+    for number, (start, end) in enumerate(pairwise(edges.tolist()), first):
+        line = text[start:end]
         if not line.strip():
             continue
         try:
@@ -286,16 +252,11 @@ def _slow_value(field: str, kind: Kind, raw: bytes) -> Any:
         raise ValueError(f"{field}: {_reason(error)}") from error
 
 
-def _is_composed(text: bytes) -> bool:
-    """Whether no character can need composing: those from U+0300 on have a byte of 0xCC or more, or are escaped."""
-    return b"\\" not in text and int(np.frombuffer(text, np.uint8).max()) < 0xCC
-
-
 def _tolerant(line: bytes, shape: type[msgspec.Struct]) -> msgspec.Struct:
-    """A line as Python's own writer makes it, with NaN and the like as strings."""
+    """Parse a line as Python writes JSON, with NaN and the like as strings."""
     value = json.loads(line.decode("utf-8-sig"), parse_float=Decimal, parse_constant=str)
     if not isinstance(value, dict):
-        raise TypeError(f"an object is wanted, not {type(value).__name__}")
+        raise TypeError(f"expected an object, not {type(value).__name__}")
     return shape(**{field: msgspec.Raw(_encode(value[field])) for field in shape.__struct_fields__ if field in value})
 
 

@@ -1,67 +1,63 @@
-"""Kaldi data folders: ``wav.scp``, and where they are there ``segments``, ``text``, ``utt2spk``, ``spk2gender``, ``reco2dur``.
+"""Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others.
 
-Conventions: a line is a key, blanks and the rest. Without ``segments`` every recording is one utterance and its key is the
-utterance's. Paths of ``wav.scp`` are absolute or relative to the folder, or names that are looked for among the recordings; a
-command there is refused and never run. The channel of an utterance is the fifth field of ``segments``; where two recordings of
-``wav.scp`` are one file, it is the side (A or 1, B or 2) that ``reco2file_and_channel`` says.
+Reading: a line is a key, blanks and the rest. Without ``segments`` every recording is one utterance and its key is the
+utterance's. Paths of ``wav.scp`` are absolute, relative to the folder, or names that are looked for among the recordings; a
+command there is rejected and never run. The channel of an utterance is the fifth field of ``segments``; where two recordings of
+``wav.scp`` are one file, it is the side (A or 1, B or 2) in ``reco2file_and_channel``.
+
+Writing: one folder per split, files sorted as Kaldi expects. Blanks and ``=`` in keys are escaped as ``=20`` and the like. An
+utterance is called ``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker; for that, characters up to ``-`` in
+speakers are escaped too. Without a speaker the utterance stands for itself.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_role
-from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
-from nbaudio.formats.manifests import innermost_root
+from nbaudio.core.times import decimal_seconds
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
+from nbaudio.formats.writers import Writer, timed_segments
+from nbaudio.storage.atomic import atomic_write
+
+COMMAND = "is a command; nothing is run, only file names are allowed"
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
-# Channels as ``segments`` counts them or letters them, and sides as ``reco2file_and_channel`` does.
+# Channels in ``segments``, by number or letter, and sides in ``reco2file_and_channel``.
 _CHANNELS = {"A": "0", "B": "1", **{str(number): str(number) for number in range(64)}}
 _SIDES = {"A": "0", "1": "0", "B": "1", "2": "1"}
+_WRITTEN = ("wav.scp", "segments", "text", "utt2spk", "spk2utt", "reco2dur")
+_BLANKS = re.compile(r"[\s=\x00-\x1f\x7f]")
+_UP_TO_DASH = re.compile(r"[\s=\x00-\x2d\x7f]")
 _FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", "source_duration", "speaker_gender")
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
-    r"""Read a Kaldi data folder.
+    """Read a Kaldi data folder.
+
+    `source_recording` is the key in ``wav.scp``, `source_split` the folder's name if it names a split, such as ``test_clean``.
 
     Args:
         source: the folder.
         asr: a file beside ``text`` and of its form that holds hypotheses, such as the result of a decoding.
-
-    Returns:
-        The utterances with their own ids; `source_recording` is the key in ``wav.scp``, `source_split` the name of the folder
-        where it is that of a split, such as ``test_clean``. The recordings' own folder where the first is found. Problems: lines
-        that have another form, commands, recordings or utterances that are in one file and not in the other.
-
-    Raises:
-        InputError: it is no such folder or nothing in it is of use.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp())
-        >>> _ = (source / "wav.scp").write_text("r1 a.wav\nr2 touch x; cat b.wav |\n")
-        >>> _ = (source / "text").write_text("r1 dobar dan\n")
-        >>> found = read(source)
-        >>> found.frame.select("segment_id", "name", "text").rows()
-        [('r1', 'a.wav', 'dobar dan')]
-        >>> found.problems["reason"][0]
-        "'r2' is a command; nothing is run, only file names are allowed"
     """
     if not (source / "wav.scp").is_file():
-        raise InputError(f"{source}: there is no wav.scp; wanted is a Kaldi data folder")
+        raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
     if asr is not None and not (source / asr).is_file():
         raise InputError(f"{source / asr}: there is no such file; the option asr names hypotheses in the form of text")
-    return innermost_root(collect_rows(source, _items(source, asr), further=_FURTHER, wanted="a Kaldi data folder"), source)
+    return with_audio_root(collect_rows(source, _items(source, asr), further=_FURTHER, expected="a Kaldi data folder"), source)
 
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     paths: dict[str, str] = {}
     for number, key, path in _pairs(source / "wav.scp"):
         if path.endswith("|"):
-            yield Problem("wav.scp", number, f"{key!r} is a command; nothing is run, only file names are allowed")
+            yield Problem("wav.scp", number, f"{key!r} {COMMAND}")
         elif not path:
             yield Problem("wav.scp", number, f"{key!r} has no file name")
         elif paths.setdefault(key, path) != path:
@@ -71,12 +67,13 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
         tables.append({})
         for number, key, value in _pairs(source / name) if name and (source / name).is_file() else ():
             if tables[-1].setdefault(key, value) != value:
-                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is taken")
+                yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept")
     texts, hypotheses, speakers, genders, durations = tables
     sides = _sides(source / "reco2file_and_channel", paths)
     split = source.name if split_role(source.name) else None
     seen = set()
-    for utterance in _segments(source / "segments") if (source / "segments").is_file() else _wholes(paths):
+    whole_recordings = ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
+    for utterance in _segments(source / "segments") if (source / "segments").is_file() else whole_recordings:
         if isinstance(utterance, Problem):
             yield utterance
             continue
@@ -105,8 +102,12 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Number, key and rest of each line; blanks are spaces and tabs, all others belong to names and texts."""
-    for number, line in numbered_lines(path):
+    return split_pairs(numbered_lines(path))
+
+
+def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+    """Split numbered lines into key and rest; blanks are spaces and tabs, others belong to names and texts."""
+    for number, line in lines:
         if found := _LINE.fullmatch(line):
             yield number, found[1], found[2] or ""
 
@@ -121,17 +122,82 @@ def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None]
             case [_, _, _, channel]:
                 yield Problem("segments", number, f"{key!r}: channel {channel!r} is unknown; known are numbers from 0, A and B")
             case _:
-                yield Problem("segments", number, f"{key!r}: wanted are utterance, recording, start and end")
+                yield Problem("segments", number, f"{key!r}: expected utterance, recording, start and end")
 
 
 def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
-    """Channels of recordings that share a file; of others the side only says what the file was made from."""
+    """Return the channels of recordings that share a file; of others the side only says what the file was made from."""
     if not path.is_file():
         return {}
     files = Counter(paths.values())
-    said = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
-    return {key: _SIDES[side] for key, [*named] in said for side in named if side in _SIDES and files[paths.get(key, "")] > 1}
+    named_sides = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
+    return {
+        key: _SIDES[side] for key, [*last] in named_sides for side in last if side in _SIDES and files[paths.get(key, "")] > 1
+    }
 
 
-def _wholes(paths: dict[str, str]) -> Iterator[tuple[int, str, str, None, None, None]]:
-    return ((number, key, key, None, None, None) for number, key in enumerate(paths, 1))
+def _files(out: Path, split: str | None) -> list[Path]:
+    return [out / (split or "") / name for name in _WRITTEN]
+
+
+def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+    tables: dict[str, dict[str, str]] = {name: {} for name in _WRITTEN}
+    for row in recordings.iter_rows(named=True):
+        key = _key(row["recording_id"])
+        tables["wav.scp"][key] = row["file"]
+        tables["reco2dur"][key] = f"{decimal_seconds(row['num_samples'], row['sampling_rate']):f}"
+    utterances, mixed, collapsed = defaultdict(list), 0, 0
+    pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
+    # Ids that came from Kaldi begin with their speaker already.
+    prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
+    for each in timed_segments(segments, recordings):
+        utterance = _key(each.row["segment_id"])
+        speaker = utterance if each.row["speaker_id"] is None else _key(each.row["speaker_id"], _UP_TO_DASH)
+        if speaker != utterance and not prefixed:
+            utterance = f"{speaker}-{utterance}"
+        channel = f" {each.channels[0]}" if len(each.channels) == 1 and not each.is_on_all_channels else ""
+        mixed += len(each.channels) > 1 and not each.is_on_all_channels
+        tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}{channel}"
+        if each.row["text"] is not None:
+            tables["text"][utterance] = " ".join(each.row["text"].split())
+            collapsed += tables["text"][utterance] != each.row["text"]
+        tables["utt2spk"][utterance] = speaker
+        utterances[speaker].append(utterance)
+    tables["spk2utt"] = {speaker: " ".join(sorted(keys)) for speaker, keys in utterances.items()}
+    files = [file for file in _files(out, split) if tables[file.name]]
+    for file in files:
+        # Code points sort as the bytes of UTF-8 do, which is what LC_ALL=C means.
+        lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
+        with atomic_write(file) as partial:
+            partial.write_text("".join(lines), encoding="utf8", newline="\n")
+    notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot express"] if mixed else []
+    if collapsed:
+        notes.append(f"{collapsed:,} texts have more than a blank between words, or around them, which Kaldi's lines cannot hold")
+    return files, notes + _notes(tables["utt2spk"], recordings)
+
+
+def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
+    notes = []
+    if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
+        notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
+    remote = recordings.filter(pl.col("file").str.contains("://", literal=True))
+    if len(remote):
+        notes.append(f"Kaldi itself reads no addresses; {len(remote):,} recordings are remote, such as {remote['file'][0]}")
+    others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
+    if len(others):
+        notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")
+    return notes
+
+
+def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
+    return pattern.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), text)
+
+
+def _rejects(file: str) -> str | None:
+    """Kaldi runs a file name that ends in a bar, and its lists have one line per file."""
+    if file.strip() != file or file.endswith("|") or re.search(r"[\x00-\x1f\x7f]", file):
+        return f"Kaldi would misread the file name {file!r}"
+    return None
+
+
+WRITER = Writer(_files, _write, _rejects)

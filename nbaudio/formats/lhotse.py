@@ -1,31 +1,36 @@
-"""Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
+"""Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
 
-Conventions: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
-decimals. `source_channel` is said where a supervision is on some of its recording's channels, and counts them as they lie in the
-file. What is kept besides: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only
-recordings that are one file are taken: a command is refused and never run.
+Reading: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
+decimals. `source_channel` is set where a supervision is on some of its recording's channels, and counts them as they lie in the
+file. Also kept: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only recordings
+that are one file are read: a command is rejected and never run.
+
+Writing: recordings, supervisions and a cut for every supervision, with ``_<split>`` in the file names. A segment without a
+channel is on all channels of its recording. Custom fields hold what Lhotse has no field for: `asr_text`, `similarity`.
 """
 
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+import polars as pl
 
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
-from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import Problem, Transcripts, collect_rows
-from nbaudio.formats.manifests import innermost_root, manifests
+from nbaudio.core.times import add_seconds, decimal_seconds
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
+from nbaudio.formats.writers import TimedSegment, Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
+_KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_KIND = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+))?")
+_MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+))?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _ZERO = msgspec.Raw(b"0")
 
@@ -66,97 +71,71 @@ class _Cut(msgspec.Struct):
     recording: _Recording | None = None
 
 
-class _Set(NamedTuple):
-    """The files of one split."""
-
-    split: str | None
-    recordings: Path | None
-    supervisions: Path | None
-    cuts: Path | None
-
-
 def read(source: Path) -> Transcripts:
-    """Read Lhotse manifests.
+    """Read Lhotse manifests; `word_times` come from the alignment ``word``, `asr_text` from the custom field of that name.
 
     Args:
-        source: a file of cuts, or a folder with ``recordings.jsonl.gz`` and ``supervisions.jsonl.gz`` or with
-            ``cuts.jsonl.gz``, names as ``corpus_recordings_train.jsonl.gz`` among them: then what follows is the split. Cuts are
-            read where recordings or supervisions are missing.
-
-    Returns:
-        The transcripts. `word_times` come from the alignment called ``word``, `asr_text` from the custom field of that name.
-
-    Raises:
-        InputError: there are no such manifests, or nothing in them can be used.
-
-    Examples:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> recording = '{"id": "a", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}'
-        >>> _ = (folder / "recordings.jsonl").write_text(recording)
-        >>> supervision = '{"id": "a-1", "recording_id": "a", "start": 0.5, "duration": 1.25, "text": "dobar dan"}'
-        >>> _ = (folder / "supervisions.jsonl").write_text(supervision)
-        >>> read(folder).frame.select("segment_id", "name", "source_start", "source_end").rows()
-        [('a-1', 'a.wav', '0.5', '1.75')]
+        source: a file of cuts, or a folder with recordings and supervisions or with cuts, such as
+            ``corpus_recordings_train.jsonl.gz``: what follows the kind is the split. Cuts are read where recordings or
+            supervisions are missing.
     """
-    sets = _sets(source)
     found = collect_rows(
         source,
-        (item for each in sets for item in _items(each)),
+        (item for split, files in _sets(source).items() for item in _items(split, files)),
         further=("segment_id", "source_recording", "source_split", "source_channel", "language", "speaker_gender", "custom"),
-        wanted="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
+        expected="Lhotse's recordings.jsonl.gz with supervisions.jsonl.gz, or its cuts",
     )
-    return innermost_root(found, source if source.is_dir() else source.parent)
+    return with_audio_root(found, source if source.is_dir() else source.parent)
 
 
-def _sets(source: Path) -> list[_Set]:
+def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
+    """List the manifests of each split by kind."""
     if source.is_file():
-        named = _kind(source)
-        return [_Set(named[2] if named and split_role(named[2] or "") else None, None, None, source)]
-    kinds: dict[str | None, dict[str, Path]] = {}
-    for path in manifests(source, _ENDINGS):
+        found = _kind(source)
+        return {found[2] if found and split_role(found[2] or "") else None: {"cuts": source}}
+    sets: dict[str | None, dict[str, Path]] = {}
+    for path in list_manifests(source, _ENDINGS):
         if found := _kind(path):
-            if found[1] in kinds.setdefault(found[2], {}):
-                raise InputError(f"{source}: {path.name} and {kinds[found[2]][found[1]].name} are the same; keep one of them")
-            kinds[found[2]][found[1]] = path
-    sets = [_Set(split, *(files.get(kind) for kind in ("recordings", "supervisions", "cuts"))) for split, files in kinds.items()]
-    if not any(each.cuts or (each.recordings and each.supervisions) for each in sets):
-        raise InputError(f"{source}: wanted are recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
+            files = sets.setdefault(found[2], {})
+            if found[1] in files:
+                raise InputError(f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them")
+            files[found[1]] = path
+    if not any("cuts" in files or len(files) > 1 for files in sets.values()):
+        raise InputError(f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
     return sets
 
 
 def _kind(path: Path) -> re.Match[str] | None:
     """Parse the kind and split of a manifest from its file name."""
-    return _KIND.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
+    return _MANIFEST.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
 
 
-def _items(files: _Set) -> Iterator[dict[str, Any] | Problem]:
-    if not (files.recordings and files.supervisions):
-        if files.cuts:
-            yield from _read(files.cuts, _Cut, partial(_of_cut, split=files.split))
-        for alone in (files.recordings, files.supervisions):
-            if alone and not files.cuts:
-                yield Problem(alone.name, None, "recordings and supervisions of one split are wanted, only one of them is there")
-        return
+def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, Any] | Problem]:
     recordings: dict[str, _Recording] = {}
 
-    def note(recording: _Recording) -> Iterator[dict[str, Any]]:
+    def note(recording: _Recording) -> Iterable[dict[str, Any]]:
         recordings[recording.id] = recording
         _name(recording)
-        yield from ()
+        return ()
 
-    def row(supervision: _Supervision) -> Iterator[dict[str, Any]]:
+    def row(supervision: _Supervision) -> Iterable[dict[str, Any]]:
         if supervision.recording_id not in recordings:
             raise ValueError(f"recording {supervision.recording_id!r} is not among the recordings")
-        yield _row(supervision, recordings[supervision.recording_id], "0", files.split)
+        return (_row(supervision, recordings[supervision.recording_id], "0", split),)
 
-    yield from _read(files.recordings, _Recording, note)
-    yield from _read(files.supervisions, _Supervision, row)
+    if {"recordings", "supervisions"} <= files.keys():
+        yield from _read(files["recordings"], _Recording, note)
+        yield from _read(files["supervisions"], _Supervision, row)
+    elif "cuts" in files:
+        yield from _read(files["cuts"], _Cut, partial(_of_cut, split=split))
+    else:
+        for file in files.values():
+            yield Problem(file.name, None, "expected recordings and supervisions of one split, found only one of them")
 
 
-def _of_cut(cut: _Cut, *, split: str | None) -> Iterator[dict[str, Any]]:
+def _of_cut(cut: _Cut, *, split: str | None) -> Iterable[dict[str, Any]]:
     if cut.type not in ("MonoCut", "MultiCut") or cut.recording is None:
-        raise ValueError(f"cut {cut.id!r} is a {cut.type}, not a stretch of one recording")
+        raise ValueError(f"cut {cut.id!r} is a {cut.type}, not a cut of one recording")
     if not cut.supervisions:
         raise ValueError(f"cut {cut.id!r} has no supervision")
     begin = _number(cut.start, "start")
@@ -164,7 +143,7 @@ def _of_cut(cut: _Cut, *, split: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _row(found: _Supervision, recording: _Recording, begin: str, split: str | None) -> dict[str, Any]:
-    """One segment; `begin` is where the times count from, in seconds."""
+    """Return one segment; its times are relative to `begin`, in seconds."""
     relative, duration = _number(found.start, "start"), _number(found.duration, "duration")
     start = relative if begin == "0" else add_seconds(begin, relative)
     custom = {key: msgspec.json.decode(value) for key, value in (found.custom or {}).items()}
@@ -194,43 +173,43 @@ def _word_times(found: _Supervision, start: float) -> list[dict[str, float]] | N
             case [_, int() | float() as at, int() | float() as lasting, *_]:
                 times.append({"start": at - start, "end": at - start + lasting})
             case _:
-                raise ValueError(f"alignment: a word, its start and its duration are wanted, not {word}")
+                raise ValueError(f"alignment: expected a word, its start and its duration, not {word}")
     return times or None
 
 
 def _name(recording: _Recording) -> str:
-    """The path of a recording that is one untouched file."""
+    """Return the path of a recording, which must be one file without transforms."""
     for source in recording.sources:
         if source.type == "command":
-            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are taken")
+            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are read")
         is_file = source.type == "file" and source.source
         if not is_file and not (source.type == "url" and is_url(source.source) and not source.source.startswith("file:")):
-            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are taken")
+            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are read")
     if len(recording.sources) != 1:
-        raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; one is wanted")
+        raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; expected one")
     if recording.transforms:
         raise ValueError(f"recording {recording.id!r} is transformed when it is read; save it as a file first")
     return recording.sources[0].source
 
 
-def _channel(wanted: int | list[int], recording: _Recording) -> str | None:
-    """Where a supervision's channels lie in the file; None where they are all that it has."""
-    numbers, held = [wanted] if isinstance(wanted, int) else wanted, recording.sources[0].channels
-    if unknown := set(numbers) - set(held):
-        raise ValueError(f"channel {min(unknown)} is none of the recording's; it has {', '.join(map(str, held)) or 'none'}")
-    return None if set(numbers) == set(held) else ",".join(str(held.index(number)) for number in numbers)
+def _channel(channel: int | list[int], recording: _Recording) -> str | None:
+    """Return the places of a supervision's channels in the file; None if they are all that it has."""
+    numbers, available = [channel] if isinstance(channel, int) else channel, recording.sources[0].channels
+    if unknown := set(numbers) - set(available):
+        raise ValueError(f"the recording has no channel {min(unknown)}; it has {', '.join(map(str, available)) or 'none'}")
+    return None if set(numbers) == set(available) else ",".join(str(available.index(number)) for number in numbers)
 
 
 def _number(raw: msgspec.Raw, key: str) -> str:
     if not _NUMBER.fullmatch(bytes(raw)):
-        raise ValueError(f"{key}: a number is wanted, not {bytes(raw)[:40].decode(errors='replace')}")
+        raise ValueError(f"{key}: expected a number, not {bytes(raw)[:40].decode(errors='replace')}")
     return bytes(raw).decode()
 
 
 def _read(
-    file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterator[dict[str, Any]]]
+    file: Path, shape: type[_Shape], take: Callable[[_Shape], Iterable[dict[str, Any]]]
 ) -> Iterator[dict[str, Any] | Problem]:
-    """What `take` makes of each line, or what is wrong with it; blank lines are passed over."""
+    """Decode each line and pass it to `take`; yield its rows, or what is wrong with the line. Blank lines are skipped."""
     decode = msgspec.json.Decoder(shape).decode
     number = 0
     try:
@@ -250,3 +229,63 @@ def _read(
                 yield from rows
     except (OSError, EOFError, zlib.error, InputError) as error:
         yield Problem(file.name, number + 1, f"cannot be read on: {one_line(error)}")
+
+
+def _files(out: Path, split: str | None) -> list[Path]:
+    return [out / (f"{kind}_{split}.jsonl.gz" if split else f"{kind}.jsonl.gz") for kind in _KINDS]
+
+
+def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+    written = {row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)}
+    parts: tuple[Iterator[dict[str, Any]], ...] = (
+        iter(written.values()),
+        (_supervision_line(each, each.start) for each in timed_segments(segments, recordings)),
+        (_cut_line(each, written[each.row["recording_id"]]) for each in timed_segments(segments, recordings)),
+    )
+    return [write_json_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)], []
+
+
+def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
+    channels = list(range(row["num_channels"]))
+    return {
+        "id": row["recording_id"],
+        "sources": [{"type": "url" if is_url(row["file"]) else "file", "channels": channels, "source": row["file"]}],
+        "sampling_rate": row["sampling_rate"],
+        "num_samples": row["num_samples"],
+        "duration": decimal_seconds(row["num_samples"], row["sampling_rate"]),
+        "channel_ids": channels,
+    }
+
+
+def _supervision_line(each: TimedSegment, start: Any) -> dict[str, Any]:
+    row = each.row
+    custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
+    return drop_none(
+        id=row["segment_id"],
+        recording_id=row["recording_id"],
+        start=start,
+        duration=each.duration,
+        channel=_channel_field(each),
+        text=row["text"],
+        speaker=row["speaker_id"],
+        custom=custom or None,
+    )
+
+
+def _cut_line(each: TimedSegment, recording: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": each.row["segment_id"],
+        "start": each.start,
+        "duration": each.duration,
+        "channel": _channel_field(each),
+        "supervisions": [_supervision_line(each, 0)],
+        "recording": recording,
+        "type": "MonoCut" if len(each.channels) == 1 else "MultiCut",
+    }
+
+
+def _channel_field(each: TimedSegment) -> int | list[int]:
+    return each.channels[0] if len(each.channels) == 1 else each.channels
+
+
+WRITER = Writer(_files, _write)

@@ -1,60 +1,40 @@
-"""NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recogniser, pred_text.
+"""Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
 
-Conventions: a segment ends at the exact sum of offset and duration; a line without either is the whole recording. Paths are
-absolute or relative to the manifest.
+A segment ends at the exact sum of offset and duration; a line without either is the whole recording. Paths are absolute or
+relative to the manifest. Written manifests are ``<split>.jsonl``, or ``manifest.jsonl`` for segments without a split.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import Problem, Transcripts, collect_rows
+from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
 from nbaudio.formats.jsonlines import NUMBER, TEXT, read_blocks
-from nbaudio.formats.manifests import innermost_root, manifests
+from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
 
-_KINDS = {
-    "audio_filepath": TEXT,
-    "offset": NUMBER,
-    "duration": NUMBER,
-    "text": TEXT,
-    "pred_text": TEXT,
-    "speaker": TEXT,
-    "lang": TEXT,
-    "segment_id": TEXT,
-}
+_KINDS = dict.fromkeys(("audio_filepath", "text", "pred_text", "speaker", "lang", "segment_id"), TEXT)
+_KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:
-    """Read NeMo manifests.
+    """Read NeMo manifests; of further keys `segment_id` and `lang` (as `language`) are kept.
 
     Args:
-        source: a manifest, or a folder of them: then the name of each, without extension, is the split; ``manifest`` is none. The
-            name of a single one is the split where it says so, such as ``test_manifest.json``.
-
-    Returns:
-        The transcripts; of further keys `segment_id` and `lang` (as `language`) are kept. The recordings' own folder where the
-        first is found.
-
-    Raises:
-        InputError: there is no manifest, or none of its lines can be read.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "train.json"
-        >>> _ = source.write_text('{"audio_filepath": "a.wav", "offset": 3207.70, "duration": 19.84, "text": "dobar dan"}')
-        >>> read(source).frame.select("name", "source_start", "source_end", "text").rows()
-        [('a.wav', '3207.70', '3227.54', 'dobar dan')]
+        source: a manifest, or a folder of them: then the name of each, without extension, is the split, except ``manifest``. The
+            name of a single one is the split if it names one, such as ``test_manifest.json``.
     """
-    files = manifests(source, (".json", ".jsonl"))
+    files = list_manifests(source, (".json", ".jsonl"))
     found = collect_rows(
         source,
         (item for file in files for item in _items(file, source)),
         further=("segment_id", "source_split", "language"),
-        wanted="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
+        expected="a NeMo manifest, one JSON object a line with audio_filepath, duration and text",
     )
-    return innermost_root(found, files[0].parent)
+    return with_audio_root(found, files[0].parent)
 
 
 def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
@@ -81,3 +61,29 @@ def _items(file: Path, source: Path) -> Iterator[dict[str, Any] | Problem]:
                     "source_split": split,
                     "language": row["lang"],
                 }
+
+
+def _files(out: Path, split: str | None) -> list[Path]:
+    return [out / f"{split or 'manifest'}.jsonl"]
+
+
+def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
+    lines = (
+        drop_none(
+            audio_filepath=each.row["file"],
+            offset=each.start,
+            duration=each.duration,
+            text=each.row["text"],
+            pred_text=each.row["asr_text"],
+            speaker=each.row["speaker_id"],
+            segment_id=each.row["segment_id"],
+        )
+        for each in timed_segments(segments, recordings)
+    )
+    files = [write_json_lines(file, lines) for file in _files(out, split)]
+    partly = sum(not each.is_on_all_channels for each in timed_segments(segments, recordings))
+    note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot express"
+    return files, [note] if partly else []
+
+
+WRITER = Writer(_files, _write)

@@ -1,9 +1,8 @@
-"""ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix.
+"""Read ParlaSpeech transcripts: JSON lines, one segment each, in two shapes that a file may mix.
 
 ``file, start, end, words, asr`` with optional ``word_start_times, word_end_times, speaker``; and that of
 ``ParlaSpeech-HR.v1.0.jsonl``: ``path, orig_file, start, end, words, norm_words, speaker_info, split, utterance_id_*``.
-
-Conventions: times are seconds and stay the source's own characters; word times are seconds from the start of the segment.
+Times are seconds and keep the source's own characters; word times are seconds from the start of the segment.
 """
 
 from collections.abc import Iterator
@@ -16,26 +15,15 @@ import pyarrow as pa
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Transcripts
-from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, read_blocks, struct_fields
+from nbaudio.formats.jsonlines import FLOATS, NUMBER, TEXT, WORDS, Kind, read_blocks, struct_fields
 
-_KINDS = {
-    "file": TEXT,
-    "orig_file": TEXT,
-    "path": TEXT,
-    "start": NUMBER,
-    "end": NUMBER,
-    "words": WORDS,
-    "norm_words": WORDS,
-    "asr": WORDS,
-    "word_start_times": FLOATS,
-    "word_end_times": FLOATS,
-    "norm_words_start_times": FLOATS,
-    "norm_words_end_times": FLOATS,
-    "speaker": TEXT,
+_WORD_TIMES = ("word_start_times", "word_end_times", "norm_words_start_times", "norm_words_end_times")
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("file", "orig_file", "path", "speaker", "split", "utterance_id_start", "utterance_id_end"), TEXT),
+    **dict.fromkeys(("start", "end"), NUMBER),
+    **dict.fromkeys(("words", "norm_words", "asr"), WORDS),
+    **dict.fromkeys(_WORD_TIMES, FLOATS),
     "speaker_info": struct_fields({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
-    "split": TEXT,
-    "utterance_id_start": TEXT,
-    "utterance_id_end": TEXT,
 }
 
 _NEEDED = {
@@ -45,33 +33,20 @@ _NEEDED = {
     "words": pl.col("words"),
 }
 
-# A file of which so many first lines are unreadable is no file of transcripts.
+# Give up a file after so many unreadable lines before any readable one.
 _HOPELESS_LINES = 1000
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
     """Read ParlaSpeech JSON lines.
 
-    `text` are the normalised words where the source has them, else the words; `text_raw` is given where it differs. Word times
-    are null where starts and ends differ in number; the v1.0 shape knows only starts. Kept of that shape: `source_path`,
+    `text` are the normalized words where the source has them, else the words; `text_raw` is set where it differs. Word times
+    are null where starts and ends differ in number; the v1.0 shape has only starts. Kept of that shape: `source_path`,
     `source_split`, `utterance_id_start`, `utterance_id_end`, `speaker_gender`, `speaker_birth`.
 
     Args:
         source: the file; memory is bounded by its transcripts, not by the JSON around them.
-        word_times: ``no`` passes over the times of words, half of such a file: that takes less time and less memory.
-
-    Returns:
-        The transcripts; a line that cannot be read is a row of their `problems` and stops nothing.
-
-    Raises:
-        InputError: it is no file, the option is none, or no line can be read, or none of the first thousand; says why.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "asr.json"
-        >>> _ = source.write_text('{"file": "a.wav", "start": 3207.70, "end": 3227.54, "words": ["dobar", "dan"]}')
-        >>> read(source).frame.select("name", "source_start", "text", "asr_text").rows()
-        [('a.wav', '3207.70', 'dobar dan', None)]
+        word_times: ``no`` skips the times of words, half of such a file, which saves time and memory.
     """
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []
@@ -83,63 +58,44 @@ def read(source: Path, *, word_times: str = "yes") -> Transcripts:
             break
     if not frames:
         reason = f"line {problems[0][0]}: {problems[0][1]}" if problems else "it is empty"
-        raise InputError(f"{source}: no ParlaSpeech transcripts (wanted is one JSON object a line); {reason}")
+        raise InputError(f"{source}: no ParlaSpeech transcripts (expected one JSON object per line); {reason}")
     found = pl.DataFrame([(source.name, *problem) for problem in problems], schema=PROBLEMS, orient="row")
     return Transcripts(_joined(frames), found)
 
 
 def blocks(source: Path, *, word_times: str = "yes") -> Iterator[tuple[pl.DataFrame, list[tuple[int, str]]]]:
-    """The transcripts of `read` as they are read, some thousand lines at a time: to look at or score them meanwhile.
-
-    Args:
-        source: the file.
-        word_times: as for `read`.
-
-    Yields:
-        Transcripts, and number and reason of each line that could not be read.
-
-    Raises:
-        InputError: it is no file, or the option is none.
-    """
+    """Iterate over blocks of some thousand transcripts of `read`, each with number and reason of its unreadable lines."""
     if not source.is_file():
-        raise InputError(
-            f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; wanted is a file of JSON lines"
-        )
+        raise InputError(f"{source}: {'a folder' if source.is_dir() else 'there is no such file'}; expected a file of JSON lines")
     if word_times not in ("yes", "no"):
         raise InputError(f"option word_times={word_times!r}: must be yes or no")
-    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or kind is not FLOATS}
+    kinds = {field: kind for field, kind in _KINDS.items() if word_times == "yes" or field not in _WORD_TIMES}
     for block in read_blocks(source, kinds):
-        incomplete = [
-            (line, f"{name} is missing")
-            for name, value in _NEEDED.items()
-            for line in block.values.filter(value.is_null())["line"]
-        ]
+        missing = ((name, block.values.filter(value.is_null())["line"]) for name, value in _NEEDED.items())
+        incomplete = [(line, f"{name} is missing") for name, lines in missing for line in lines]
         complete = block.values.filter(value.is_not_null() for value in _NEEDED.values()) if incomplete else block.values
         yield _transcripts(complete, composed=block.composed), sorted({*block.problems, *incomplete})
 
 
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """All blocks as one frame with the columns of `TRANSCRIPTS` and the others that any block has.
-
-    Column by column, so that not everything is there twice.
-    """
+    """Concatenate blocks column by column, so that not everything is in memory twice."""
     others = dict.fromkeys(name for frame in frames for name in frame.columns if name not in TRANSCRIPTS)
     lengths = [len(frame) for frame in frames]
     columns = []
     for name in (*TRANSCRIPTS, *others):
         dtype = TRANSCRIPTS.get(name, pl.String())
-        struct_fields = [
+        parts = [
             frame[name] if name in frame.columns else pl.repeat(None, length, dtype=dtype, eager=True)
             for frame, length in zip(frames, lengths, strict=True)
         ]
-        # The largest column stays in pieces: to join them takes its memory twice.
-        columns.append(pl.concat(struct_fields, rechunk=name != "word_times").alias(name))
+        # The largest column stays in chunks: joining them takes its memory twice.
+        columns.append(pl.concat(parts, rechunk=name != "word_times").alias(name))
         frames[:] = [frame.drop(name, strict=False) for frame in frames]
     return pl.DataFrame(columns)
 
 
 def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
-    """One block's values as transcripts; `composed` says that all its text is in NFC already."""
+    """Convert one block's values to transcripts; `composed` says that all its text is in NFC already."""
     has_normal = values["norm_words"].null_count() < len(values)
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
@@ -161,17 +117,14 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
         "utterance_id_end",
         *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
-    given = (column for column in frame if column.null_count() < len(frame))
-    return pl.DataFrame([_compact(column) if column.dtype == pl.String else column for column in given])
-
-
-def _compact(column: pl.Series) -> pl.Series:
-    """The same strings in a buffer of just their size: without room to grow, and apart from the JSON that they were views of."""
-    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    given = [column for column in frame if column.null_count() < len(frame)]
+    # Copy strings into buffers of just their size: without spare capacity, and without the JSON that they were views of.
+    compact = [column.to_arrow(compat_level=pl.CompatLevel.oldest()) if column.dtype == pl.String else column for column in given]
+    return pl.DataFrame([pl.Series(column.name, text) for column, text in zip(given, compact, strict=True)])
 
 
 def _word_times(values: pl.DataFrame, *, has_normal: bool) -> pl.Series:
-    """Lists of starts and lists of ends, zipped; null where there are no starts or where the two differ in length."""
+    """Zip lists of starts and lists of ends; null where there are no starts or where the two differ in length."""
     if "word_start_times" not in values.columns:
         return pl.Series("word_times", [None] * len(values), dtype=WORD_TIMES)
     normal = pl.col("norm_words").is_not_null()

@@ -1,8 +1,8 @@
-r"""Subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue.
+r"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue.
 
-Conventions: a tag is ``<`` with a letter, ``/`` or digit behind it up to the next ``>``, or ``{\`` up to ``}``; both are taken
-out of `text` and stay in `text_raw`. A lone ``<`` is text. WebVTT's references (``&amp;``) are resolved. Lines of a cue are
-joined by a blank. ``<v Ana>`` names the speaker.
+A tag is ``<`` with a letter, ``/`` or digit behind it up to the next ``>``, or ``{\`` up to ``}``; tags are removed from `text`
+and stay in `text_raw`. A lone ``<`` is text. WebVTT's references (``&amp;``) are resolved. Lines of a cue are joined by a blank.
+``<v Ana>`` names the speaker.
 """
 
 import html
@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nbaudio.formats.base import Transcripts
-from nbaudio.formats.sidecar import read_sidecars
+from nbaudio.formats.base import Transcripts, read_sidecars
 
 _TIME = r"(?:(\d+):)?([0-5]?\d):([0-5]?\d)(?:[,.](\d+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
@@ -22,29 +21,16 @@ _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
 
 
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:
-    r"""Read subtitles.
+    """Read subtitles.
 
     Args:
         source: a folder of recordings with subtitles of the same name, or one file.
-        language: take ``a.hr.srt`` for ``a.wav`` and no others; ``hr`` is the language.
+        language: read ``a.hr.srt`` for ``a.wav`` and no others; ``hr`` is the language.
         encoding: of the files; UTF-8 or UTF-16 unless given.
-
-    Returns:
-        The transcripts, with the folder as that of the recordings.
-
-    Raises:
-        InputError: there are no subtitles, or none of their cues can be read.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "a.srt"
-        >>> _ = source.write_text("1\n00:53:27,700 --> 00:53:47,540\n<i>Dobar</i>\ndan.\n")
-        >>> read(source).frame.select("name", "source_start", "source_end", "text", "text_raw").rows()
-        [('a', '3207.700', '3227.540', 'Dobar dan.', '<i>Dobar</i> dan.')]
     """
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
-    return read_sidecars(source, endings, _cues, encoding=encoding, wanted=f"subtitles that end in {' or '.join(endings)}")
+    return read_sidecars(source, endings, _cues, encoding=encoding, expected=f"subtitles that end in {' or '.join(endings)}")
 
 
 def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
@@ -58,10 +44,7 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             continue
         found = _TIMES.fullmatch(block[place])
         if not found:
-            yield (
-                first + place,
-                f"times such as 00:00:01,500 --> 00:00:02,750 are wanted, not {block[place].strip()[:60]!r}",
-            )
+            yield first + place, f"expected times such as 00:00:01,500 --> 00:00:02,750, not {block[place].strip()[:60]!r}"
             continue
         raw = " ".join(" ".join(block[place + 1 :]).split())
         spoken = _TAG.sub("", raw)
@@ -72,13 +55,13 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             "source_end": _seconds(*found.groups()[4:]),
             "text": spoken,
             "text_raw": raw if raw != spoken else None,
-            # Of two voices in one cue neither says all of it.
+            # With two voices in one cue, the segment has no single speaker.
             "speaker_id": next(iter(voices)) if len(voices) == 1 else None,
         }
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Lines between blank ones, with the number of the first."""
+    """Yield the lines between blank ones, with the number of the first."""
     block: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if line.strip():

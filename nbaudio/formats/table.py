@@ -1,27 +1,51 @@
-"""Any table: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
+"""Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
 
-Conventions: a column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`,
-`segment_id`, `split`, `source_channel`) or a plain one (see `columns.NAMES`) unless an option names another, or ``none``. Guesses
-are reported. A column called `id` is that of the segments where it tells them apart. Numbers keep the source's
-characters; binary floats become the shortest decimal that means the same float. Without a start each row is a whole recording. An
-empty `asr_text` is a hypothesis of no words, an absent one is none. Further columns are kept; those that are called like one of
-ours get ``source_`` before their name.
+A column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`, `segment_id`, `split`,
+`source_channel`) or a usual one (`columns.USUAL_NAMES`) unless an option names another, or ``none``; guesses are reported. A
+column `id` holds the segments' ids if its values are unique. Text formats and Excel give strings with the source's own
+characters, Parquet its own types; binary floats become the shortest decimal of the same value. Without a start each row is a
+whole recording. An empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept; those named like
+one of ours get ``source_`` before their name.
 """
 
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 import polars as pl
+import pyarrow as pa
 
-from nbaudio.core.errors import InputError
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Problem, Transcripts
-from nbaudio.formats.cells import read_cells
-from nbaudio.formats.columns import are_ids, choose
-from nbaudio.formats.manifests import innermost_root
+from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
+from nbaudio.formats.columns import are_ids, batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
 _YES_NO = {"yes": True, "no": False, None: None}
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+_ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
+
+# Rows that are Python objects at once; as columns they take a tenth of the memory.
+_BATCH = 10_000
+
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+#: A row by column with its line, or what is wrong with a line.
+_Row = tuple[int, Mapping[str, str | None]] | Problem
+
+
+class _Cells(NamedTuple):
+    """A table, the line of each row (from 1; the row where a format has no lines), and what could not be read."""
+
+    frame: pl.DataFrame
+    lines: pl.Series
+    problems: list[Problem]
 
 
 def read(
@@ -41,44 +65,19 @@ def read(
     quotes: str | None = None,
     sheet: str | None = None,
 ) -> Transcripts:
-    r"""Read a table of segments.
+    """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
 
-    Args:
-        source: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
-        name: the column of the recordings' names or paths. All options up to `source_channel` are names of columns; ``none``
-            leaves one out, also where a column has its name.
-        start: seconds; without such a column every row is a whole recording.
-        end: seconds.
-        duration: seconds, for tables without an end; of whole recordings the audio is checked against it.
-        text: the words.
-        asr_text: those that a recogniser heard.
-        speaker_id: who speaks.
-        segment_id: the segments' own ids.
-        split: the source's own splits.
-        source_channel: which channels of the recording a segment is on; see `nbaudio.core.channels`.
-        separator: between the fields of .csv and .tsv, such as ``;`` or ``tab``; comma and tab unless given.
-        quotes: whether these fields may stand in quotes, ``yes`` or ``no``; yes in .csv and no in .tsv unless given.
-        sheet: of an .xlsx; the first unless given.
-
-    Returns:
-        The transcripts. The recordings' own folder where the first is found.
-
-    Raises:
-        InputError: the file cannot be read, has no rows, or lacks a column; names those that it has.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "segments.csv"
-        >>> _ = source.write_text("file,start,end,sentence\na.wav,3207.70,3227.54,Dobar dan.\n")
-        >>> read(source).frame.select("name", "source_start", "source_end", "text").rows()
-        [('a.wav', '3207.70', '3227.54', 'Dobar dan.')]
+    The options up to `source_channel` are names of columns; ``none`` leaves one out, also where a column has its name. `start`,
+    `end` and `duration` hold seconds. Without a start every row is a whole recording, and its audio is checked against the
+    duration. `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are for .csv and .tsv, which have commas and
+    quotes, or tabs and no quotes, unless given. `sheet` is that of an .xlsx; the first unless given.
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
-    cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
+    cells = _read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
     if cells.frame.is_empty():
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
-        raise InputError(f"{source}: no rows that can be read{first}")
+        raise InputError(f"{source}: no readable rows{first}")
     chosen = {
         "name": name,
         "start": start,
@@ -95,7 +94,7 @@ def read(
     ours = _timed(
         {key: _strings(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
     )
-    kept = [column.alias(_kept(column.name, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
+    kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
     given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
     absent = [pl.lit(None, dtype=dtype).alias(key) for key, dtype in TRANSCRIPTS.items() if key not in ours]
     frame = given.with_columns(absent).with_columns(pl.col("text", "asr_text").str.normalize("NFC"))
@@ -106,22 +105,22 @@ def read(
     nameless = [Problem(source.name, line, f"{columns['name']} is empty") for line in cells.lines.filter(~named)]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
-    return innermost_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
+    return with_audio_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
 
 
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
-    """Which column holds what, and what the user should know of it."""
+    """Find the column of each field, with notes for the report."""
     has = f"it has {', '.join(frame.columns)}"
     columns, guessed, notes = choose(source, frame.columns, chosen)
     for key in ("name", "text"):
         if key not in columns and (key == "name" or chosen[key] is None):
-            raise InputError(f"{source}: which column is {key}? say so by the option {key}; {has}")
+            raise InputError(f"{source}: which column is {key}? name it by the option {key}; {has}")
     if "end" in columns and chosen["duration"] is None:
         columns.pop("duration", None)  # kept as a column of the source
     if "start" in columns and not {"end", "duration"} & set(columns):
-        raise InputError(f"{source}: besides the start an end or a duration is wanted; {has}")
+        raise InputError(f"{source}: a start needs an end or a duration; {has}")
     if "end" in columns and "start" not in columns:
-        raise InputError(f"{source}: besides the end a start is wanted; {has}")
+        raise InputError(f"{source}: an end needs a start; {has}")
     if "segment_id" in guessed and not are_ids(_strings(source, frame[column := columns["segment_id"]], empty=False)):
         del columns["segment_id"]
         notes = [note for note in notes if not note.startswith("segment_id ")]
@@ -130,18 +129,16 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
 
 
 def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
-    """A column as text; what is blank becomes null unless it may be empty."""
-    match column.dtype:
-        case pl.String | pl.Categorical | pl.Enum | pl.Boolean | pl.Decimal | pl.Null:
-            texts = column.cast(pl.String)
-        case dtype if dtype.is_integer():
-            texts = column.cast(pl.String)
-        case dtype if dtype.is_float():
-            # numpy writes the shortest decimal of either width.
-            written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
-            texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
-        case dtype:
-            raise InputError(f"{source}: column {column.name!r} is {dtype}; texts or numbers are wanted")
+    """Convert a column to text; blank values become null unless `empty`."""
+    kind = column.dtype
+    if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Decimal, pl.Null):
+        texts = column.cast(pl.String)
+    elif kind.is_float():
+        # numpy writes the shortest decimal of either width.
+        written = pl.Series(column.name, column.to_numpy().astype(str).tolist(), dtype=pl.String)
+        texts = pl.select(pl.when(column.is_not_null()).then(written).alias(column.name)).to_series()
+    else:
+        raise InputError(f"{source}: column {column.name!r} is {kind}; expected texts or numbers")
     if empty:
         return texts
     tidy = texts.str.strip_chars() if column.dtype == pl.String else texts
@@ -149,7 +146,7 @@ def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
 
 
 def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
-    """Columns under the names of `Transcripts`; the end computed, or the duration that of whole recordings."""
+    """Rename columns as in `Transcripts`; compute the end from a duration, or make it the duration of whole recordings."""
     names = {"start": "source_start", "end": "source_end", "split": "source_split"}
     given |= {key: given[key].str.strip_chars() for key in ("start", "end", "duration") if key in given}
     ours = {names.get(key, key): values for key, values in given.items() if key != "duration"}
@@ -165,10 +162,115 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     return ours
 
 
-def _kept(name: str, taken: list[str]) -> str:
-    """What a further column is called: its own name, with ``source_`` before it where that is one of ours."""
-    if name in _OURS:
-        name = f"source_{name}"
-        while name in _OURS or name in taken:
-            name = f"source_{name}"
-    return name
+def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, sheet: str | None) -> _Cells:
+    ending = source.suffix.lower()
+    try:
+        guards.check_regular(source)
+        if ending in _SEPARATORS:
+            quoted = ending == ".csv" if quotes is None else quotes
+            return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
+        if ending in _JSON_LINES:
+            return _joined(_json_lines(source))
+        if ending == ".parquet":
+            return _cells(_parquet(source), 1)
+        if ending == ".xlsx":
+            guards.check_workbook(source)
+            return _cells(_sheet(source, sheet), 2)
+    except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
+    raise InputError(f"{source}: expected a file that ends in one of {', '.join(_ENDINGS)}")
+
+
+def _cells(frame: pl.DataFrame, first: int) -> _Cells:
+    return _Cells(frame, pl.Series("line", range(first, first + len(frame)), dtype=pl.UInt32), [])
+
+
+def _joined(rows: Iterable[_Row]) -> _Cells:
+    """Collect rows as columns, with every column that any row has."""
+    frames: list[pl.DataFrame] = []
+    lines: list[int] = []
+    problems: list[Problem] = []
+    batch: list[Mapping[str, str | None]] = []
+    for row in chain(rows, (None,)):
+        if isinstance(row, Problem):
+            problems.append(row)
+        elif row is not None:
+            lines.append(row[0])
+            batch.append(row[1])
+        if row is None or len(batch) == _BATCH:
+            names = dict.fromkeys(name for each in batch for name in each)
+            frames.append(pl.DataFrame([pl.Series(name, [each.get(name) for each in batch], dtype=pl.String) for name in names]))
+            batch.clear()
+    return _Cells(pl.concat(frames, how="diagonal", rechunk=True), pl.Series("line", lines, dtype=pl.UInt32), problems)
+
+
+def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
+    if len(separator) != 1:
+        raise InputError(f"option separator: expected one character, not {separator!r}")
+    # Bytes that are not UTF-8 become lone surrogates, so that only their line is a problem.
+    with source.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        text = guards.lines(file, source)
+        rows = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
+        header = next(rows, [])
+        if wrong := _field_error(header, len(header)):
+            raise InputError(f"{source}: line 1: {wrong}")
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(f"{source}: several columns are called {twice[0]!r}")
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield Problem(source.name, rows.line_num, str(error))
+                continue
+            if not row:
+                continue
+            if wrong := _field_error(row, len(header)):
+                yield Problem(source.name, rows.line_num, wrong)
+            else:
+                yield rows.line_num, dict(zip(header, row, strict=True))
+
+
+def _field_error(row: list[str], expected: int) -> str | None:
+    if len(row) != expected:
+        return f"{len(row)} fields, the header has {expected}"
+    try:
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return "not UTF-8 text"
+    return None
+
+
+def _json_lines(source: Path) -> Iterator[_Row]:
+    with source.open("rb") as file:
+        for number, line in enumerate(guards.lines(file, source), 1):
+            if not line.strip():
+                continue
+            try:
+                yield number, {name: _json_text(bytes(value)) for name, value in _decode(line.decode("utf-8-sig")).items()}
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                yield Problem(source.name, number, str(error))
+
+
+def _json_text(raw: bytes) -> str | None:
+    """Decode a string, keep any other value as it is written; None for null."""
+    if raw.startswith(b'"'):
+        return msgspec.json.decode(raw, type=str)
+    return None if raw == b"null" else raw.decode()
+
+
+def _parquet(source: Path) -> pl.DataFrame:
+    """Read and validate with pyarrow, since polars panics at some broken files and at text that is not UTF-8."""
+    rows = list(batches(source, None, rows=_BATCH))
+    found = pa.Table.from_batches(rows, schema=None if rows else schema_of(source))
+    found.validate(full=True)
+    return pl.DataFrame(found)
+
+
+def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
+    """Read a sheet; Excel stores binary floats, and polars writes the shortest decimal of each."""
+    try:
+        return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
+    except Exception as error:  # a broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to raise
+        raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error

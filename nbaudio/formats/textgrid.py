@@ -1,7 +1,7 @@
-"""Praat's TextGrids beside their recordings, in the long or the short text form: the intervals of one tier are segments.
+"""Read Praat's TextGrids beside their recordings, in the long or the short text form: the intervals of one tier are segments.
 
-Conventions: both forms are read as Praat reads them: quoted texts, numbers and ``<exists>`` that stand free count, all else is
-there for people. Intervals without text are passed over. Times are the source's own characters.
+Both forms are read as Praat reads them: only quoted texts, free-standing numbers and ``<exists>`` count, all else is for people.
+Intervals without text are skipped. Times keep the source's own characters.
 """
 
 import re
@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbaudio.formats.base import Transcripts
-from nbaudio.formats.sidecar import read_sidecars
+from nbaudio.formats.base import Transcripts, read_sidecars
 
 _TOKEN = re.compile(
     r"""
@@ -25,38 +24,19 @@ _TOKEN = re.compile(
 
 
 def read(source: Path, *, tier: str | None = None, encoding: str | None = None) -> Transcripts:
-    """Read TextGrids.
+    """Read TextGrids; a file that cannot be read whole gives no segments and is a problem.
 
     Args:
         source: a folder of recordings with TextGrids of the same name, or one file.
-        tier: the name of the tier; may be left out where a file has one tier of intervals.
+        tier: the name of the tier; may be omitted where a file has one tier of intervals.
         encoding: of the files; UTF-8 or UTF-16 unless given.
-
-    Returns:
-        The transcripts, with the folder as that of the recordings. A file that cannot be read whole gives none and is a problem.
-
-    Raises:
-        InputError: there are no TextGrids, or no intervals in any; the message has the first reason, such as the tiers there are.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp()) / "a.TextGrid"
-        >>> tier = '"IntervalTier" "words" 0 2 2  0 0.75 "dobar"  0.75 2 ""'
-        >>> _ = source.write_text(f'"ooTextFile" "TextGrid" 0 2 <exists> 1 {tier}')
-        >>> read(source).frame.select("name", "source_start", "source_end", "text").rows()
-        [('a', '0', '0.75', 'dobar')]
     """
-    return read_sidecars(
-        source,
-        (".textgrid",),
-        partial(_intervals, tier=tier),
-        encoding=encoding,
-        wanted="TextGrids with intervals that have text",
-    )
+    parse = partial(_intervals, tier=tier)
+    return read_sidecars(source, (".textgrid",), parse, encoding=encoding, expected="TextGrids with intervals that have text")
 
 
 class _Tokens:
-    """The texts, numbers and flags of a file, one after the other."""
+    """Iterator over the texts, numbers and flags of a file."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -64,23 +44,23 @@ class _Tokens:
         self._at = 0
 
     def take(self, kind: str) -> str:
-        """The next one, which must be of that kind."""
+        """Return the next token, which must be of that kind."""
         found = next(self._found, None)
         self._at = found.start() if found else len(self._text)
         if not found or found.lastgroup != kind:
-            raise ValueError(f"a {kind} is wanted, not {found[0][:40] if found else 'the end of the file'}")
+            raise ValueError(f"expected a {kind}, not {found[0][:40] if found else 'the end of the file'}")
         return found[kind].replace('""', '"')
 
     def size(self) -> range:
-        """A count, to go through."""
+        """Return the range of a count."""
         number = self.take("number")
         if not number.isdigit():
-            raise ValueError(f"a count is wanted, not {number}")
+            raise ValueError(f"expected a count, not {number}")
         return range(int(number))
 
     @property
     def line(self) -> int:
-        """Where the last one stands, from 1."""
+        """Line of the last token, from 1."""
         return self._text.count("\n", 0, self._at) + 1
 
 
@@ -104,9 +84,9 @@ def _intervals(text: str, *, tier: str | None) -> Iterator[dict[str, Any] | tupl
 
 
 def _tiers(tokens: _Tokens) -> list[tuple[str, list[dict[str, str]]]]:
-    """Names and rows of all tiers of intervals; tiers of points are read over."""
+    """Return names and rows of all tiers of intervals; tiers of points are skipped."""
     if (tokens.take("text"), tokens.take("text")) != ("ooTextFile", "TextGrid"):
-        raise ValueError('"ooTextFile" and "TextGrid" are wanted first')
+        raise ValueError('expected "ooTextFile" and "TextGrid" first')
     tokens.take("number")
     tokens.take("number")
     tiers = []
@@ -125,5 +105,5 @@ def _tiers(tokens: _Tokens) -> list[tuple[str, list[dict[str, str]]]]:
                 tokens.take("number")
                 tokens.take("text")
         else:
-            raise ValueError(f"an IntervalTier or a TextTier is wanted, not {kind!r}")
+            raise ValueError(f"expected an IntervalTier or a TextTier, not {kind!r}")
     return tiers

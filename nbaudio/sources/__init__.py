@@ -1,1 +1,1 @@
-"""Readers of foreign layouts, one module each, and `ingest`, which makes a workspace of what they read."""
+"""The step `ingest`: from transcripts and recordings to the tables of a workspace."""

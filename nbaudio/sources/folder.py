@@ -1,4 +1,4 @@
-"""A folder of audio without transcripts: every file whole, or divided into windows of one length."""
+"""Read a folder of audio without transcripts: each file is a segment, or divided into windows of one length."""
 
 import re
 from dataclasses import replace
@@ -11,41 +11,28 @@ from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
 from nbaudio.sources.recordings import list_audio, list_remote
 from nbaudio.storage.remote import Remote
 
-# Six places and seven digits: what segments' times are computed with.
+# Six places and seven digits: the precision of segment times.
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 
 def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Take every audio file below a folder, hidden ones left out.
+    """Read every audio file below a folder or URL, without hidden ones; `source_split` is a folder named like a split.
 
-    Args:
-        source: the folder, or where it lies; it is the audio folder too.
-        window: seconds, as a decimal with up to six places; without it a segment is a whole file.
-        partial: ``keep`` or ``drop`` the last window of a file where it is shorter than the others.
-
-    Returns:
-        The recordings; `source_split` is the folder that has the name of a split, such as ``test`` in ``test/a.wav``.
-
-    Raises:
-        InputError: there is no such folder or no audio in it, or an option is not usable.
-
-    Examples:
-        >>> import tempfile
-        >>> source = Path(tempfile.mkdtemp())
-        >>> (source / "a.mp3").touch()
-        >>> read(source).frame.select("name", "text").rows()
-        [('a.mp3', None)]
+    `window` is in seconds, a decimal with up to six places; without it a segment is a whole file. `partial` is ``keep`` or
+    ``drop``, for the last window of a file where it is shorter than the others.
     """
     if isinstance(source, Path) and not source.is_dir():
         raise InputError(f"{source}: there is no such folder")
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
-        raise InputError(f"option window={window!r}: wanted are seconds above 0 with at most six decimals, such as 10 or 0.5")
+        raise InputError(f"option window={window!r}: expected seconds above 0 with at most six decimals, such as 10 or 0.5")
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
-    paths, refused = list_audio(source) if isinstance(source, Path) else list_remote(source, ())
-    # Where there is something, ingest tells what is not taken.
-    problems = [Problem(name, None, reason) for name, reason in refused]
+    paths, rejected = list_audio(source) if isinstance(source, Path) else list_remote(source, ())
+    # Where there is any recording, ingest reports the rejected ones.
+    problems = [Problem(name, None, reason) for name, reason in rejected]
     rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
-    found = collect_rows(source, rows if len(paths) else problems, further=("source_split",), wanted="a folder with audio files")
+    found = collect_rows(
+        source, rows if len(paths) else problems, further=("source_split",), expected="a folder with audio files"
+    )
     root = source if isinstance(source, Path) else str(source)
     return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)

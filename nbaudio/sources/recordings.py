@@ -1,12 +1,17 @@
-"""The recordings on disk: which there are, and what each of them is."""
+"""List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs.
+
+The cache ``probes.jsonl`` has one row per probed recording: the facts of the recordings table, the URL or path of the file, and
+an error where probing failed. The last row of a file counts if its size and version (or modification time) are the same.
+"""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import polars as pl
 
 from nbaudio.audio import probe
@@ -14,10 +19,10 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
-from nbaudio.formats.base import escape_surrogates
-from nbaudio.sources.probes import Probes
+from nbaudio.core.version import __version__
+from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import escapes_folder, sha256_file, trusted_root
+from nbaudio.storage.atomic import append_lines, escapes_folder, raise_disk_full, sha256_file, trusted_root
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
@@ -36,170 +41,196 @@ FACTS = pl.Schema(
     }
 )
 
-#: Many paths are a column, since as objects they would take several times the memory.
+#: Many paths are a column, since objects take several times the memory.
 Paths: TypeAlias = Sequence[str] | pl.Series
 
 _LONG_WORK_BYTES = 1_000_000_000
 _BUNDLE_BYTES = 8_000_000
 _SMALL_BYTES = 16_000
 _BUNDLE_FILES = 256
-# Rows that are Python objects at once.
-_BATCH = 4096
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """Audio files below a folder, hidden ones left out.
+    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
 
-    Returns:
-        POSIX paths relative to `root`, sorted; and path and reason of what is not taken: links that lead out of the folder or
-        nowhere, names that are no Unicode, folders that cannot be read or are named like a recording, and what is no file at all.
+    Rejected are links out of the folder or to nowhere, names that are not Unicode, unreadable folders and those named like a
+    recording, and files that are not regular.
     """
     home = trusted_root(root)
     found = [pl.Series("path", dtype=pl.String)]
-    refused: list[tuple[str, str]] = []
+    rejected: list[tuple[str, str]] = []
     folders = [""]
     while folders:
-        paths: list[str] = []  # of one folder at a time: as a column all of them take little
+        paths: list[str] = []  # of one folder at a time; as a column all of them take little memory
         folder = folders.pop()
         try:
-            # What scandir knows of a file needs no further look at the disk.
+            # What scandir knows of a file costs no further system call.
             with os.scandir(root / folder) as entries:
                 for entry in entries:
                     name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
                     if entry.is_symlink() and escapes_folder(root / name, home):
-                        refused.append((escape_surrogates(name), "a link that leads out of the audio folder"))
+                        rejected.append((escape_surrogates(name), "a link that leads out of the audio folder"))
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
                         if is_audio(entry.name):
-                            refused.append(
-                                (escape_surrogates(name), "a folder with the name of a recording; recordings in it are taken")
-                            )
-                    elif escape_surrogates(name) != name:
-                        refused.append((escape_surrogates(name), "its name is not Unicode; rename it"))
+                            reason = "a folder with the name of a recording; recordings in it are read"
+                            rejected.append((escape_surrogates(name), reason))
+                    elif (shown := escape_surrogates(name)) != name:
+                        rejected.append((shown, NOT_UNICODE))
                     elif not _is(entry.is_file):
-                        nothing = "a link that leads nowhere" if entry.is_symlink() else "no file but a pipe, socket or device"
-                        refused.append((name, nothing))
+                        kind = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
+                        rejected.append((name, kind))
                     else:
                         paths.append(name)
         except OSError as error:
-            refused.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
+            rejected.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
         found.append(pl.Series("path", paths, dtype=pl.String))
-    return pl.concat(found).sort(), sorted(refused)
+    return pl.concat(found).sort(), sorted(rejected)
 
 
 def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """The same for a folder that lies elsewhere. Where it gives no list, recordings are taken to be called as they are named.
-
-    Args:
-        root: the folder.
-        names: of recordings, as transcripts spell them.
-    """
+    """List the audio files of a remote folder; without a listing, assume that recordings have the given names."""
     listed = archives.listing(root, is_audio) if archives.is_in_archive(root) else root.listing(is_audio)
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
-    paths, refused = [], []
+    paths, rejected = [], []
     for name in sorted(set(names)):
         try:
             if root.is_scheme and name.startswith(root.root) and "::" in name:
-                refused.append((name, "an address inside another is not taken from transcripts"))
+                rejected.append((name, "an address inside another is not taken from transcripts"))
             elif root.is_scheme and name.startswith(root.root):
                 paths.append(check_url(name))
             elif not root.is_scheme and is_audio(name) and stays_inside(name):
                 paths.append(name)
         except InputError as error:
-            refused.append((redact_url(name), str(error)))
-    return pl.Series("path", paths, dtype=pl.String), refused
+            rejected.append((redact_url(name), str(error)))
+    return pl.Series("path", paths, dtype=pl.String), rejected
 
 
-def _is(question: Callable[[], bool]) -> bool:
-    """The answer of a directory's entry; a link that goes in circles is nothing."""
+def _is(check: Callable[[], bool]) -> bool:
+    """Check a directory entry; a loop of links is nothing."""
     try:
-        return question()
+        return check()
     except OSError:
         return False
+
+
+class Probes:
+    """The cache of one workspace; threads may add at the same time. With `sha256`, rows without a hash do not count."""
+
+    def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool) -> None:
+        self.path = folder / "probes.jsonl"
+        self._schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
+        self._sha256 = sha256
+        usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
+        # A frame and a row number for each file: as objects, rows would take several times the memory.
+        self._known = self._read().unique("file", keep="last", maintain_order=True).filter(usable)
+        self._numbers = {file: number for number, file in enumerate(self._known["file"])}
+
+    def get(self, file: object, **now: object) -> dict[str, Any] | None:
+        """Return the known facts of a file if `now`, its `num_bytes` and `mtime_ns` or `version`, is not None and the same."""
+        number = self._numbers.get(str(file))
+        if number is None or None in now.values():
+            return None
+        row = self._known.row(number, named=True)
+        if any(row[name] != value for name, value in now.items()):
+            return None
+        facts = {name: row[name] for name in self._schema if name not in ("file", "nbaudio")}
+        return facts if self._sha256 else facts | {"sha256": None}
+
+    def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
+        """Add facts of files; they are on the disk when this returns."""
+        with raise_disk_full(self.path):
+            append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
+
+    def _read(self) -> pl.DataFrame:
+        try:
+            return frame_of_rows(self._rows(), self._schema)
+        except (pl.exceptions.PolarsError, TypeError, OverflowError):  # damaged: all are probed again
+            return pl.DataFrame(schema=self._schema)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of this version; those of others may have other columns."""
+        for line in self.path.read_bytes().splitlines() if self.path.is_file() else ():
+            with suppress(msgspec.MsgspecError):  # the recording of a damaged line is probed again
+                row = _decode(line)
+                if row.get("nbaudio") == __version__:
+                    yield row
 
 
 def probe_recordings(
     root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path | None = None
 ) -> pl.DataFrame:
-    """What each recording is: read, not believed.
+    """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
-    Args:
-        root: the audio folder.
-        paths: relative to it.
-        jobs: recordings at once; one a core unless given, or one where they are tiny.
-        sha256: hash them too.
-        keep: a folder for `probes.PROBES`, where what is found is kept for the next run; of recordings on this machine until all
-            were looked at.
-
-    Returns:
-        One row per path, sorted, with the columns of `FACTS`; `error` says why all the others are null. Recordings that lie
-        elsewhere also have a `version`, which is what their server calls them.
+    `error` says why all others are null. Remote recordings also have a `version`, as reported by their server. `jobs` are one per
+    core unless given, or one where recordings are tiny. `keep` is the folder of the cache of results, which is kept for remote
+    recordings and deleted when all local ones are probed.
     """
     if isinstance(root, Remote):
-        return _look_at_elsewhere(root, paths, jobs=jobs, sha256=sha256, keep=keep)
+        return _probe_remote(root, paths, jobs=jobs, sha256=sha256, keep=keep)
     probes = Probes(keep, FACTS, sha256=sha256) if keep else None
     bundles = list(_bundles(root, paths))
     total = sum(size for _, size in bundles)
-    # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they bring.
+    # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
     workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
     with (
         ThreadPoolExecutor(workers) as pool,
-        progress("look at recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
+        progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
     ):
-        looks = {pool.submit(_look_at_some, root, some, probes, sha256=sha256): size for some, size in bundles}
-        for look in as_completed(looks):
-            advance(looks[look] / 1e9)
-    facts = pl.concat([pl.DataFrame(schema=FACTS), *(look.result() for look in looks)])
+        probed = {pool.submit(_probe_bundle, root, some, probes, sha256=sha256): size for some, size in bundles}
+        for done in as_completed(probed):
+            advance(probed[done] / 1e9)
+    facts = pl.concat([pl.DataFrame(schema=FACTS), *(done.result() for done in probed)])
     if probes:
-        probes.remove()
+        probes.path.unlink(missing_ok=True)
     return facts
 
 
-def _look_at_elsewhere(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path | None) -> pl.DataFrame:
+def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path | None) -> pl.DataFrame:
     schema = pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256) if keep else None
 
-    def look(place: Remote) -> dict[str, Any]:
-        path = place.path
+    def probe_one(place: Remote) -> dict[str, Any]:
+        row: dict[str, Any] = {"path": place.path}
         try:
             status = place.status()
             if probes and (known := probes.get(place, num_bytes=status.num_bytes, version=status.version)):
-                return {**known, "path": path, "known": True}
+                return known | row
             with place.fetched(status) as fetched:
-                found = _look(fetched, sha256=sha256)
+                row |= _probe_file(fetched, sha256=sha256)
+            if "error" in row:
+                row["error"] = row["error"].replace(str(fetched), str(place))
+            else:
+                row |= {"mtime_ns": None, "version": status.version}
         except AudioError as error:
-            return {"path": path, "error": str(error)}
-        if "error" in found:
-            return {"path": path, "error": found["error"].replace(str(fetched), str(place))}
-        return {"path": path, **found, "mtime_ns": None, "version": status.version}
-
-    def kept(place: Remote) -> dict[str, Any]:
-        row = look(place)
-        if probes and not row.pop("known", False):
+            row["error"] = str(error)
+        if probes:
             probes.add([(place, row)])
         return row
 
-    frames, rows = [], []
-    # Whoever waits for a network leaves the processor to others.
+    # Threads that wait for the network leave the processor to others.
     workers = jobs or 2 * (os.cpu_count() or 1)
     with progress("fetch", len(paths), "recordings") as advance:
-        places = _as_they_come(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
-        for row in ordered_map(kept, places, jobs=workers):
-            rows.append(row)
-            advance(1)
-            if len(rows) == _BATCH:
-                frames.append(pl.DataFrame(rows, schema=schema))
-                rows = []
-    return pl.concat([*frames, pl.DataFrame(rows, schema=schema)]).sort("path")
+
+        def rows() -> Iterator[dict[str, Any]]:
+            places = _in_archive_order(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
+            for row in ordered_map(probe_one, places, jobs=workers):
+                advance(1)
+                yield row
+
+        return frame_of_rows(rows(), schema).sort("path")
 
 
-def _as_they_come(root: Remote, paths: Paths) -> Iterator[Remote]:
-    """Files of a compressed tar, each with its bytes; those that the archive no longer has come last and without."""
+def _in_archive_order(root: Remote, paths: Paths) -> Iterator[Remote]:
+    """Yield the files of a compressed tar with their bytes; those that the archive no longer has come last, without."""
     missing = set(paths)
-    with suppress(AudioError):  # it breaks off
+    with suppress(AudioError):  # it is truncated
         for place in archives.members_in_order(root, missing):
             missing.discard(place.path)
             yield place
@@ -207,23 +238,17 @@ def _as_they_come(root: Remote, paths: Paths) -> Iterator[Remote]:
 
 
 def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
-    """Paths for one thread to look at, and their bytes: many small files together, large ones alone."""
+    """Group paths for one thread each, with their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
-        size += _size(root / path)
+        with suppress(OSError):  # gone since it was listed: probing it reports that
+            size += (root / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield paths[first:after], size
             first, size = after, 0
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # gone since it was listed: looking at it says so
-
-
-def _look_at_some(root: Path, paths: Paths, probes: Probes | None, *, sha256: bool) -> pl.DataFrame:
+def _probe_bundle(root: Path, paths: Paths, probes: Probes | None, *, sha256: bool) -> pl.DataFrame:
     rows, new = [], []
     for path in paths:
         known = None
@@ -231,26 +256,18 @@ def _look_at_some(root: Path, paths: Paths, probes: Probes | None, *, sha256: bo
             with suppress(OSError):
                 status = (root / path).stat()
                 known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-        rows.append({**(known or _look(root / path, sha256=sha256)), "path": path})
+        rows.append({**(known or _probe_file(root / path, sha256=sha256)), "path": path})
         new += [] if known else [(root / path, rows[-1])]
     if probes and new:
         probes.add(new)
     return pl.DataFrame(rows, schema=FACTS)
 
 
-def _look(path: Path, *, sha256: bool) -> dict[str, Any]:
+def _probe_file(path: Path, *, sha256: bool) -> dict[str, Any]:
     try:
         found, status = probe(path), path.stat()
         digest = sha256_file(path) if sha256 else None
     except (AudioError, OSError) as error:
         return {"error": str(error)}
-    return {
-        "sampling_rate": found.sampling_rate,
-        "num_channels": found.num_channels,
-        "num_samples": found.num_samples,
-        "codec": found.codec,
-        "sha256": digest,
-        "num_bytes": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "probe_warning": found.warning,
-    }
+    facts = {name: getattr(found, name) for name in ("sampling_rate", "num_channels", "num_samples", "codec")}
+    return facts | {"sha256": digest, "num_bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "probe_warning": found.warning}

@@ -7,19 +7,46 @@ import polars as pl
 from nbaudio.core.names import DECISIONS
 from nbaudio.core.report import duration, first_lines, size
 from nbaudio.core.tables import with_durations
-from nbaudio.formats.base import Transcripts
+from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.workspace import Workspace
 
+_PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
 _BYTES_PER_SAMPLE = 2
-# Sources round what they say a recording lasts, and codecs pad.
+# Sources round durations, and codecs pad.
 _SAME_SECONDS = 0.1
-# What FLAC leaves of speech at 16 kHz, about.
+# About the share of its size that FLAC leaves of speech at 16 kHz.
 _FLAC_SHARE = 0.57
 
 
+def problem_tables(
+    source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
+) -> dict[str, pl.DataFrame]:
+    """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
+    empty = pl.DataFrame(schema=_PROBLEMS)
+    broken = segments.filter(pl.col("reason").is_not_null())
+    line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
+    return {
+        "names": name_problems(source, resolved) if with_audio else empty,
+        "files": pl.DataFrame([(path, path, reason) for path, reason in resolved.rejected], schema=_PROBLEMS, orient="row"),
+        "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
+        "lines": resolved.transcripts.problems.select("file", item=line, reason="reason"),
+        "ids": _repeated_ids(source, resolved.transcripts.frame),
+        "segments": broken.select(file=pl.lit(source), item="segment_id", reason="reason"),
+    }
+
+
+def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
+    """List the source's own ids that occur more than once."""
+    if "segment_id" not in transcripts.columns:
+        return pl.DataFrame(schema=_PROBLEMS)
+    counts = transcripts.select("segment_id").filter(pl.col("segment_id") != "").group_by("segment_id", maintain_order=True).len()
+    reason = pl.format("an id of {} segments: all but the first get a number, #2 and so on", "len")
+    return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
+
+
 def lines(kind: str, problems: pl.DataFrame) -> list[str]:
-    """Problems of one kind as lines: one each, but one a rule for segments."""
+    """Format problems of one kind as lines: one each, but one per rule for segments."""
     if kind == "segments":
         by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
         return [f"{rule}: {count:,} of the segments rejected, first {first}" for rule, count, first in by_rule.iter_rows()]
@@ -27,31 +54,26 @@ def lines(kind: str, problems: pl.DataFrame) -> list[str]:
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 
-def ingest_facts(
-    transcripts: Transcripts, audit: pl.DataFrame, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
-) -> dict[str, Any]:
-    """What an ingest counted, and the columns that it took."""
+def ingest_facts(resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool) -> dict[str, Any]:
+    """Return the counts of an ingest, and the columns of the source that it read."""
     usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
-    counts = dict(audit["decision"].value_counts().iter_rows())
+    counts = dict(resolved.audit["decision"].value_counts().iter_rows())
     reasons = segments["reason"].drop_nulls().value_counts(sort=True)
-    return {
+    facts: dict[str, Any] = {
         "segments": len(segments),
         "rejected": dict(reasons.iter_rows()),
-        "unreadable_lines": len(transcripts.problems),
+        "unreadable_lines": len(resolved.transcripts.problems),
         "hours": round(float(usable["duration_s"].sum()) / 3600, 6),
         "recordings": len(recordings),
         "recordings_with_audio": recordings["num_samples"].count(),
         "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
-        **(
-            {"columns": [{"name": name, "column": column} for name, column in transcripts.columns.items()]}
-            if transcripts.columns
-            else {}
-        ),
     }
+    columns = [{"name": name, "column": column} for name, column in resolved.transcripts.columns.items()]
+    return facts | ({"columns": columns} if columns else {})
 
 
 def warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
-    """What the user should know of an ingest: sizes, doubtful headers and durations, missing audio, what to run again."""
+    """Return the notes on an ingest: sizes, doubtful headers and durations, missing audio, what to run again."""
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)
@@ -60,31 +82,31 @@ def warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFr
             f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
-    lies = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
-    found += first_lines(lies.to_series().to_list(), "recordings.parquet")
+    doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
+    found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
     if workspace.report("score"):
         found.append("the workspace is new: score and select again")
     return found
 
 
 def _other_durations(segments: pl.DataFrame, present: pl.DataFrame) -> list[str]:
-    """Recordings that last other than the source says."""
+    """List recordings whose duration differs from the source's."""
     if "source_duration" not in segments.columns:
         return []
-    said = pl.col("source_duration").cast(pl.Float64, strict=False)
+    stated = pl.col("source_duration").cast(pl.Float64, strict=False)
     found = pl.col("num_samples") / pl.col("sampling_rate")
     each = (
         segments.group_by("recording_id", maintain_order=True).agg(pl.first("source_duration")).join(present, on="recording_id")
     )
-    other = each.filter((said - found).abs() > _SAME_SECONDS)
+    other = each.filter((stated - found).abs() > _SAME_SECONDS)
     line = pl.format("{}: lasts {} s, the source says {} s", "path", found.round(2), "source_duration")
     return other.select(line).to_series().to_list()
 
 
 def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -> str:
-    """What the recordings are, and how large their segments are as they are and as they will be."""
+    """Summarize the recordings, and the size of their segments now and in a corpus."""
     kinds = present.group_by("sampling_rate", "num_channels").len().sort("len", "sampling_rate", descending=True)
-    said = "; ".join(
+    summary = "; ".join(
         f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
@@ -95,6 +117,6 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
     ).row(0)
     wav = seconds * _RATE * _BYTES_PER_SAMPLE
     return (
-        f"{said}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
+        f"{summary}; {duration(seconds)} of segments are {size(as_is)} as they are, {size(wav)} as {_RATE:,} Hz mono WAV, "
         f"about {size(wav * _FLAC_SHARE)} as FLAC"
     )

@@ -1,4 +1,4 @@
-"""What every format of manifests needs: times of segments as decimals, JSON lines, and what a format is."""
+"""What writers of manifests for other toolkits share: the type `Writer`, segments with exact times, and JSON lines."""
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
@@ -17,21 +17,21 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class Writer(NamedTuple):
-    """A format of manifests.
+    """A format of manifests for other toolkits.
 
     Attributes:
         files: the files of a split in a folder; the split None is of segments without one.
-        write: writes segments, their recordings (with `file`), folder, split; gives the files and notes to the user.
-        refuses: why the format cannot name such a file, or None.
+        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
+        rejects: why the format cannot name such a file, or None.
     """
 
     files: Callable[[Path, str | None], list[Path]]
     write: Callable[[pl.DataFrame, pl.DataFrame, Path, str | None], tuple[list[Path], list[str]]]
-    refuses: Callable[[str], str | None] = lambda _: None
+    rejects: Callable[[str], str | None] = lambda _: None
 
 
 class TimedSegment(NamedTuple):
-    """A segment with its times in seconds, such that start and start + duration are its samples again."""
+    """A segment with its times in seconds, such that start and start + duration convert back to its samples."""
 
     row: dict[str, Any]
     start: Decimal
@@ -39,22 +39,22 @@ class TimedSegment(NamedTuple):
 
     @property
     def channels(self) -> list[int]:
-        """The channels of its recording that it is on, from 0."""
+        """The segment's channels of its recording, from 0."""
         return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
 
     @property
-    def is_on_all(self) -> bool:
-        """Whether it is on all channels of its recording, equally."""
+    def is_on_all_channels(self) -> bool:
+        """Whether the segment is on all channels of its recording, equally."""
         return bool(len(self.channels) == self.row["num_channels"])
 
     @property
     def duration(self) -> Decimal:
-        """End less start, exactly."""
+        """End minus start, exactly."""
         return self.end - self.start
 
 
 def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
-    """Segments in order, each with what its recording is: `file`, `sampling_rate`, `num_channels`, `num_samples`."""
+    """Iterate over segments in order, each with `file`, `sampling_rate`, `num_channels`, `num_samples` of its recording."""
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
     joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
@@ -64,17 +64,18 @@ def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator
 
 
 def drop_none(**values: Any) -> dict[str, Any]:
-    """What is not None."""
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def write_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
-    """JSON lines, whole or not at all, gzipped where the name says so; decimals are numbers with all their digits."""
+def write_json_lines(target: Path, values: Iterable[dict[str, Any]]) -> Path:
+    """Write JSON lines atomically, gzipped if the name ends in .gz; decimals become numbers with all their digits."""
+    lines = (_encode(value) + b"\n" for value in values)
     with atomic_write(target) as partial, partial.open("wb") as file:
         if target.suffix == ".gz":
             # Neither name nor time, so that equal lines are equal bytes.
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
-                zipped.writelines(_encode(value) + b"\n" for value in values)
+                zipped.writelines(lines)
         else:
-            file.writelines(_encode(value) + b"\n" for value in values)
+            file.writelines(lines)
     return target

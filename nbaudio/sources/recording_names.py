@@ -1,0 +1,127 @@
+"""Resolve what names of recordings mean: names files, redacted URLs, and the source's own ids of recordings."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from nbaudio.core import guards
+from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.names import recording_id, resolve
+from nbaudio.formats import kaldi
+from nbaudio.formats.base import Transcripts
+from nbaudio.storage.urls import SIGNED, redact, stored_names
+
+#: Endings of names files that are tables, with their separators; all others are a ``wav.scp``, whose keys are ids.
+TABLES = {".csv": ",", ".tsv": "\t"}
+
+# Texts are never changed, and names have their own treatment.
+_NOT_REDACTED = ("name", "text", "text_raw", "asr_text")
+
+
+class Resolved(NamedTuple):
+    """Transcripts with redacted names, the recording of each name (`names.resolve`), and rejected recordings with reasons."""
+
+    transcripts: Transcripts
+    audit: pl.DataFrame
+    rejected: list[tuple[str, str]]
+    mapping: Mapping[str, str]
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Read a names file: a .csv or .tsv with the columns `name` and `path`, or a Kaldi wav.scp without commands."""
+    separator = TABLES.get(path.suffix.lower())
+    mapping: dict[str, str] = {}
+    try:
+        text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        for line, name, value in _table_pairs(path, text, separator) if separator else _scp_pairs(path, text):
+            if mapping.setdefault(name, value) != value:
+                raise InputError(
+                    f"{path}, line {line}: {name!r} is {value!r} here and {mapping[name]!r} before; keep one of them"
+                )
+    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: cannot be read as a list of names ({one_line(error)})") from error
+    return mapping
+
+
+def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
+    lines = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    for number, key, name in kaldi.split_pairs(lines):
+        if not name:
+            raise InputError(f"{path}, line {number}: expected a key, a blank and a file name, not {key[:80]!r}")
+        if name.endswith("|"):
+            raise InputError(f"{path}, line {number}: {key!r} {kaldi.COMMAND}")
+        yield number, key, name
+
+
+def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, str, str]]:
+    table = pl.read_csv(text.encode(), separator=separator, infer_schema=False)
+    if not {"name", "path"} <= set(table.columns):
+        raise InputError(f"{path}: expected the columns name and path; it has {', '.join(table.columns)}")
+    empty = table.filter(pl.any_horizontal(pl.col("name", "path").is_null()))
+    if len(empty):
+        raise InputError(f"{path}: {len(empty)} rows lack a name or a path, such as {empty.row(0)}")
+    for line, (name, value) in enumerate(table.select("name", "path").iter_rows(), 2):
+        yield line, name, value
+
+
+def redact_names(
+    transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool = False
+) -> tuple[Transcripts, dict[str, str]]:
+    """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file.
+
+    A name that is a URL loses its user and query; URLs that differ in nothing else get a part of their hash. Downloaded files are
+    thus found by the URLs that they came from. If ingest would fetch these URLs, all get a hash, with which they are rejected:
+    without its query a URL is another file.
+    """
+    frame, problems = transcripts.frame, transcripts.problems
+    names = frame["name"].unique().drop_nulls()
+    urls = names.filter(names.str.contains("://", literal=True)).to_list()
+    stored = stored_names([*urls, *mapping, *mapping.values()], always=fetches)
+    if stored:
+        frame = frame.with_columns(pl.col("name").replace(stored))
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in _NOT_REDACTED]
+    with_urls = [name for name in texts if frame[name].str.contains("://", literal=True).any()]
+    frame = frame.with_columns(pl.col(with_urls).str.replace_all(SIGNED, "${1}...")) if with_urls else frame
+    if problems["reason"].str.contains("://", literal=True).any():
+        problems = problems.with_columns(pl.col("reason").map_elements(redact, return_dtype=pl.String))
+    pairs = {stored.get(name, name): stored.get(path, path) for name, path in mapping.items()}
+    return replace(transcripts, frame=frame, problems=problems), pairs
+
+
+def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+    """Find the source's own ids of recordings: the keys of a ``wav.scp`` (`mapping`), and `source_recording` of the transcripts.
+
+    The result has `recording_id` and `source_recording`; several ids of one file have blanks between.
+    """
+    by_name = dict(audit.select("name", "recording_id").iter_rows())
+    by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
+    paths = dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows()) if mapping else {}
+    known = set(by_name.values())
+    pairs: list[tuple[str, str]] = []
+    for key, value in mapping.items():
+        guess = recording_id(value)
+        meant = (by_name.get(key), by_path.get(paths.get(value) or ""), by_name.get(value), guess if guess in known else None)
+        pairs += [(found, key) for found in [next(filter(None, meant), None)] if found]
+    if "source_recording" in frame.columns:
+        own = frame.select("name", "source_recording").drop_nulls().unique(maintain_order=True)
+        pairs += [(by_name[name], key) for name, key in own.iter_rows() if name in by_name]
+    ids = pl.DataFrame(pairs, schema={"recording_id": pl.String, "source_recording": pl.String}, orient="row")
+    joined = pl.col("source_recording").unique(maintain_order=True).str.join(" ")
+    return ids.group_by("recording_id", maintain_order=True).agg(joined)
+
+
+def name_problems(source: str, resolved: Resolved) -> pl.DataFrame:
+    """List names without a recording; where the one that they mean is rejected, with the reason."""
+    missing = resolved.audit.filter(pl.col("decision") == "missing")["name"].to_list()
+    why = dict(resolved.rejected)
+    there = resolve(missing, list(why), mapping=resolved.mapping).filter(pl.col("path").is_not_null())
+    reasons = {name: f"no such recording ({path}: {why[path]})" for name, path in there.select("name", "path").iter_rows()}
+    reason = (
+        pl.when(pl.col("decision") == "ambiguous")
+        .then(pl.format("could mean {}; settle it with a names file", pl.col("candidates").list.join(", ")))
+        .otherwise(pl.col("name").replace_strict(reasons, default="no such recording", return_dtype=pl.String))
+    )
+    return resolved.audit.filter(pl.col("path").is_null()).select(file=pl.lit(source), item="name", reason=reason)
