@@ -160,7 +160,8 @@ def command_reference(markdown: str, marker: str) -> str:
             yield re.sub(r"Example: (.*)", r"\nExample: `\1`", command.epilog)
         yield ""
 
-    return markdown.replace(marker, "\n".join(sections(typer.main.get_command(app), "nbaudio")))
+    everything = "\n".join(sections(typer.main.get_command(app), "nbaudio"))
+    return markdown.replace(marker, f"## All options\n\n{everything}")
 
 
 def option_row(parameter: click.Parameter, context: click.Context) -> str:
