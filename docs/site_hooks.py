@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -94,6 +93,8 @@ def relink(markdown: str, page: str, pages: set[str]) -> str:
         if there not in pages or not (path.startswith("docs/") or path in OUTSIDE):
             return text
         relative = os.path.relpath(there, Path(page).parent)
+        if text == Path(file).name:
+            text = title(TOP / path)
         return f"{picture}[{text}]({relative}{'#' if anchor else ''}{anchor})"
 
     parts, end = [], 0
@@ -101,6 +102,11 @@ def relink(markdown: str, page: str, pages: set[str]) -> str:
         parts += [_LINK.sub(target, markdown[end : code.start()]), code[0]]
         end = code.end()
     return "".join((*parts, _LINK.sub(target, markdown[end:])))
+
+
+def title(path: Path) -> str:
+    """The first heading of a page."""
+    return path.read_text(encoding="utf8").partition("\n")[0].lstrip("# ")
 
 
 # Notebooks
@@ -144,13 +150,13 @@ def outputs(notebook: dict[str, Any]) -> Iterator[str]:
 def command_reference(markdown: str, marker: str) -> str:
     """Every command with its arguments and options, from what `--help` prints."""
 
-    def sections(command: click.Command, name: str) -> Iterator[str]:
-        if isinstance(command, click.Group):
+    def sections(command: Any, name: str) -> Iterator[str]:
+        if hasattr(command, "commands"):
             for each, child in command.commands.items():
                 yield from sections(child, f"{name} {each}")
             return
         yield f"### `{name}`\n\n{inspect.cleandoc(command.help or '')}\n"
-        with click.Context(command, info_name=name) as context:
+        with command.context_class(command, info_name=name) as context:
             usage = " ".join(command.collect_usage_pieces(context))
             yield f"    {name} {usage}\n"
             yield "| option | meaning | default |\n|---|---|---|"
@@ -164,7 +170,7 @@ def command_reference(markdown: str, marker: str) -> str:
     return markdown.replace(marker, f"## All options\n\n{everything}")
 
 
-def option_row(parameter: click.Parameter, context: click.Context) -> str:
+def option_row(parameter: Any, context: Any) -> str:
     """One argument or option as a row of a table: its names and value, its help, its default."""
     names, text = parameter.get_help_record(context) or (parameter.human_readable_name, "")
     found = re.search(r"  \[(?:(?!\[).)*\]$", text)
@@ -211,19 +217,23 @@ def directive(name: str) -> str:
 
 
 @cache
-def aliases() -> dict[str, str]:
-    """Modules that `nbaudio` gives under shorter names; mkdocstrings reads the source, in which they are no modules."""
+def exports() -> dict[str, str]:
+    """Where the names that `nbaudio` exports really are; mkdocstrings reads the source, where lazy names are only text."""
     tree = ast.parse((TOP / "nbaudio/__init__.py").read_text(encoding="utf8"))
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy.alias")
-    return {f"nbaudio.{name}": module for call in calls for name, module in ast.literal_eval(call.args[1]).items()}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    given = {ast.unparse(call.func): ast.literal_eval(call.args[1]) for call in calls if len(call.args) > 1}
+    names = {f"nbaudio.{name}": f"{module}.{name}" for name, module in given["lazy.attach"].items()}
+    modules = {f"nbaudio.{name}": module for name, module in given["lazy.alias"].items()}
+    return {name: path for name, path in (names | modules).items() if path != f"{name}.{name.rpartition('.')[2]}"}
 
 
 def real_path(name: str) -> str:
-    """The path of a public name without aliases of modules."""
-    for alias, module in aliases().items():
-        if name.startswith(f"{alias}."):
-            return module + name.removeprefix(alias)
-    return name
+    """The path of a public name by which mkdocstrings finds it."""
+    parts = name.split(".")
+    head = ".".join(parts[:2])
+    path = ".".join((exports().get(head, head), *parts[2:]))
+    # A module of the same name hides the function.
+    return f"{path}.{parts[-1]}" if (TOP / path.replace(".", "/")).with_suffix(".py").exists() else path
 
 
 def api_links(markdown: str, marker: str) -> str:
