@@ -2,13 +2,14 @@
 # make test    the default tests (pytest -m slow runs further ones);  make check: linters and types, then all tests
 # make soak    500 processes killed at random while a corpus is made (KILLS=100 SEED=3 make soak); an hour
 # make lab     JupyterLab on the notebooks
+# make docs    the documentation site, site/index.html, by its own environment in .venv-docs
 # Everything runs in .venv, which is made once from requirements.lock. PYTHON=python3.12 picks another interpreter.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test soak check lint lab wheel lock ci clean
+.PHONY: demo test soak check lint lab docs wheel lock ci clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -31,6 +32,10 @@ lint: $(READY)
 lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
+docs: .venv-docs/.ready
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. .venv-docs/bin/mkdocs build --strict --quiet
+	@echo 'Open site/index.html in a browser; it needs no server and no network.'
+
 wheel: $(READY)
 	$(BIN)/python -m hatchling build -t wheel -t sdist
 
@@ -41,7 +46,7 @@ ci:
 	.ci/run
 
 clean:
-	rm -rf .venv dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-docs site dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # uv is taken where it is installed and reaches an index; pip and venv do the same, slower.
 $(READY): requirements.lock pyproject.toml
@@ -51,4 +56,10 @@ $(READY): requirements.lock pyproject.toml
 	  && uv pip install --quiet --python $(BIN)/python -r requirements.lock; then :; else \
 	  $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet -r requirements.lock; fi
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Without Jupyter and audio: pages are generated from the source, the command line and the table schemas.
+.venv-docs/.ready: docs/requirements.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet -r docs/requirements.txt
 	@touch $@

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Write requirements.lock: exact versions of everything that nbaudio and its development need, for every Python it supports.
+"""Write requirements.lock and docs/requirements.txt: exact versions for development and for the documentation site.
 
 Usage: `lock.py PYTHON...` with one interpreter per supported version. Each resolves pyproject's dependencies and its `dev`
-extra in a fresh environment; a version that is not the same, or not there, on all of them gets a marker.
+extra in a fresh environment; a version that is not the same, or not there, on all of them gets a marker. The group `docs` is
+resolved likewise, with the versions of requirements.lock where both have a package.
 """
 
 import subprocess
@@ -17,6 +18,7 @@ HEADER = """\
 # Exact versions of nbaudio's dependencies and its dev extra, made by `make lock`; no index addresses.
 # pip install -r requirements.lock, or as constraints: pip install -c requirements.lock 'nbaudio[webdataset]'
 """
+DOCS_HEADER = "# Exact versions for the documentation site, made by `make lock`; no index addresses. `make docs` installs them.\n"
 
 
 def requirements() -> list[str]:
@@ -27,12 +29,18 @@ def requirements() -> list[str]:
     return [*project["dependencies"], *extras["webdataset"], *dev]
 
 
-def resolve(python: str) -> tuple[str, dict[str, str]]:
+def docs_requirements() -> list[str]:
+    """What the documentation site needs."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))
+    return [*project["dependency-groups"]["docs"], "--constraint", str(TOP / "requirements.lock")]
+
+
+def resolve(python: str, requirements: list[str]) -> tuple[str, dict[str, str]]:
     """Version of the interpreter as ``3.11``, and the version of each package that pip picks for it."""
     with TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         pip = [f"{folder}/bin/python", "-m", "pip"]
-        subprocess.run([*pip, "install", "--quiet", *requirements()], check=True)
+        subprocess.run([*pip, "install", "--quiet", *requirements], check=True)
         frozen = subprocess.run([*pip, "freeze"], check=True, capture_output=True, text=True).stdout
         ask = "import sys; print('{}.{}'.format(*sys.version_info))"
         version = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
@@ -53,9 +61,13 @@ def merge(resolved: dict[str, dict[str, str]]) -> list[str]:
 
 
 def main(pythons: list[str]) -> None:
-    """Resolve for every interpreter and write the lock."""
-    resolved = dict(resolve(python) for python in pythons)
-    (TOP / "requirements.lock").write_text(HEADER + "\n".join(merge(resolved)) + "\n", encoding="utf8")
+    """Resolve for every interpreter and write the locks."""
+    for file, header, wanted in (
+        ("requirements.lock", HEADER, requirements),
+        ("docs/requirements.txt", DOCS_HEADER, docs_requirements),
+    ):
+        resolved = dict(resolve(python, wanted()) for python in pythons)
+        (TOP / file).write_text(header + "\n".join(merge(resolved)) + "\n", encoding="utf8")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,29 @@
-"""README and docs: the size of README, links, pictures, the index, commands and their options, and the code in README."""
+"""README and docs: links, pictures, the index, commands, options and names that exist, and code blocks that run."""
 
 import ast
+import importlib
 import json
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
 import typer
+import yaml
+from layout_kinds import LAYOUTS, librispeech_archive, tone
 
 import nbaudio
-from nbaudio.cli import app
+from nbaudio.cli import app, main
+from nbaudio.core import tables
 from nbaudio.core.resources import bundled
 
 TOP = Path(nbaudio.__file__).parent.parent
 DOCS = sorted((TOP / "docs").glob("*.md"))
-PAGES = [TOP / "README.md", TOP / "SECURITY.md", TOP / "data_manifests/demo/README.md", *DOCS]
+PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", TOP / "data_manifests/demo/README.md", *DOCS]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -94,27 +101,222 @@ def test_commands_and_their_options_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_targets_of_make_exist(page):
+    targets = set(re.findall(r"^(\w+):", text(TOP / "Makefile"), re.MULTILINE))
+    assert set(re.findall(r"(?:^    |`)(?:\w+=\w+ )*make (\w+)", text(page), re.MULTILINE)) <= targets
+
+
+PREFIXES = ("adapters", "audio", "leakage", "plots", "review", "text", "views", "widgets")
+
+
+def public_names(page):
+    """Dotted names of nbaudio in code spans and Python blocks, such as `widgets.Player`, with `nbaudio.` before them."""
+    code = "\n".join(body for language, body in FENCED.findall(text(page)) if language == "python")
+    spans = "\n".join(re.findall(r"`([^`\n]+)`", FENCED.sub("", text(page))))
+    found = re.findall(rf"(?<![\w./-])(?:nbaudio|{'|'.join(PREFIXES)})(?:\.[A-Za-z_]+)+(?![\w/-])", f"{code}\n{spans}")
+    return {each if each.startswith("nbaudio.") else f"nbaudio.{each}" for each in found if not each.endswith(".md")}
+
+
+def exists(dotted):
+    """Whether a dotted name leads somewhere, through modules and attributes."""
+    found, path = nbaudio, "nbaudio"
+    for part in dotted.split(".")[1:]:
+        path = f"{path}.{part}"
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(path)
+            except ModuleNotFoundError as error:
+                # An adapter whose framework is not installed is there all the same.
+                return error.name is not None and not error.name.startswith("nbaudio")
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_public_names_exist(page):
+    assert {each for each in public_names(page) if not exists(each)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_of_the_repository_that_are_named_exist(page):
+    named = re.findall(r"`((?:nbaudio|tests|benchmarks|docs|notebooks|data_manifests)/[\w./-]+)`", text(page))
+    assert [each for each in named if not (TOP / each).exists()] == []
+
+
+def test_the_api_page_has_every_name_that_nbaudio_exports():
+    listed = set(re.findall(r"^\| `nbaudio\.(\w+)", text(TOP / "docs/api.md"), re.MULTILINE))
+    assert set(nbaudio.__all__) - {"__version__"} <= listed
+
+
+@pytest.mark.parametrize("table", ["RECORDINGS", "SEGMENTS"])
+def test_the_page_of_tables_has_every_column(table):
+    section = text(TOP / "docs/tables.md").split(f"<!-- types: {table} -->")[1].split("\n## ")[0]
+    columns = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert columns[: len(getattr(tables, table))] == list(getattr(tables, table))
+
+
+def test_the_site_shows_every_page_once():
+    def pages(entries):
+        for entry in entries:
+            value = next(iter(entry.values())) if isinstance(entry, dict) else entry
+            yield from [value] if isinstance(value, str) else pages(value)
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    nav = list(pages(yaml.load(text(TOP / "mkdocs.yml"), Loader)["nav"]))  # noqa: S506 - derived from SafeLoader
+    assert len(nav) == len(set(nav))
+    assert {path.name for path in DOCS} <= set(nav)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_python_code_is_python(page):
     for language, body in FENCED.findall(text(page)):
         if language == "python":
             ast.parse(body)
 
 
-def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp_path, monkeypatch):
-    (code,) = (body for language, body in FENCED.findall(text(TOP / "README.md")) if language == "python")
-    assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
-    monkeypatch.chdir(tmp_path)
+# Code blocks that run
+
+
+class Block(NamedTuple):
+    """Code of a page: ``python``, or ``shell`` where each line is a command of nbaudio; and why it is not run, if so."""
+
+    kind: str
+    code: str
+    reason: str
+
+
+NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+
+
+def blocks(page):
+    """The blocks of a page, in order. Indented lines are a block of commands if all of them are commands of nbaudio."""
+    reason, body, inside = "", [], None
+    for line in [*text(page).splitlines(), ""]:
+        if inside is not None:
+            if line == "```":
+                if inside == "python":
+                    yield Block("python", "\n".join(body), reason)
+                reason, body, inside = "", [], None
+            else:
+                body.append(line)
+        elif line.startswith("```"):
+            inside = line.removeprefix("```")
+        elif line.startswith("    "):
+            body.append(line.strip())
+        else:
+            if body and all(each.startswith("nbaudio ") for each in body):
+                yield Block("shell", "\n".join(body), reason)
+            if body or line:
+                found = NOT_RUN.fullmatch(line)
+                reason, body = found[1] if found else "", []
+
+
+DEMO = bundled("data_manifests/demo.yaml").with_suffix("")
+RUN = [page for page in PAGES if any(not block.reason for block in blocks(page))]
+# Pages whose results have a test of their own, and those that take seconds: workbooks with clips, pages with plots.
+RESULTS = (TOP / "README.md", TOP / "docs/reading.md")
+SLOW = {"evidence.md", "review.md", "tables.md"}
+# Where a step makes a folder that the pages before it have made, it makes it anew.
+MAKES = {"ingest", "materialize", "convert", "export"}
+
+
+def call(words, monkeypatch):
+    """Run a command in this process, with one job; its exit code."""
+    step = typer.main.get_command(app)
+    for word in words[1:3]:
+        step = getattr(step, "commands", {}).get(word, step)
+    if any("--jobs" in parameter.opts for parameter in step.params) and "--jobs" not in words:
+        words = [*words, "--jobs", "1"]
+    if words[1] in MAKES and Path(words[words.index("--out") + 1]).is_dir():
+        shutil.rmtree(words[words.index("--out") + 1])
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code or 0
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder with what the pages assume: the demo corpus as `W` and `CORPUS`, and a small source of each layout."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for file in ("transcripts.jsonl", "wav.scp"):
+        shutil.copy(DEMO / file, folder)
+    shutil.copytree(DEMO / "audio", folder / "audio")
+    sources = {"audio": folder / "audio", "names": folder / "wav.scp"}
+    nbaudio.ingest("parlaspeech", folder / "transcripts.jsonl", **sources, out=folder / "W")
+    nbaudio.score(folder / "W")
+    nbaudio.select(folder / "W", min_similarity=0.8, dev=8, test=8)
+    nbaudio.materialize(folder / "W", out=folder / "CORPUS", shard_size="1MB", jobs=1)
+    (folder / "demo-output").mkdir()
+    for name_, there in (("workspace", "W"), ("corpus", "CORPUS")):
+        (folder / "demo-output" / name_).symlink_to(f"../{there}")
+    for number, seconds in enumerate((21, 12)):
+        tone(folder / f"songs/{seconds}.wav", seconds, seed=number)
+    foreign_layouts(folder)
+    return folder
+
+
+def foreign_layouts(folder):
+    """Make the sources that docs/ingest.md reads."""
+    rows = "name,start,end,sentence,narrator\n21.wav,0,1.5,dobar dan,ana\n12.wav,2,3.5,dobra noć,ben\n"
+    (folder / "segments.csv").write_text(rows, encoding="utf8")
+    for format_, out in (("kaldi", "data"), ("nemo", "nemo-manifests"), ("lhotse", "lhotse-manifests")):
+        nbaudio.export(folder / "W", format_, out=folder / out)
+    for layout, source in (
+        ("subtitles", "talks"),
+        ("textgrid", "annotations"),
+        ("commonvoice", "cv-corpus/hr"),
+        ("hf", "dataset"),
+    ):
+        made = LAYOUTS[layout](folder / "made" / layout).source
+        (folder / source).parent.mkdir(exist_ok=True)
+        made.rename(folder / source)
+    librispeech_archive(folder / "made").rename(folder / "dev-clean.tar.gz")
+
+
+def run(page, monkeypatch):
+    """Run the blocks of a page in the current folder; the names that its Python code has made."""
     names = {}
-    exec(code.replace("data_manifests/demo", str(bundled("data_manifests/demo.yaml").with_suffix(""))), names)  # noqa: S102
+    for block in blocks(page):
+        if block.reason:
+            continue
+        if block.kind == "python":
+            exec(block.code.replace('"data_manifests/demo"', repr(str(DEMO))), names)  # noqa: S102
+            continue
+        for line in block.code.splitlines():
+            words = shlex.split(line, comments=True)
+            assert call(words, monkeypatch) in ({0, 1} if words[1] == "ingest" else {0}), line  # sources have broken lines
+    return names
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in RUN if page not in RESULTS], ids=name
+)
+def test_code_blocks_run(page, prepared, tmp_path, monkeypatch):
+    shutil.copytree(prepared, tmp_path / "page", symlinks=True)
+    monkeypatch.chdir(tmp_path / "page")
+    run(page, monkeypatch)
+
+
+def test_the_code_of_readme_makes_a_corpus_that_the_code_of_reading_md_reads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run(TOP / "README.md", monkeypatch)
     frame, batch = names["frame"], names["batch"]
     assert isinstance(frame, pd.DataFrame)
     assert set(frame["split"]) == {"train", "dev", "test"}
     assert len(batch["samples"]) == len(batch["text"]) > 1
     assert set(batch["segment_id"]) <= set(frame["segment_id"])
-    for block in re.findall(r"```python\n(.*?)```", text(TOP / "docs/reading.md"), re.DOTALL)[:2]:  # the others need frameworks
-        exec(block, names)  # noqa: S102
+    names = run(TOP / "docs/reading.md", monkeypatch)
     assert names["clip"].segment_id in set(frame["segment_id"])
     assert names["batch"]["samples"].shape[1] % 16000 == 0
+
+
+def test_the_code_of_readme_is_ten_lines():
+    (code,) = (block.code for block in blocks(TOP / "README.md") if block.kind == "python")
+    assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
 
 
 COPIES = sorted((TOP / "docs/notebooks").glob("*.ipynb"))

@@ -61,17 +61,46 @@ def test_environment_yml_takes_from_conda_forge_what_it_has_in_conda_s_spelling(
     assert {Requirement(line).name for line in pypi} == {"audioop-lts", "av", "miniaudio", "soundfile", "soxr"}
 
 
-def lock_lines():
-    lines = (TOP / "requirements.lock").read_text(encoding="utf8").splitlines()
+LOCKS = ("requirements.lock", "docs/requirements.txt")
+
+
+def lock_lines(lock="requirements.lock"):
+    lines = (TOP / lock).read_text(encoding="utf8").splitlines()
     return [line for line in lines if not line.startswith("#")]
 
 
-def test_lock_holds_exact_versions_and_neither_addresses_nor_paths():
-    for line in lock_lines():
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_holds_exact_versions_and_neither_addresses_nor_paths(lock):
+    for line in lock_lines(lock):
         requirement = Requirement(line)
         assert requirement.url is None, line
         assert [spec.operator for spec in requirement.specifier] == ["=="], line
-    assert not [line for line in lock_lines() if "/" in line or line.startswith("-") or "torch" in line]
+    assert not [line for line in lock_lines(lock) if "/" in line or line.startswith("-") or "torch" in line]
+
+
+def test_documentation_is_built_with_the_versions_of_the_lock():
+    locked = {Requirement(line).name.lower(): str(Requirement(line).specifier) for line in lock_lines() if ";" not in line}
+    built = {Requirement(line).name.lower(): str(Requirement(line).specifier) for line in lock_lines("docs/requirements.txt")}
+    assert {name: version for name, version in built.items() if locked.get(name, version) != version} == {}
+    group = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf8"))["dependency-groups"]["docs"]
+    for wanted in map(Requirement, group):
+        assert wanted.specifier.contains(built[wanted.name].removeprefix("==")), f"{wanted}: run make lock"
+
+
+def test_pre_commit_runs_what_make_lint_runs():
+    (repository,) = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text(encoding="utf8"))["repos"]
+    assert repository["repo"] == "local"
+    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+    recipe = re.search(r"^lint: .*\n((?:\t.*\n)+)", (TOP / "Makefile").read_text(encoding="utf8"), re.MULTILINE)
+    lint = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
+    assert [hook["entry"] for hook in repository["hooks"]] == lint
+
+
+def test_citation_is_of_this_version():
+    citation = yaml.safe_load((TOP / "CITATION.cff").read_text(encoding="utf8"))
+    assert citation["version"] == __version__
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"] == PROJECT["authors"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -160,7 +189,8 @@ def test_wheel_for_workers_is_the_one_that_is_built(built, tmp_path):
 
 def test_shipped_files_are_of_known_kinds(built):
     wheel, sdist = built
-    text = {".css", ".csv", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".typed", ".yaml", ".yml"}
+    text = {".cff", ".css", ".csv", ".ipynb", ".js", ".json", ".jsonl", ".lock", ".md", ".py", ".scp", ".toml", ".txt", ".typed"}
+    text |= {".yaml", ".yml"}
     known = text | {".flac", ".m4a", ".mp3", ".png", ".svg", ".wav", ".xlsx"}
     bare = {"LICENSE", "METADATA", "Makefile", "PKG-INFO", "RECORD", "WHEEL", "entry_points.txt", ".gitignore"}
     with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
