@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+import nbaudio
 from nbaudio.cli.common import (
     Address,
-    AsJson,
     BeamOptions,
     Container,
     Engine,
@@ -16,15 +16,14 @@ from nbaudio.cli.common import (
     ShardSize,
     Window,
     Workspace,
-    app,
-    finish,
-    network_options,
+    command,
+    parse_count,
     split_commas,
 )
+from nbaudio.core.report import Report
 
 
-@app.command(epilog="Example: nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000")
-@network_options
+@command("nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
 def select(
     workspace: Workspace,
     min_similarity: Annotated[
@@ -47,45 +46,23 @@ def select(
     ] = "auto",
     seed: Seed = 42,
     gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Decide every segment: filters, budget, train, dev and test without leakage."""
-    from nbaudio import select as step
-
-    finish(
-        lambda: step(
-            workspace,
-            min_similarity=min_similarity,
-            max_duration=max_duration,
-            min_duration=min_duration,
-            hours=hours,
-            disk=disk,
-            dev=_amount(dev),
-            test=_amount(test),
-            group_by=split_commas(group_by),
-            seed=seed,
-            gold=gold,
-        ),
-        as_json=as_json,
-    )
+    return nbaudio.select(**{**locals(), "dev": parse_count(dev), "test": parse_count(test), "group_by": split_commas(group_by)})
 
 
-@app.command(epilog="Example: nbaudio export nemo W --out manifests")
+@command("nbaudio export nemo W --out manifests")
 def export(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the folder for the manifests: new, or an earlier export, which is replaced")],
     paths: Annotated[str, typer.Option(help="of the recordings: absolute, or relative to the manifests")] = "absolute",
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
-    from nbaudio import export as step
-
-    finish(lambda: step(workspace, format_, out=out, paths=paths), as_json=as_json)
+    return nbaudio.export(workspace, format_, out=out, paths=paths)
 
 
-@app.command(epilog="Example: nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2")
-@network_options
+@command("nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
 def materialize(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
@@ -109,50 +86,21 @@ def materialize(
     address: Address = None,
     beam_options: BeamOptions = "",
     packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
-    from nbaudio import materialize as step
-
-    finish(
-        lambda: step(
-            workspace,
-            out=out,
-            container=container,
-            text=text,
-            rate=rate,
-            channel=channel,
-            encoding=encoding,
-            shard_size=shard_size,
-            shard_count=shard_count,
-            window=window,
-            title=title,
-            language=language,
-            licence=licence,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            beam_options=beam_options,
-            packs=packs,
-        ),
-        as_json=as_json,
-    )
+    return nbaudio.materialize(**locals())
 
 
-@app.command(epilog="Example: nbaudio status CORPUS")
-@network_options
+@command("nbaudio status CORPUS", fetches=True)
 def status(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Say how far a corpus is: stage, rate, time left, failures, whether anybody is at work on it, and what to do next."""
-    from nbaudio import status as step
-
-    finish(lambda: step(corpus, workspace=workspace), as_json=as_json)
+    return nbaudio.status(corpus, workspace=workspace)
 
 
-@app.command(epilog="Example: nbaudio convert CORPUS --container tfrecord --out OTHER --shard-count 64")
+@command("nbaudio convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
     container: Container,
@@ -162,28 +110,12 @@ def convert(
     window: Window = 1,
     jobs: Jobs = None,
     engine: Engine = "threading",
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Write a corpus anew in another container or in other shards; audio is copied, not decoded."""
-    from nbaudio import convert as step
-
-    finish(
-        lambda: step(
-            corpus,
-            container=container,
-            out=out,
-            shard_size=shard_size,
-            shard_count=shard_count,
-            window=window,
-            jobs=jobs,
-            engine=engine,
-        ),
-        as_json=as_json,
-    )
+    return nbaudio.convert(**locals())
 
 
-@app.command(epilog="Example: nbaudio verify CORPUS")
-@network_options
+@command("nbaudio verify CORPUS", fetches=True)
 def verify(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     jobs: Jobs = None,
@@ -191,42 +123,25 @@ def verify(
     address: Address = None,
     beam_options: BeamOptions = "",
     workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
-    from nbaudio import verify as step
-
-    finish(
-        lambda: step(corpus, jobs=jobs, engine=engine, address=address, beam_options=beam_options, workspace=workspace),
-        as_json=as_json,
-    )
+    return nbaudio.verify(**locals())
 
 
-@app.command(epilog="Example: nbaudio stats W --out report.html")
-@network_options
+@command("nbaudio stats W --out report.html", fetches=True)
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
     out: Annotated[
         str | None, typer.Option(metavar="PAGE.html", help="one page of it, .html or .xlsx, with tables and plots")
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    from nbaudio import stats as step
-
-    finish(lambda: step(path, out=out), as_json=as_json)
+    return nbaudio.stats(path, out=out)
 
 
-@app.command(epilog="Example: nbaudio wheel --out dist")
+@command("nbaudio wheel --out dist")
 def wheel(
     out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Write a wheel of this very nbaudio, which is all that workers of a cluster need to install."""
-    from nbaudio import wheel as step
-
-    finish(lambda: step(out=out), as_json=as_json)
-
-
-def _amount(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    return nbaudio.wheel(out=out)

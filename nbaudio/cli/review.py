@@ -4,17 +4,16 @@ from typing import Annotated
 
 import typer
 
-from nbaudio.cli.common import AsJson, Seed, Workspace, app, finish, network_options, split_commas
+import nbaudio
+from nbaudio.cli.common import Seed, Workspace, app, command, split_commas
+from nbaudio.core.report import Report
 
 review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
 app.add_typer(review_app, name="review")
 
 
-@review_app.command(
-    "export", epilog="Example: nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100"
-)
-@network_options
-def review_export(
+@command("nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
+def export(
     workspace: Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
     n: Annotated[
@@ -29,74 +28,50 @@ def review_export(
     overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
     verdicts: Annotated[str | None, typer.Option(help="the words to choose from, by commas; ok is one of them")] = None,
     clips: Annotated[str, typer.Option(help="wav or mp3")] = "wav",
-    table: Annotated[list[str] | None, typer.Option(help="csv or tsv, to write beside the sheet; repeat for both")] = None,
-    zip_: Annotated[bool, typer.Option("--zip", help="each sheet with its clips in one archive, to send")] = False,
-    as_json: AsJson = False,
-) -> None:
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", help="csv or tsv, to write beside the sheet; repeat for both")
+    ] = None,
+    zip: Annotated[bool, typer.Option("--zip", help="each sheet with its clips in one archive, to send")] = False,
+) -> Report:
     """Draw clips for reviewers into spreadsheets; they stay out of training."""
-    from nbaudio import review
-
-    finish(
-        lambda: review.export(
-            workspace,
-            out=out,
-            n=n,
-            strategy=strategy,
-            threshold=threshold,
-            seed=seed,
-            reviewers=split_commas(reviewers),
-            overlap=overlap,
-            verdicts=tuple(review.VERDICTS) if verdicts is None else split_commas(verdicts),
-            clips=clips,
-            tables=tuple(table or ()),
-            zip=zip_,
-        ),
-        as_json=as_json,
-    )
+    given = locals()
+    parsed = {
+        "reviewers": split_commas(reviewers),
+        "verdicts": tuple(nbaudio.review.VERDICTS) if verdicts is None else split_commas(verdicts),
+        "tables": tuple(tables or ()),
+    }
+    return nbaudio.review.export(**{**given, **parsed})
 
 
-@review_app.command("import", epilog="Example: nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx")
-def review_import(
+@command("nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx", group=review_app)
+def import_(
     workspace: Workspace,
     sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
     reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Take verdicts and corrected texts from sheets that came back; say what cannot be taken, and how far reviewers agree."""
-    from nbaudio import review
-
-    finish(lambda: review.import_(workspace, sheets, reviewer=reviewer), as_json=as_json)
+    return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
 
 
-@review_app.command("correct-bounds", epilog="Example: nbaudio review correct-bounds W")
-def review_correct_bounds(workspace: Workspace, as_json: AsJson = False) -> None:
+@command("nbaudio review correct-bounds W", group=review_app)
+def correct_bounds(workspace: Workspace) -> Report:
     """Put the bounds that reviewers moved while listening into the segments table."""
-    from nbaudio import review
-
-    finish(lambda: review.correct_bounds(workspace), as_json=as_json)
+    return nbaudio.review.correct_bounds(workspace)
 
 
-@review_app.command("correct-texts", epilog="Example: nbaudio review correct-texts W")
-def review_correct_texts(workspace: Workspace, as_json: AsJson = False) -> None:
+@command("nbaudio review correct-texts W", group=review_app)
+def correct_texts(workspace: Workspace) -> Report:
     """Put the words that reviewers corrected into the segments table; review import does it too."""
-    from nbaudio import review
-
-    finish(lambda: review.correct_texts(workspace), as_json=as_json)
+    return nbaudio.review.correct_texts(workspace)
 
 
-@app.command(epilog="Example: nbaudio evidence W --precision 0.98 --confidence 0.95")
+@command("nbaudio evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: Workspace,
     precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
     confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
     min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
     max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Say how right the labels are above each threshold, as far as the reviews prove it, and what to review next."""
-    from nbaudio import evidence as step
-
-    finish(
-        lambda: step(workspace, precision=precision, confidence=confidence, min_duration=min_duration, max_duration=max_duration),
-        as_json=as_json,
-    )
+    return nbaudio.evidence(**locals())
