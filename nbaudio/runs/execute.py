@@ -1,4 +1,4 @@
-"""One notebook, executed and made a page; importing this takes seconds, so it is done when something is to be run."""
+"""Execute one notebook and write its HTML page; importing this takes seconds, so import it only to run something."""
 
 import json
 import os
@@ -30,21 +30,16 @@ CSS</style>
 {%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
 {%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
 """.replace("CSS", CSS).replace("PLACE", LINKS_MARKER)
-# What the notebooks ask for, and what every Jupyter knows when they are opened by hand.
+# The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
 _KERNEL = "python3"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
-    """Execute a notebook; what ran is kept in OUT/notebooks and OUT/html, also when it fails.
-
-    Args:
-        source: the notebook.
-        out: the folder of the run, which is the kernel's current folder too.
-        values: its parameters.
+    """Execute a notebook with `out` as its current folder; keep it in OUT/notebooks and OUT/html, also when it fails.
 
     Raises:
-        NbaudioError: a cell failed or the kernel died; names the cell and what it said.
+        NbaudioError: a cell failed or the kernel died; names the cell and its error.
     """
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
@@ -58,10 +53,10 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
                 language="python",
                 progress_bar=False,
                 cwd=str(out),
-                # What a kernel logs is that a local connection is not encrypted, or that it was told to stop.
+                # Kernels log only that a local connection is not encrypted, or that they were stopped.
                 extra_arguments=["--log-level=CRITICAL"],
                 store_widget_state=False,
-                coalesce_streams=True,  # progress as it ended
+                coalesce_streams=True,  # only the last state of a progress bar
             )
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
@@ -75,13 +70,13 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
 
 
 def _verbatim(path: Path) -> str:
-    """A path in whose braces papermill fills in nothing."""
+    """Escape the braces of a path, which papermill would fill in."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
 @contextmanager
 def _own_kernel() -> Iterator[None]:
-    """Let `_KERNEL` mean the running interpreter, whatever kernels of that name are installed, or none."""
+    """Let `_KERNEL` run this interpreter, whether or not a kernel of that name is installed."""
     before = os.environ.get("JUPYTER_PATH")
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     with TemporaryDirectory() as folder:
@@ -96,7 +91,7 @@ def _own_kernel() -> Iterator[None]:
 
 
 def _keep(working: Path, final: Path) -> None:
-    """Move a notebook to its place, with what a widget shows without a kernel in place of the widget."""
+    """Move a notebook to its final path, with the static HTML of each widget in place of the widget."""
     notebook = json.loads(working.read_text(encoding="utf8"))
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):

@@ -1,6 +1,6 @@
-"""The pages of a run: links from each to the previous and the next one, and an index that lists them.
+"""Navigation links between the HTML pages of a run, and their index.
 
-`LINKS_MARKER` marks where a page has its links; `link_pages` fills them in after every run, as pages may have been added.
+`LINKS_MARKER` marks the place of the links in a page; `link_pages` fills them in after every run, since pages may have been added.
 """
 
 import json
@@ -33,7 +33,7 @@ code {{ background: #f2f2f2; padding: 0 0.2em; }}
 </ol>
 {others}</body></html>
 """
-# What a run may leave beside its pages, and what it is called in the index.
+# Other outputs of a run, with their names in the index.
 _OTHERS = {
     "report.html": "all figures on one page",
     "report.xlsx": "the same figures as a spreadsheet",
@@ -43,15 +43,7 @@ _OTHERS = {
 
 
 def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
-    """Link the pages in OUT/html with each other, in the order of the notebooks, and write OUT/html/index.html.
-
-    Args:
-        out: the folder of the run.
-        notebooks: all that there are, run or not.
-
-    Returns:
-        The index.
-    """
+    """Link the pages in OUT/html in the order of all notebooks, run or not, and write OUT/html/index.html; return its path."""
     folder = out / "html"
     there = [(folder / f"{notebook.stem}.html", *_introduction(notebook)) for notebook in notebooks]
     there = [page for page in there if page[0].exists()]
@@ -73,7 +65,7 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
 
 
 def _introduction(notebook: Path) -> tuple[str, str]:
-    """The heading of a notebook and the text below it."""
+    """Return the heading of a notebook and the text below it."""
     first = json.loads(notebook.read_text(encoding="utf8"))["cells"][0]
     heading, _, text = "".join(first["source"]).partition("\n")
     return heading.lstrip("# "), text.strip()
