@@ -1,4 +1,4 @@
-"""Unattended runs of the ordered notebooks: parameters of a manifest in; executed notebooks, HTML pages, workspace and corpus out.
+"""Unattended runs of the notebooks: parameters of a manifest in; executed notebooks, HTML pages, workspace and corpus out.
 
 OUT/notebooks/NN_name.ipynb   executed notebooks
 OUT/html/NN_name.html         the same as pages that need neither Jupyter nor a network

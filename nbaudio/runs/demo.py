@@ -40,7 +40,7 @@ SEGMENTS = {
     "hypotheses of another sentence, and an empty one": (None, "below_similarity", 12),
 }
 _PLACES = ("notebooks", "html", "workspace", "corpus")
-_ODD_CHARACTERS = "„“”–’"
+_ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.
 _MEANT = re.compile(r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )")
@@ -138,9 +138,7 @@ def _in_texts(outputs: _Outputs) -> dict[str, str | None]:
     sheet = pl.read_excel(outputs.sheet, sheet_name="review", engine="openpyxl")["transcript"]
     verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
     return {
-        f"odd characters {' '.join(_ODD_CHARACTERS)}": "score and 02_transcripts: listed with an example each"
-        if odd >= set(_ODD_CHARACTERS)
-        else None,
+        f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each" if odd >= set(_ODD) else None,
         "one sentence in several recordings": f"leakage check: {', '.join(shared['examples'])}" if shared["shared"] else None,
         "a transcript that begins with =": "plain text everywhere, also in the review sheet" if verbatim else None,
     }

@@ -1,6 +1,7 @@
 """Navigation links between the HTML pages of a run, and their index.
 
-`LINKS_MARKER` marks the place of the links in a page; `link_pages` fills them in after every run, since pages may have been added.
+`LINKS_MARKER` marks the place of the links in a page; `link_pages` fills them in after every run, since pages may have been
+added.
 """
 
 import json

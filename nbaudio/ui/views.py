@@ -17,6 +17,7 @@ from nbaudio.corpus.manifest import read_manifest
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
+from nbaudio.ui.filters import sort_and_filter
 
 Source = str | Path | Workspace | Frame
 """A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once, also in pandas."""
@@ -116,8 +117,6 @@ def examples(
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
     if where:
-        from nbaudio.ui.widgets.rows import sort_and_filter
-
         segments = segments[sort_and_filter(segments, where=where)]
     if playable:
         lengths = table.select("recording_id", "num_samples")

@@ -1,7 +1,7 @@
 """One page of HTML out of sections: whole in itself, it loads nothing and runs nothing.
 
-Conventions: every text is escaped, and cells isolate their direction (see `widgets.tables`). The page forbids the browser all but
-its own style and its own pictures, so that nothing in it could reach out even if it tried.
+Conventions: every text is escaped, and cells isolate their direction (see `widgets.static_html`). The page forbids the browser
+all but its own style and its own pictures, so that nothing in it could reach out even if it tried.
 """
 
 from base64 import b64encode
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 from nbaudio.ui.statistics.sections import Section
-from nbaudio.ui.widgets.tables import table
+from nbaudio.ui.widgets.static_html import table
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f1f1f; background: #fff }

@@ -1,4 +1,4 @@
-"""A threshold to drag over a histogram: what it keeps, whom it costs, how the segments on both sides of it sound."""
+"""Threshold to drag over a histogram: what it keeps, which speakers lose, how segments on both sides of it sound."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,9 @@ from nbaudio.review.log import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm
-from nbaudio.ui.widgets.listening import SegmentPlayback, segment_facts
-from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.static_export import saved_clips
-from nbaudio.ui.widgets.tuning import MEASURES, Neighbors, ThresholdCounts, count_thresholds, format_threshold
+from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, segment_facts
+from nbaudio.ui.widgets.static_html import saved_clips
+from nbaudio.ui.widgets.threshold_counts import MEASURES, Neighbors, ThresholdCounts, count_thresholds, format_threshold
 
 _EXAMPLES = 3
 
@@ -22,14 +21,14 @@ _EXAMPLES = 3
 class ThresholdTuner(BaseWidget):
     """A threshold on similarity, word error rate or duration.
 
-    `value` is where it stands, a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``.
-    `used` is the similarity that the workspace stores for `select`, None where it stores none.
+    `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``. `used` is the
+    similarity that the workspace stores for `select`, None without one.
 
     Keys: arrows left and right move the threshold by a step, with Shift by ten; ``t`` goes to the field to type it, ``y`` makes
     the axis of segments logarithmic; up and down go through the examples, Space plays, and the other keys are those of `Player`.
     """
 
-    _esm = esm("core", "diff", "player", "tuner_plot", "threshold_tuner")
+    _esm = esm("core", "diff", "player_drawing", "player", "tuner_plot", "threshold_tuner")
     value = traitlets.Float(MIN_SIMILARITY).tag(sync=True)
     used = traitlets.Float(None, allow_none=True).tag(sync=True)
     measure = traitlets.Unicode("similarity").tag(sync=True)
@@ -39,27 +38,26 @@ class ThresholdTuner(BaseWidget):
 
         Args:
             workspace: a scored workspace.
-            value: where the threshold starts; unless given at the one that the workspace stores, or 0.8.
+            value: initial threshold; the one stored in the workspace unless given, or 0.8.
             measure: ``similarity``, ``wer`` or ``duration``.
 
         Raises:
-            InputError: the measure is not known.
+            InputError: the measure is unknown.
         """
         get_by_name(MEASURES, measure, "measure")
         self._segments = load_segments(workspace)
         self._counts: dict[str, ThresholdCounts] = {}
-        self._neighbours: dict[str, Neighbors] = {}
+        self._neighbors: dict[str, Neighbors] = {}
         grid = self._counted(measure).scale.grid
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
-        listening = SegmentPlayback(self._segments, "me")
         super().__init__(
             {
                 "tuner.open": self._open,
                 "tuner.examples": self._examples,
                 "tuner.evidence": self._evidence,
                 "tuner.use": self._use,
-                **listening.calls,
+                **SegmentPlayback(self._segments, "me").calls,
             },
             value=min(grid[-1], max(grid[0], float(start))),
             used=used,
@@ -67,7 +65,7 @@ class ThresholdTuner(BaseWidget):
         )
 
     def use(self) -> None:
-        """Store `value` in the workspace: `select` takes it where no ``min_similarity`` is asked for. What the button does.
+        """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
 
         Raises:
             InputError: the threshold is not on similarity.
@@ -81,52 +79,34 @@ class ThresholdTuner(BaseWidget):
         self.used = value
 
     def _counted(self, measure: str, value: float | None = None) -> ThresholdCounts:
-        """Counts that have `value` as a position; only the counts of the latest value are cached."""
+        """Return counts that have `value` as a position; only the counts of the latest value are cached."""
         held = self._counts.get(measure)
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
             held = self._counts[measure] = count_thresholds(self._segments.frame, measure, value)
-            self._neighbours.setdefault(measure, Neighbors(self._segments.frame, held.scale))
+            self._neighbors.setdefault(measure, Neighbors(self._segments.frame, held.scale))
         return held
 
     def _open(self, *, measure: str, value: float | None = None) -> Response:
         counts = self._counted(measure, value)
-        said = {
-            "measures": list(MEASURES),
-            "label": counts.scale.label,
-            "least": counts.scale.least,
-            "axis": counts.scale.axis,
-            "grid": counts.scale.grid,
-            "edges": counts.scale.edges,
-            "all_segments": counts.all_segments,
-            "all_hours": counts.all_hours,
-            "bins": counts.bins.tolist(),
-            "segments": counts.segments.tolist(),
-            "hours": counts.hours.tolist(),
-            "vanished": counts.vanished.tolist(),
-            "all_speakers": counts.all_speakers,
-            "speakers": counts.speakers,
-        }
-        return Response(said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
+        facts: dict[str, Any] = {"measures": list(MEASURES)}
+        facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "axis", "grid", "edges")}
+        facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}
+        facts |= {name: getattr(counts, name).tolist() for name in ("bins", "segments", "hours", "vanished")}
+        return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
     def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
-        kept, out = self._neighbours[measure].around(value, _EXAMPLES)
+        kept, out = self._neighbors[measure].around(value, _EXAMPLES)
         column = self._counts[measure].scale.column
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
-            words = (row["text"] or "")[:200]
-            return {
-                "number": number,
-                "segment_id": row["segment_id"],
-                "score": row[column],
-                "facts": segment_facts(row),
-                "text": words,
-            }
+            facts, text = segment_facts(row), (row["text"] or "")[:200]
+            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "facts": facts, "text": text}
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 
     def _evidence(self, *, measure: str, value: float | None = None) -> dict[str, list[Any]] | None:
-        """What verdicts prove at every position, as lists; None where there are no verdicts, or for another measure."""
+        """Return the proven precision at every position as lists; None without verdicts, or for another measure."""
         workspace = self._segments.workspace
         if measure != "similarity" or not len(verdict_log(workspace)):
             return None
@@ -137,10 +117,10 @@ class ThresholdTuner(BaseWidget):
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
 
     def static_html(self) -> str:
-        """The histogram at the value that was chosen, and clips on both sides of it."""
+        """Return the histogram at the current value, and clips on both sides of it."""
         counts = self._counted(self.measure, self.value)
         position = counts.scale.position(self.value)
-        kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
+        kept, out = self._neighbors[self.measure].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
         proof = self._evidence(measure=self.measure, value=self.value)
         stored = (
@@ -154,7 +134,7 @@ class ThresholdTuner(BaseWidget):
 
 
 def _proof(proof: dict[str, list[Any]], position: int) -> str:
-    """What verdicts prove at a position, in words.
+    """Describe the proven precision at a position.
 
     Examples:
         >>> _proof({"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}, 0)

@@ -1,33 +1,11 @@
-// One segment to see, to hear and to move the bounds of. Python reads, levels and measures the window; this draws and plays it.
+// Player of one segment, with its bounds to move. Python reads the window, normalizes its loudness and computes what is drawn.
 
-const WAVE_PX = 84;
-const BANDS_PX = 112;
-const RULER_PX = 18;
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const CONTEXT_S = 2;
 const MOST_CONTEXT_S = 30;
 const NUDGE_MS = 20;
 const KEPT_CLIPS = 6;
 const PAINT_MS = 30;
-// From silence to loud, on a light and on a dark ground.
-const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
-const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
-
-/** 256 colours between the stops, each as the four bytes of a pixel. */
-function palette(stops) {
-  const bytes = new Uint8ClampedArray(4 * 256).fill(255);
-  for (let i = 0; i < 256; i += 1) {
-    const place = (i / 255) * (stops.length - 1);
-    const at = Math.min(Math.floor(place), stops.length - 2);
-    stops[at].forEach((value, channel) => (bytes[4 * i + channel] = value + (place - at) * (stops[at + 1][channel] - value)));
-  }
-  return new Uint32Array(bytes.buffer);
-}
-
-function isDark(element) {
-  const [red, green, blue] = (getComputedStyle(element).backgroundColor.match(/\d+/g) ?? [255, 255, 255]).map(Number);
-  return red + green + blue < 380;
-}
 
 /**
  * A player in `host`. Gives `{ show, prefetch, toggle, play, stop, seek, key, element }`; `show(number, { play })` brings a
@@ -201,68 +179,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   // the picture
 
   function draw() {
-    const scale = window.devicePixelRatio || 1;
-    const width = stage.clientWidth;
-    const height = WAVE_PX + BANDS_PX + RULER_PX;
-    canvas.width = Math.max(1, width * scale);
-    canvas.height = height * scale;
-    canvas.style.height = `${height}px`;
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.clearRect(0, 0, width, height);
-    if (clip?.audio) {
-      canvas.setAttribute("aria-label", `waveform and spectrogram of ${clip.seconds.toFixed(1)} seconds`);
-      drawWave(pen, width);
-      drawBands(pen, width);
-      drawRuler(pen, width);
-    }
+    drawClip(canvas, clip, stage.clientWidth, { host, root });
     drawBounds();
   }
 
-  function drawWave(pen, width) {
-    const style = getComputedStyle(host);
-    const many = clip.peaks.length / 2;
-    const middle = WAVE_PX / 2;
-    pen.fillStyle = style.getPropertyValue("--hold").trim() || "#0072b2";
-    for (let i = 0; i < many; i += 1) {
-      const low = clip.peaks[2 * i] / 128;
-      const high = clip.peaks[2 * i + 1] / 128;
-      const top = middle - high * (middle - 2);
-      pen.fillRect((i * width) / many, top, Math.max(0.7, width / many), Math.max(1, (high - low) * (middle - 2)));
-    }
-  }
-
-  function drawBands(pen, width) {
-    const colours = palette(isDark(root) ? DARK : LIGHT);
-    const many = clip.peaks.length / 2;
-    const bands = clip.bands.length / many;
-    const image = new ImageData(many, bands);
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let x = 0; x < many; x += 1) {
-      for (let y = 0; y < bands; y += 1) pixels[(bands - 1 - y) * many + x] = colours[clip.bands[x * bands + y]];
-    }
-    const small = new OffscreenCanvas(many, bands);
-    small.getContext("2d").putImageData(image, 0, 0);
-    pen.drawImage(small, 0, WAVE_PX, width, BANDS_PX);
-  }
-
-  function drawRuler(pen, width) {
-    const style = getComputedStyle(host);
-    pen.fillStyle = style.color;
-    pen.globalAlpha = 0.7;
-    pen.font = "10.5px sans-serif";
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((each) => (each / clip.seconds) * width > 56) ?? 30;
-    const top = WAVE_PX + BANDS_PX;
-    for (let tick = Math.ceil(-clip.start / step); tick * step + clip.start <= clip.seconds; tick += 1) {
-      const x = ((tick * step + clip.start) / clip.seconds) * width;
-      const label = `${short(tick * step)} s`;
-      pen.fillRect(x, top, 1, 4);
-      pen.fillText(label, Math.min(Math.max(0, x + 3), width - pen.measureText(label).width), top + 14);
-    }
-    pen.globalAlpha = 1;
-  }
-
-  const short = (seconds) => String(Math.round(seconds * 100) / 100).replace("-", "−");
   // Where the segment begins and ends in the clip, with what was moved and kept.
   const segmentStart = () => clip.start + ((facts?.correction?.start_ms ?? 0) + moved.start) / 1000;
   const segmentEnd = () => clip.end + ((facts?.correction?.end_ms ?? 0) + moved.end) / 1000;

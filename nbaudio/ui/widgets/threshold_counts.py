@@ -1,7 +1,7 @@
-"""What each position of a threshold keeps, counted once for all positions: segments, hours, speakers, examples on both sides.
+"""Segments, hours and speakers kept at each position of a threshold, counted once for all positions, and examples on both sides.
 
-Conventions: a position is an index into `Scale.grid`; what has no score passes every threshold, as in `select`; times that are no
-times are no hours.
+A position is an index into `Scale.grid`. Segments without a score pass every threshold, as in `select`; invalid durations count
+as no hours.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from nbaudio.core.errors import get_by_name
 
-# Bars of a histogram, and positions unless more are needed.
+# Bars of a histogram, and least number of positions.
 STEPS = 200
-# Speakers whose loss is told one by one: those with the most hours.
+# Speakers counted one by one: those with the most hours.
 MOST_SPEAKERS = 2000
 UNKNOWN = "speaker not known"
 
 _LONGEST_S = 60.0
-# Similarities are dense near 1: from here on positions are 0.001 apart.
+# Similarities are dense near 1: from here positions are 0.001 apart.
 _DENSE, _DENSE_STEPS = 0.95, 50
 _HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0) / 3600).otherwise(0.0)
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
@@ -32,14 +32,9 @@ _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
 @dataclass(frozen=True)
 class Scale:
-    """What a threshold is set on.
+    """A column with a threshold: `grid` has the positions, ascending, `edges` those between bars of equal width in the histogram.
 
-    Attributes:
-        column: of the segments.
-        label: what it is called, with its unit.
-        grid: the positions, ascending.
-        least: whether a threshold is the least that is kept; else it is the most.
-        edges: the positions where a bar of the histogram ends and the next begins; bars are equally wide.
+    With `least` the threshold is the least value kept, else the greatest.
     """
 
     column: str
@@ -50,11 +45,11 @@ class Scale:
 
     @property
     def axis(self) -> str:
-        """The label without the rule, as on an axis."""
+        """Label of an axis."""
         return self.label.partition(",")[0]
 
     def position(self, value: float) -> int:
-        """The position nearest to a value."""
+        """Return the position nearest to a value."""
         return int(np.abs(np.array(self.grid) - value).argmin())
 
 
@@ -69,20 +64,9 @@ MEASURES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
 
 
 def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scale:
-    """The scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but no more than a minute.
+    """Return the scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but at most a minute.
 
-    Args:
-        frame: as for `count_thresholds`.
-        measure: a key of `MEASURES`.
-        value: one more position, cut to the scale.
-
-    Raises:
-        InputError: the measure is not known.
-
-    Examples:
-        >>> found = scale(pl.DataFrame(), "similarity", 0.835)
-        >>> [each for each in found.grid if 0.82 <= each <= 0.84], found.grid[-2:]
-        ([0.82, 0.83, 0.835, 0.84], (0.999, 1.0))
+    `frame` is that of `count_thresholds`, `value` one more position, clipped to the scale.
     """
     column, label, least = get_by_name(MEASURES, measure, "measure")
     low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
@@ -97,7 +81,7 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
 
 
 def format_threshold(value: float) -> str:
-    """A threshold with two decimals, or with as many as it has.
+    """Return a threshold with two decimals, or as many as it has.
 
     Examples:
         >>> format_threshold(0.8), format_threshold(0.995)
@@ -108,20 +92,11 @@ def format_threshold(value: float) -> str:
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """What each position of a scale keeps.
+    """What each position of a scale keeps: segments (int64), hours (float64), and speakers of whom nothing is kept (int64).
 
-    Attributes:
-        scale: the positions.
-        all_segments: how many there are.
-        all_hours: how many there are.
-        unscored: segments without a score, kept at every position.
-        segments: int64, kept at each position.
-        hours: float64, kept at each position.
-        vanished: int64, speakers of whom nothing is kept at each position.
-        all_speakers: how many there are.
-        speakers: the names of those with the most hours, at most `MOST_SPEAKERS`.
-        speaker_segments: uint32 of shape (speakers, positions + 1); the last column is all of them.
-        speaker_hours: float32 of the same shape.
+    `unscored` segments have no score and are kept everywhere. `speakers` are the names of those with the most hours, at most
+    `MOST_SPEAKERS`; their segments (uint32) and hours (float32) have the shape (speakers, positions + 1), with all of them in the
+    last column.
     """
 
     scale: Scale
@@ -138,7 +113,7 @@ class ThresholdCounts:
 
     @property
     def bins(self) -> NDArray[np.int64]:
-        """Scored segments between each position and the next, the ends taking in what lies beyond them."""
+        """Scored segments between each position and the next; the ends include those beyond."""
         best, worst = (-1, 0) if self.scale.least else (0, -1)
         counted = np.abs(np.diff(self.segments))
         counted[best] += self.segments[best] - self.unscored
@@ -146,7 +121,7 @@ class ThresholdCounts:
         return counted
 
     def line(self, position: int) -> str:
-        """What a position keeps, in words."""
+        """Describe what a position keeps."""
         segments, hours, vanished = self.segments[position], self.hours[position], int(self.vanished[position])
         time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
         gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
@@ -157,7 +132,7 @@ class ThresholdCounts:
         )
 
     def svg(self, position: int) -> str:
-        """The histogram, bars of what is out hollow, and a line at the threshold."""
+        """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
         edges, bins = self.scale.edges, self.bins
         totals = np.add.reduceat(bins, edges[:-1])
         inside = np.arange(len(bins)) >= position if self.scale.least else np.arange(len(bins)) < position
@@ -202,10 +177,8 @@ class ThresholdCounts:
 def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
     """Count what each position of a measure keeps.
 
-    Args:
-        frame: segments with `speaker_id`, `duration_s` (seconds) and the measure's column.
-        measure: a key of `MEASURES`.
-        value: one more position.
+    `frame` has `speaker_id`, `duration_s` (seconds) and the column of the measure, a key of `MEASURES`; `value` is one more
+    position.
 
     Examples:
         >>> frame = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
@@ -215,7 +188,7 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
     """
     found = scale(frame, measure, value)
     scores = _scores(frame, found.column).to_numpy()
-    # Where a threshold is the least, a row is kept at the positions before `reached`; where it is the most, from there on.
+    # With the least as threshold a row is kept at the positions before `reached`, else from there on.
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
     reached[np.isnan(scores)] = len(found.grid) if found.least else 0
     speakers = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN)
@@ -229,12 +202,12 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
         .agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
         .sort("hours", "code", descending=[True, False])
     )
-    there = _kept(found, best["reached"].to_numpy(), ones[: len(best)])[0, :-1]
+    present = _kept(found, best["reached"].to_numpy(), ones[: len(best)])[0, :-1]
     largest = best["code"].head(MOST_SPEAKERS).to_numpy()
     place = np.full(len(names), -1)
     place[largest] = np.arange(len(largest))
     rows = place[codes]
-    told = rows >= 0
+    listed = rows >= 0
     return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
@@ -242,18 +215,18 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
         unscored=int(np.isnan(scores).sum()),
         segments=_kept(found, reached, ones)[0, :-1].astype(np.int64),
         hours=_kept(found, reached, hours)[0, :-1],
-        vanished=len(names) - there.astype(np.int64),
+        vanished=len(names) - present.astype(np.int64),
         all_speakers=len(names),
         speakers=tuple(names[largest].to_list()),
-        speaker_segments=_kept(found, reached[told], ones[told], rows[told], len(largest)).astype(np.uint32),
-        speaker_hours=_kept(found, reached[told], hours[told], rows[told], len(largest)).astype(np.float32),
+        speaker_segments=_kept(found, reached[listed], ones[listed], rows[listed], len(largest)).astype(np.uint32),
+        speaker_hours=_kept(found, reached[listed], hours[listed], rows[listed], len(largest)).astype(np.float32),
     )
 
 
 def _kept(
     found: Scale, reached: NDArray[Any], weights: NDArray[np.float64], rows: NDArray[Any] | int = 0, number: int = 1
 ) -> NDArray[np.float64]:
-    """The weight kept at each position for each of `number` rows, and all of it in the last column."""
+    """Return the weight kept at each position for each of `number` rows, and the sum of all in the last column."""
     width = len(found.grid) + 1
     table = np.bincount(rows * width + reached, weights, number * width).reshape(number, width)
     kept = table[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else table[:, :-1].cumsum(axis=1)
@@ -261,15 +234,14 @@ def _kept(
 
 
 def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
-    """A column as floats with NaN for what is not known."""
+    """Return a column as floats with NaN for null."""
     return frame[column].cast(pl.Float64).fill_null(float("nan"))
 
 
 class Neighbors:
-    """The segments nearest to a threshold, on both sides of it: those that can be played, and others where these are too few."""
+    """Segments nearest to a threshold on both sides: those that can be played, then others."""
 
     def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
-        """Sort them once."""
         inside = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
         scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
         ordered = scored.select("number", score=scale.column, playable=inside.fill_null(value=False)).sort("score", "number")
@@ -280,7 +252,7 @@ class Neighbors:
         self._least = scale.least
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
-        """Row numbers of those just kept and of those just out, the nearest first."""
+        """Return the row numbers of segments just kept and just out, nearest first."""
         above: list[int] = []
         below: list[int] = []
         for numbers, scores in self._kinds:
