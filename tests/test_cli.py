@@ -30,7 +30,7 @@ from nbaudio.review.delimited import SEPARATORS
 from nbaudio.review.sampling import STRATEGIES
 from nbaudio.sources.ingest import READERS
 from nbaudio.text.normal import NORMALIZERS
-from nbaudio.ui.statistics.stats import WRITERS as PAGE_WRITERS
+from nbaudio.ui.statistics.stats import PAGE_SUFFIXES
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ FIXED = {
     "paths": ["absolute", "relative"],
     ("ingest", "format"): [*READERS],
     ("export", "format_"): [*EXPORT_WRITERS],
-    ("stats", "out"): [*PAGE_WRITERS],
+    ("stats", "out"): [*PAGE_SUFFIXES],
 }
 FREE = {
     *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),

@@ -18,10 +18,9 @@ from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import records
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
-from nbaudio.ui.statistics.page import render_page
+from nbaudio.ui.statistics.pages import render_page, write_workbook
 from nbaudio.ui.statistics.sections import Section
 from nbaudio.ui.statistics.stats import stats
-from nbaudio.ui.statistics.workbook import write_workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]

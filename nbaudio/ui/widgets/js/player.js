@@ -4,26 +4,26 @@ const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const CONTEXT_S = 2;
 const MOST_CONTEXT_S = 30;
 const NUDGE_MS = 20;
-const KEPT_CLIPS = 6;
-const PAINT_MS = 30;
+const CACHED_CLIPS = 6;
+const PREFETCH_DELAY_MS = 30;
 
 /**
- * A player in `host`. Gives `{ show, prefetch, toggle, play, stop, seek, key, element }`; `show(number, { play })` brings a
- * segment and its words, and plays it if `play` is true, or is a function that says so when the sound is there.
+ * Create a player in `host`. Returns `{ show, key, stop, toggle, prefetch }`; `show(number, { play })` shows a segment and its
+ * words, and plays it if `play` is true or a function that returns true once the audio is there.
  */
-function createPlayer(host, { ask, root, onShown = () => {} }) {
+function createPlayer(host, { request, root, onShown = () => {} }) {
   const settings = { before: 0, after: 0, channel: null, even: true };
-  const clips = new Map(); // key -> promise of a clip, the oldest first
+  const clips = new Map(); // cache: key -> promise of a clip, oldest first
   let number = null;
-  let ahead = null; // the segment that is likely to come next
+  let ahead = null; // the segment to prefetch
   let clip = null;
   let facts = null;
   let speed = 1;
   let looping = false;
-  let until = null; // where to stop, in seconds of the clip
-  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved, not yet kept
+  let stopAt = null; // seconds of the clip
+  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved and not yet saved
   let frame = 0;
-  let wish = 0; // to play or not, numbered: a sound that comes later may no longer be wanted
+  let playRequests = 0; // number of the last play or stop: audio that arrives later is not played
 
   const title = make("div", { class: "nba-title" });
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
@@ -66,7 +66,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return element;
   }
 
-  // what is shown
+  // clips
 
   const columns = () => Math.max(200, Math.min(1000, Math.round(stage.clientWidth || 800)));
   const keyOf = (which) => JSON.stringify([which, settings, columns()]);
@@ -74,10 +74,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function fetchClip(which) {
     const key = keyOf(which);
     if (!clips.has(key)) {
-      clips.set(key, ask("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
+      clips.set(key, request("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
       clips.get(key).catch(() => clips.delete(key));
       for (const [old, dropped] of clips) {
-        if (clips.size <= KEPT_CLIPS) break;
+        if (clips.size <= CACHED_CLIPS) break;
         clips.delete(old);
         dropped.then((gone) => gone !== clip && release(gone), () => {});
       }
@@ -111,13 +111,13 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (gone.audio.src) URL.revokeObjectURL(gone.audio.src);
   }
 
-  /** Show a segment; its facts and words come beside its sound. */
+  /** Show a segment; its facts and words are requested in parallel with its audio. */
   async function show(which, { play: start = false } = {}) {
     number = which;
     stop();
     moved = { start: 0, end: 0 };
-    const sounding = fetchClip(which); // asked for first: it is what takes time
-    const said = ask("segment", { number: which }).then(({ result }) => {
+    const sounding = fetchClip(which); // first, since it takes longest
+    const described = request("segment", { number: which }).then(({ result }) => {
       if (number !== which) return;
       facts = result;
       title.replaceChildren(
@@ -128,19 +128,19 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
       onShown(result);
       drawBounds();
     });
-    const found = await sounding;
+    const fetched = await sounding;
     if (number !== which) return;
-    take(found);
+    display(fetched);
     if (typeof start === "function" ? start() : start) play();
-    await said;
+    await described;
   }
 
-  function take(found) {
-    clip = found;
-    note.hidden = !found.note;
-    note.textContent = found.note ?? "";
+  function display(fetched) {
+    clip = fetched;
+    note.hidden = !fetched.note;
+    note.textContent = fetched.note ?? "";
     draw();
-    seek(Math.max(0, found.start ?? 0) && settings.before ? 0 : found.start ?? 0);
+    seek(Math.max(0, fetched.start ?? 0) && settings.before ? 0 : fetched.start ?? 0);
     context.setAttribute("aria-pressed", settings.before > 0 || settings.after > 0);
     root.dataset.shown = performance.now();
   }
@@ -154,19 +154,19 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     const going = clip?.audio && !clip.audio.paused;
     const at = clip?.audio ? clip.audio.currentTime - clip.start : 0;
     stop();
-    const found = await fetchClip(which);
+    const fetched = await fetchClip(which);
     if (number !== which) return;
-    take(found);
-    if (!found.audio) return;
-    seek(found.start + at);
+    display(fetched);
+    if (!fetched.audio) return;
+    seek(fetched.start + at);
     if (going) play();
     prefetch(ahead);
   }
 
-  /** Fetch a segment's sound for when it is wanted; what is shown now is painted first. */
+  /** Prefetch a segment's audio, after the current segment has been painted. */
   function prefetch(which) {
     ahead = which;
-    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PAINT_MS);
+    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PREFETCH_DELAY_MS);
   }
 
   const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
@@ -176,14 +176,14 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
 
-  // the picture
+  // drawing
 
   function draw() {
     drawClip(canvas, clip, stage.clientWidth, { host, root });
     drawBounds();
   }
 
-  // Where the segment begins and ends in the clip, with what was moved and kept.
+  // Start and end of the segment in the clip, with moved and saved bounds.
   const segmentStart = () => clip.start + ((facts?.correction?.start_ms ?? 0) + moved.start) / 1000;
   const segmentEnd = () => clip.end + ((facts?.correction?.end_ms ?? 0) + moved.end) / 1000;
 
@@ -208,12 +208,12 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
         : "";
   }
 
-  // the sound
+  // playback
 
   function tick() {
     if (!clip?.audio) return;
     const now = clip.audio.currentTime;
-    if (until !== null && now >= until) {
+    if (stopAt !== null && now >= stopAt) {
       if (looping) again();
       else clip.audio.pause();
     }
@@ -229,10 +229,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (clip.audio.currentTime >= clip.seconds - 0.02) clip.audio.currentTime = 0;
     const { audio } = clip;
     playing.firstChild.textContent = "❚❚ pause";
-    const mine = ++wish;
+    const mine = ++playRequests;
     clip.loaded
       .then(() => {
-        if (mine !== wish) return undefined;
+        if (mine !== playRequests) return undefined;
         audio.playbackRate = speed;
         audio.preservesPitch = true;
         const started = audio.play();
@@ -246,12 +246,12 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function playSegment() {
     if (!clip?.audio) return;
     seek(segmentStart());
-    until = segmentEnd();
+    stopAt = segmentEnd();
     play();
   }
 
   function again() {
-    clip.audio.currentTime = until === null ? 0 : Math.max(0, segmentStart());
+    clip.audio.currentTime = stopAt === null ? 0 : Math.max(0, segmentStart());
     play();
   }
 
@@ -261,15 +261,15 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   }
 
   function stop() {
-    wish += 1;
-    until = null;
+    playRequests += 1;
+    stopAt = null;
     clip?.audio?.pause();
   }
 
   function toggle() {
     if (!clip?.audio) return;
     if (clip.audio.paused) {
-      until = null;
+      stopAt = null;
       play();
     } else clip.audio.pause();
   }
@@ -291,7 +291,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (clip?.audio) clip.audio.playbackRate = speed;
   }
 
-  // the bounds
+  // bounds
 
   function nudge(start, end) {
     if (!clip?.audio) return;
@@ -302,7 +302,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   async function keepBounds() {
     if (!moved.start && !moved.end) return;
     const kept = facts?.correction ?? { start_ms: 0, end_ms: 0 };
-    const { result } = await ask("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
+    const { result } = await request("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
     facts.correction = result;
     moved = { start: 0, end: 0 };
     drawBounds();
@@ -325,7 +325,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   });
   stage.addEventListener("pointerdown", (event) => {
     if (!clip?.audio) return;
-    until = null;
+    stopAt = null;
     const box = stage.getBoundingClientRect();
     seek(((event.clientX - box.left) / box.width) * clip.seconds);
   });
@@ -360,5 +360,5 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return Boolean(action);
   }
 
-  return { show, key, play, stop, toggle, seek, prefetch, number: () => number };
+  return { show, key, stop, toggle, prefetch };
 }

@@ -3,11 +3,11 @@
 const WAVE_PX = 84;
 const BANDS_PX = 112;
 const RULER_PX = 18;
-// From silence to loud, on a light and on a dark ground.
+// From silence to loud, on a light and on a dark background.
 const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
 const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
 
-/** 256 colours between the stops, each as the four bytes of a pixel. */
+/** Interpolate 256 colors between the stops, each as the four bytes of a pixel. */
 function palette(stops) {
   const bytes = new Uint8ClampedArray(4 * 256).fill(255);
   for (let i = 0; i < 256; i += 1) {
