@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nbaudio.core.errors import InputError, NbaudioError, strip_queries
+from nbaudio.core.errors import NbaudioError, strip_queries
 from nbaudio.core.locales import is_utf8
 from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
@@ -101,7 +101,7 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         name = function.__name__.rstrip("_").replace("_", "-")
-        group.command(name, epilog=f"Example: {example}")(run)
+        group.command(name, epilog=f"Example: nbaudio {example}")(run)
         return run
 
     return add
@@ -165,17 +165,6 @@ def _reason(error: Exception) -> str:
 def split_commas(text: str) -> tuple[str, ...]:
     """Parts of a text between commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def split_settings(options: list[str]) -> dict[str, str]:
-    """Options of the form ``name=value``."""
-    found = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name.strip():
-            raise InputError(f"--option {option!r}: wanted is name=value, such as window=10")
-        found[name.strip()] = value
-    return found
 
 
 def parse_count(text: str | None) -> int | str | None:

@@ -5,27 +5,13 @@ from typing import Annotated
 import typer
 
 import nbaudio
-from nbaudio.cli.common import (
-    Address,
-    BeamOptions,
-    Container,
-    Engine,
-    Jobs,
-    Seed,
-    ShardCount,
-    ShardSize,
-    Window,
-    Workspace,
-    command,
-    parse_count,
-    split_commas,
-)
+from nbaudio.cli import common
 from nbaudio.core.report import Report
 
 
-@command("nbaudio select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
+@common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
 def select(
-    workspace: Workspace,
+    workspace: common.Workspace,
     min_similarity: Annotated[
         float | None, typer.Option(help="less is out; -1 to 1; unless given the one chosen in the tuner, or 0.8")
     ] = None,
@@ -44,17 +30,19 @@ def select(
             help="columns whose values never cross splits; auto: these two, or speaker_id alone where both lose over 5 %",
         ),
     ] = "auto",
-    seed: Seed = 42,
+    seed: common.Seed = 42,
     gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
 ) -> Report:
     """Decide every segment: filters, budget, train, dev and test without leakage."""
-    return nbaudio.select(**{**locals(), "dev": parse_count(dev), "test": parse_count(test), "group_by": split_commas(group_by)})
+    given = locals()
+    counts = {"dev": common.parse_count(dev), "test": common.parse_count(test)}
+    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by)})
 
 
-@command("nbaudio export nemo W --out manifests")
+@common.command("export nemo W --out manifests")
 def export(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
-    workspace: Workspace,
+    workspace: common.Workspace,
     out: Annotated[str, typer.Option(help="the folder for the manifests: new, or an earlier export, which is replaced")],
     paths: Annotated[str, typer.Option(help="of the recordings: absolute, or relative to the manifests")] = "absolute",
 ) -> Report:
@@ -62,11 +50,11 @@ def export(
     return nbaudio.export(workspace, format_, out=out, paths=paths)
 
 
-@command("nbaudio materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
+@common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
 def materialize(
-    workspace: Workspace,
+    workspace: common.Workspace,
     out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
-    container: Container = "webdataset",
+    container: common.Container = "webdataset",
     text: Annotated[
         str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
     ] = None,
@@ -75,23 +63,23 @@ def materialize(
         str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
     ] = "mix",
     encoding: Annotated[str, typer.Option(help="flac, wav, opus, mp3, or 256 levels: mulaw, linear")] = "flac",
-    shard_size: ShardSize = "500MB",
-    shard_count: ShardCount = None,
-    window: Window = 1,
+    shard_size: common.ShardSize = "500MB",
+    shard_count: common.ShardCount = None,
+    window: common.Window = 1,
     title: Annotated[str | None, typer.Option(help="name of the corpus, for its data card")] = None,
     language: Annotated[str | None, typer.Option(metavar="hr", help="codes, by commas; likewise")] = None,
     licence: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
-    jobs: Jobs = None,
-    engine: Engine = "loky",
-    address: Address = None,
-    beam_options: BeamOptions = "",
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
     return nbaudio.materialize(**locals())
 
 
-@command("nbaudio status CORPUS", fetches=True)
+@common.command("status CORPUS", fetches=True)
 def status(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
@@ -100,35 +88,35 @@ def status(
     return nbaudio.status(corpus, workspace=workspace)
 
 
-@command("nbaudio convert CORPUS --container tfrecord --out OTHER --shard-count 64")
+@common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
-    container: Container,
+    container: common.Container,
     out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to go on with")],
-    shard_size: ShardSize = "500MB",
-    shard_count: ShardCount = None,
-    window: Window = 1,
-    jobs: Jobs = None,
-    engine: Engine = "threading",
+    shard_size: common.ShardSize = "500MB",
+    shard_count: common.ShardCount = None,
+    window: common.Window = 1,
+    jobs: common.Jobs = None,
+    engine: common.Engine = "threading",
 ) -> Report:
     """Write a corpus anew in another container or in other shards; audio is copied, not decoded."""
     return nbaudio.convert(**locals())
 
 
-@command("nbaudio verify CORPUS", fetches=True)
+@common.command("verify CORPUS", fetches=True)
 def verify(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
-    jobs: Jobs = None,
-    engine: Engine = "loky",
-    address: Address = None,
-    beam_options: BeamOptions = "",
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
     workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
 ) -> Report:
     """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
     return nbaudio.verify(**locals())
 
 
-@command("nbaudio stats W --out report.html", fetches=True)
+@common.command("stats W --out report.html", fetches=True)
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
     out: Annotated[
@@ -139,7 +127,7 @@ def stats(
     return nbaudio.stats(path, out=out)
 
 
-@command("nbaudio wheel --out dist")
+@common.command("wheel --out dist")
 def wheel(
     out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
 ) -> Report:

@@ -5,16 +5,16 @@ from typing import Annotated
 import typer
 
 import nbaudio
-from nbaudio.cli.common import Seed, Workspace, app, command, split_commas
+from nbaudio.cli import common
 from nbaudio.core.report import Report
 
 review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
-app.add_typer(review_app, name="review")
+common.app.add_typer(review_app, name="review")
 
 
-@command("nbaudio review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
+@common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export(
-    workspace: Workspace,
+    workspace: common.Workspace,
     out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
     n: Annotated[
         int | None, typer.Option(min=1, help="how many clips; a tenth of those not drawn yet, at most 1000, unless given")
@@ -23,7 +23,7 @@ def export(
         str, typer.Option(help="how they are drawn: random, stratified, speaker, recording, near or suspicious")
     ] = "random",
     threshold: Annotated[float, typer.Option(help="the similarity that stratified and near look at; -1 to 1")] = 0.8,
-    seed: Seed = 42,
+    seed: common.Seed = 42,
     reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="a sheet for each of them")] = "",
     overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
     verdicts: Annotated[str | None, typer.Option(help="the words to choose from, by commas; ok is one of them")] = None,
@@ -36,16 +36,16 @@ def export(
     """Draw clips for reviewers into spreadsheets; they stay out of training."""
     given = locals()
     parsed = {
-        "reviewers": split_commas(reviewers),
-        "verdicts": tuple(nbaudio.review.VERDICTS) if verdicts is None else split_commas(verdicts),
+        "reviewers": common.split_commas(reviewers),
+        "verdicts": tuple(nbaudio.review.VERDICTS) if verdicts is None else common.split_commas(verdicts),
         "tables": tuple(tables or ()),
     }
     return nbaudio.review.export(**{**given, **parsed})
 
 
-@command("nbaudio review import W sheet-ana.xlsx sheet-ben.xlsx", group=review_app)
+@common.command("review import W sheet-ana.xlsx sheet-ben.xlsx", group=review_app)
 def import_(
-    workspace: Workspace,
+    workspace: common.Workspace,
     sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
     reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
 ) -> Report:
@@ -53,21 +53,21 @@ def import_(
     return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
 
 
-@command("nbaudio review correct-bounds W", group=review_app)
-def correct_bounds(workspace: Workspace) -> Report:
+@common.command("review correct-bounds W", group=review_app)
+def correct_bounds(workspace: common.Workspace) -> Report:
     """Put the bounds that reviewers moved while listening into the segments table."""
     return nbaudio.review.correct_bounds(workspace)
 
 
-@command("nbaudio review correct-texts W", group=review_app)
-def correct_texts(workspace: Workspace) -> Report:
+@common.command("review correct-texts W", group=review_app)
+def correct_texts(workspace: common.Workspace) -> Report:
     """Put the words that reviewers corrected into the segments table; review import does it too."""
     return nbaudio.review.correct_texts(workspace)
 
 
-@command("nbaudio evidence W --precision 0.98 --confidence 0.95")
+@common.command("evidence W --precision 0.98 --confidence 0.95")
 def evidence(
-    workspace: Workspace,
+    workspace: common.Workspace,
     precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
     confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
     min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 import nbaudio
-from nbaudio.cli.common import command
+from nbaudio.cli import common
 from nbaudio.core.report import Report
 
 
-@command("nbaudio demo --out demo-output")
+@common.command("demo --out demo-output")
 def demo(
     out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None,
 ) -> Report:
@@ -17,7 +17,7 @@ def demo(
     return nbaudio.demo(out=out)
 
 
-@command("nbaudio run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
+@common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
 def run(
     manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the whole job")],
     out: Annotated[str | None, typer.Option(help="the folder for notebooks, workspace and corpus")] = None,

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 import nbaudio
-from nbaudio.cli.common import Jobs, Workspace, command, split_settings
+from nbaudio.cli import common
 from nbaudio.core.report import Report
 
 
-@command("nbaudio download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
+@common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
 def download(
     source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
     out: Annotated[str, typer.Option(help="the folder for the files: new, or one to go on with")],
@@ -22,7 +22,7 @@ def download(
     return nbaudio.download(**locals())
 
 
-@command("nbaudio ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
+@common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
 def ingest(
     format: Annotated[
         str,
@@ -36,7 +36,7 @@ def ingest(
     out: Annotated[str, typer.Option(help="the workspace folder to make")],
     audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,
     names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
-    jobs: Jobs = None,
+    jobs: common.Jobs = None,
     sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
     cache: Annotated[str, typer.Option(help="room for recordings that lie elsewhere, such as 50GB")] = "20GB",
     options: Annotated[
@@ -45,12 +45,16 @@ def ingest(
     ] = None,
 ) -> Report:
     """Read transcripts, resolve the names of recordings, look at every recording."""
-    return nbaudio.ingest(**{**locals(), "options": split_settings(options or [])})
+    given = locals()
+    from nbaudio.runs.manifests import split_settings
+
+    parsed = split_settings(options or [], what="--option", example="window=10")
+    return nbaudio.ingest(**{**given, "options": parsed})
 
 
-@command("nbaudio score W --normalize nfc --normalize lower")
+@common.command("score W --normalize nfc --normalize lower")
 def score(
-    workspace: Workspace,
+    workspace: common.Workspace,
     normalize: Annotated[
         list[str] | None,
         typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more"),

@@ -120,12 +120,18 @@ def typed(value: Any, default: Any) -> Any:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse parameters of the form ``name=value``; values are YAML."""
+    given = split_settings(settings, what="setting", example="min_similarity=0.9")
+    return {name: _parse(value, f"setting {name}") for name, value in given.items()}
+
+
+def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[str, str]:
+    """Split settings of the form ``name=value``; errors name `what` is set and an example."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"setting {setting!r}: wanted is name=value, such as min_similarity=0.9")
-        found[name.strip()] = _parse(value, f"setting {name.strip()}")
+            raise InputError(f"{what} {setting!r}: wanted is name=value, such as {example}")
+        found[name.strip()] = value
     return found
 
 
