@@ -20,7 +20,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff
 from nbaudio.ui.widgets.clip_audio import BANDS, RATE, peaks, read_clip_audio, spectrogram
-from nbaudio.ui.widgets.segments import align_words, load_segments
+from nbaudio.ui.widgets.segments import align_words, load_segments, segment_facts
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
 
@@ -187,3 +187,9 @@ def test_hostile_words_travel_as_text(hostile, tmp_path):
         state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
         assert len(json.dumps(state)) < 2000
     assert ask(TranscriptDiff(workspace), "diffs")[0] == {"shown": 1, "hidden": 0}
+
+
+def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
+    unknown = {"speaker_id": None, "duration_s": 5.84, "similarity": 0.9}
+    assert segment_facts(unknown) == ["speaker not known", "5.8 s", "similarity 0.90"]
+    assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == ["ana", "2.0 s", "similarity 0.9968"]

@@ -18,7 +18,8 @@ from nbaudio.proof.evidence import workspace_sample
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_counts
-from nbaudio.ui.widgets.threshold_counts import MEASURES, UNKNOWN, Neighbors, count_thresholds
+from nbaudio.ui.widgets.threshold_counts import MEASURES, UNKNOWN, Neighbors, count_thresholds, format_threshold
+from nbaudio.ui.widgets.threshold_tuner import describe_precision
 
 SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
 ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)
@@ -233,3 +234,13 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     assert proof["precision"][at] == 1.0
     assert "verified precision 100.0%" in tuner.static_html()
     assert ask(tuner, "tuner.evidence", measure="wer")[0] is None
+
+
+def test_counts_and_thresholds_are_described_in_words():
+    table = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
+    counts = count_thresholds(table, "similarity")
+    line = counts.line(counts.scale.position(0.8))
+    assert line == "at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone"
+    assert [format_threshold(value) for value in (0.8, 0.995)] == ["0.80", "0.995"]
+    proof = {"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}
+    assert describe_precision(proof, 0) == "verified precision 97.0% (94.0% to 98.5%), 200 reviewed"

@@ -43,8 +43,7 @@ def run(
     notebooks = list_notebooks()
     chosen = parse_only(only, len(notebooks))
     values = parameters(manifest, settings or {})
-    from nbaudio.runs.execute import execute  # takes seconds to import
-    from nbaudio.runs.pages import link_pages
+    from nbaudio.runs.execute import execute, link_pages  # takes seconds to import
 
     out = Path(out if out is not None else f"{manifest.stem}-output").absolute()
     values = {"workspace": str(out / "workspace"), "corpus": str(out / "corpus"), **values}

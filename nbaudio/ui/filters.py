@@ -24,11 +24,6 @@ def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sor
     `where` is an SQL condition over the columns, such as ``similarity < 0.5 and speaker_id = 'spk7'``, `find` a text that any
     column of text contains, whatever its case, `sort` a column; empty ones are ignored. Equal rows keep their order; nulls and
     NaN come last. Errors of `where` and `sort` are `InputError`.
-
-    Examples:
-        >>> frame = pl.DataFrame({"text": ["da", "ne", "Danas"], "wer": [0.5, 0.1, None]})
-        >>> sort_and_filter(frame, find="da", sort="wer").tolist()
-        [0, 2]
     """
     kept = _filter(frame, where.strip(), find)
     if not sort:
@@ -96,12 +91,7 @@ def _reason(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
 
 
 def similar_values(frame: pl.DataFrame, where: str) -> str:
-    """Say which text of a filter no row has, with similar values; empty if there is none.
-
-    Examples:
-        >>> similar_values(pl.DataFrame({"speaker_id": ["spk7", "ana"]}), "speaker_id = 'skp7' and true")
-        "no speaker_id 'skp7'; did you mean 'spk7'?"
-    """
+    """Say which text of a filter no row has, with similar values; empty if there is none."""
     for name, value in re.findall(r"(\w+)\s*==?\s*'([^']*)'", where):
         if frame.schema.get(name) in (pl.String, pl.Categorical) or isinstance(frame.schema.get(name), pl.Enum):
             held = frame[name].cast(pl.String).drop_nulls().unique().sort()

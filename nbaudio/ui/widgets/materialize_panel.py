@@ -168,7 +168,8 @@ class JobPanel(BaseWidget):
             {'kept': 3}
         """
         self._job = Job(step)
-        super().__init__({"job.state": self._state, "job.start": self._start, "job.cancel": self._cancel})
+        calls = {"job.start": partial(self._do, self._job.start), "job.cancel": partial(self._do, self._job.cancel)}
+        super().__init__({"job.state": self._state, **calls})
         if start:
             self._job.start()
 
@@ -196,12 +197,8 @@ class JobPanel(BaseWidget):
         place = Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else ""
         return {**self._job.state(), "corpus": place}
 
-    def _start(self) -> dict[str, Any]:
-        self._job.start()
-        return self._state()
-
-    def _cancel(self) -> dict[str, Any]:
-        self._job.cancel()
+    def _do(self, action: Callable[[], None]) -> dict[str, Any]:
+        action()
         return self._state()
 
     def static_html(self) -> str:

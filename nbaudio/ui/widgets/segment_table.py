@@ -62,11 +62,7 @@ class TableView:
         self.version = 0
         self.order: Order = sort_and_filter(frame, **self.arrangement)
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
-
-    @property
-    def calls(self) -> dict[str, Handler]:
-        """Handlers by call."""
-        return {
+        self.calls: dict[str, Handler] = {
             "table.open": self.open,
             "table.arrange": self.arrange,
             "table.rows": self.rows,

@@ -137,12 +137,8 @@ class SegmentPlayback:
     def __init__(self, segments: Segments, reviewer: str) -> None:
         self.segments = segments
         self.reviewer = reviewer
+        self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "correct": self.correct}
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
-
-    @property
-    def calls(self) -> dict[str, Handler]:
-        """Handlers by call."""
-        return {"segment": self.segment, "clip": self.clip, "correct": self.correct}
 
     def segment(self, *, number: int) -> dict[str, Any]:
         """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
@@ -198,14 +194,7 @@ class SegmentPlayback:
 
 
 def segment_facts(row: dict[str, Any]) -> list[str]:
-    """Return speaker, duration and similarity of a segment as short texts.
-
-    Examples:
-        >>> segment_facts({"speaker_id": None, "duration_s": 5.84, "similarity": 0.9})
-        ['speaker not known', '5.8 s', 'similarity 0.90']
-        >>> segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968})
-        ['ana', '2.0 s', 'similarity 0.9968']
-    """
+    """Return speaker, duration and similarity of a segment as short texts."""
     facts = [row["speaker_id"] or "speaker not known"]
     if row["duration_s"] is not None:
         facts.append(f"{row['duration_s']:.1f} s")

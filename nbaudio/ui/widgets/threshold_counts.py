@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import get_by_name
+from nbaudio.ui.views import HOURS, PLAYABLE
 
 # Bars of a histogram, and least number of positions.
 STEPS = 200
@@ -25,7 +26,6 @@ UNKNOWN = "speaker not known"
 _LONGEST_S = 60.0
 # Similarities are dense near 1: from here positions are 0.001 apart.
 _DENSE, _DENSE_STEPS = 0.95, 50
-_HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0) / 3600).otherwise(0.0)
 _TICKS = (0, 0.25, 0.5, 0.75, 1)
 _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
@@ -81,12 +81,7 @@ def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scal
 
 
 def format_threshold(value: float) -> str:
-    """Return a threshold with two decimals, or as many as it has.
-
-    Examples:
-        >>> format_threshold(0.8), format_threshold(0.995)
-        ('0.80', '0.995')
-    """
+    """Return a threshold with two decimals, or as many as it has."""
     return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
 
 
@@ -179,12 +174,6 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
 
     `frame` has `speaker_id`, `duration_s` (seconds) and the column of the measure, a key of `MEASURES`; `value` is one more
     position.
-
-    Examples:
-        >>> frame = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
-        >>> counts = count_thresholds(frame, "similarity")
-        >>> counts.line(counts.scale.position(0.8))
-        'at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone'
     """
     found = scale(frame, measure, value)
     scores = _scores(frame, found.column).to_numpy()
@@ -194,7 +183,7 @@ def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = No
     speakers = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN)
     names = speakers.unique(maintain_order=True)
     codes = speakers.replace_strict(names, pl.Series(range(len(names)), dtype=pl.UInt32), return_dtype=pl.UInt32).to_numpy()
-    hours = frame.select(_HOURS).to_series().to_numpy()
+    hours = frame.select(HOURS).to_series().to_numpy()
     ones = np.ones(len(frame))
     best = (
         pl.DataFrame({"code": pl.Series(codes, dtype=pl.UInt32), "reached": reached, "hours": hours})
@@ -242,9 +231,8 @@ class Neighbors:
     """Segments nearest to a threshold on both sides: those that can be played, then others."""
 
     def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
-        inside = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
         scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
-        ordered = scored.select("number", score=scale.column, playable=inside.fill_null(value=False)).sort("score", "number")
+        ordered = scored.select("number", score=scale.column, playable=PLAYABLE.fill_null(value=False)).sort("score", "number")
         self._kinds = [
             (part["number"].to_numpy(), part["score"].to_numpy())
             for part in (ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable")))

@@ -126,20 +126,15 @@ class ThresholdTuner(BaseWidget):
         stored = (
             "" if self.used is None else f"<p>select takes similarity {format_threshold(self.used)} unless it is told another</p>"
         )
-        verified = f"<p>{_proof(proof, position)}</p>" if proof else ""
+        verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
         return (
             f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 
 
-def _proof(proof: dict[str, list[Any]], position: int) -> str:
-    """Describe the proven precision at a position.
-
-    Examples:
-        >>> _proof({"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}, 0)
-        'verified precision 97.0% (94.0% to 98.5%), 200 reviewed'
-    """
+def describe_precision(proof: dict[str, list[Any]], position: int) -> str:
+    """Describe the proven precision at a position."""
     reviewed, precision, low, high = (proof[name][position] for name in ("reviewed", "precision", "low", "high"))
     if precision is None:
         return "verified precision: nothing of it was reviewed"
