@@ -5,7 +5,6 @@ data_manifests/demo/README.md lists where each of them is.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,32 +45,6 @@ _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 _MEANT = re.compile(r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )")
 
 
-@dataclass(frozen=True)
-class _Outputs:
-    """Outputs of a run."""
-
-    workspace: Workspace
-    corpus: Path
-    sheet: Path
-
-    def name_decision(self, recording: str) -> str:
-        """Return how the name of a recording was resolved."""
-        audit = views.names(self.workspace).select("name", "decision")
-        decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
-        return str(decisions.get(recording))
-
-    def count_rejected(self, recording: str | None, reason: str) -> int:
-        """Count the segments of a recording, or of all recordings, that the corpus rejects for a reason."""
-        rejected = pl.read_parquet(self.corpus / "rejected.parquet", glob=False)
-        of_it = pl.lit(value=True) if recording is None else pl.col("recording_id") == recording
-        return rejected.filter(of_it & (pl.col("reason") == reason)).height
-
-    def find_line(self, step: str, kind: str, pattern: str) -> str | None:
-        """Return the first line of a step's warnings or problems that matches a pattern."""
-        lines: Sequence[str] = self.workspace.report(step).get(kind, [])
-        return next((line for line in lines if re.search(pattern, line)), None)
-
-
 def demo(*, out: str | Path | None = None) -> Report:
     """Run the whole job on the bundled corpus, then show how each of its troubles was caught.
 
@@ -96,46 +69,52 @@ def demo(*, out: str | Path | None = None) -> Report:
 
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return how each trouble was caught, and the problems of the run: troubles not caught, and problems not made on purpose."""
-    outputs = _Outputs(Workspace.open(out / "workspace"), out / "corpus", out / "review" / "sheet.xlsx")
-    found = _in_names(outputs) | _in_lines(outputs) | _in_segments(outputs) | _in_texts(outputs)
+    workspace = Workspace.open(out / "workspace")
+    rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
+    found = _in_names(workspace) | _in_lines(workspace) | _in_segments(rejected) | _in_texts(out, workspace, rejected)
     caught = {trouble: how for trouble, how in found.items() if how}
     missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
     return caught, missed + [line for line in problems if not _MEANT.match(line)]
 
 
-def _in_names(outputs: _Outputs) -> dict[str, str | None]:
+def _in_names(workspace: Workspace) -> dict[str, str | None]:
+    audit = views.names(workspace).select("name", "decision")
+    decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
     return {
-        trouble: f"names audit: {decision}" if outputs.name_decision(recording) == decision else None
+        trouble: f"names audit: {decision}" if decisions.get(recording) == decision else None
         for trouble, (recording, decision) in NAMES.items()
     }
 
 
-def _in_lines(outputs: _Outputs) -> dict[str, str | None]:
-    line = outputs.find_line("ingest", "problems", r"\bline 53\b")
-    cut = outputs.find_line("ingest", "warnings", "truncated") or outputs.find_line("ingest", "problems", "truncated")
-    rates = outputs.find_line("ingest", "warnings", r"\b48\b.*kHz|48,?000")
+def _in_lines(workspace: Workspace) -> dict[str, str | None]:
+    report = workspace.report("ingest")
+    warnings, problems = report.get("warnings", []), report.get("problems", [])
+
+    def first(pattern: str, lines: Sequence[str]) -> str | None:
+        return next((f"ingest: {line}" for line in lines if re.search(pattern, line)), None)
+
     return {
-        "a line broken off in the middle": line and f"ingest: {line}",
-        "a recording that declares more than it holds": cut and f"ingest: {cut}",
-        "48 kHz stereo among the recordings": rates and f"ingest: {rates}",
+        "a line broken off in the middle": first(r"\bline 53\b", problems),
+        "a recording that declares more than it holds": first("truncated", [*warnings, *problems]),
+        "48 kHz stereo among the recordings": first(r"\b48\b.*kHz|48,?000", warnings),
     }
 
 
-def _in_segments(outputs: _Outputs) -> dict[str, str | None]:
-    return {
-        trouble: f"{count} out as {reason}" if outputs.count_rejected(recording, reason) == count else None
-        for trouble, (recording, reason, count) in SEGMENTS.items()
-    }
+def _in_segments(rejected: pl.DataFrame) -> dict[str, str | None]:
+    found = {}
+    for trouble, (recording, reason, count) in SEGMENTS.items():
+        of_it = pl.lit(value=True) if recording is None else pl.col("recording_id") == recording
+        is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
+        found[trouble] = f"{count} out as {reason}" if is_caught else None
+    return found
 
 
-def _in_texts(outputs: _Outputs) -> dict[str, str | None]:
-    odd = set(views.characters(outputs.workspace)["character"])
-    segments = outputs.workspace.segments
-    shared = leakage(segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
-    tables = [open_corpus(outputs.corpus).segments, pl.read_parquet(outputs.corpus / "rejected.parquet", glob=False)]
-    texts = {text for table in tables for text in table["text"]}
+def _in_texts(out: Path, workspace: Workspace, rejected: pl.DataFrame) -> dict[str, str | None]:
+    odd = set(views.characters(workspace)["character"])
+    shared = leakage(workspace.segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
+    texts = {*open_corpus(out / "corpus").segments["text"], *rejected["text"]}
     # A formula cell is read back as its value.
-    sheet = pl.read_excel(outputs.sheet, sheet_name="review", engine="openpyxl")["transcript"]
+    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")["transcript"]
     verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
     return {
         f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each" if odd >= set(_ODD) else None,

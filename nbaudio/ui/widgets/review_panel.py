@@ -77,13 +77,10 @@ class ReviewSession:
         by_content = {(one.segment_id, one.content): one for one in said}
         frame = self.segments.frame.with_row_index("number")
         frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
-        held = {}
+        held: dict[int, Verdict] = {}
         for version in (uncorrected(self.segments.workspace, frame), frame):
-            for number, segment_id, content in zip(
-                version["number"], version["segment_id"], content_hashes(version), strict=True
-            ):
-                if (segment_id, content) in by_content:
-                    held[number] = by_content[segment_id, content]
+            keys = zip(version["segment_id"], content_hashes(version), strict=True)
+            held |= {number: by_content[key] for number, key in zip(version["number"], keys, strict=True) if key in by_content}
         return held
 
     def _show(self, number: int, said: Verdict | None) -> None:
