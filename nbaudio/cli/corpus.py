@@ -1,4 +1,4 @@
-"""Commands that choose, cut, look after and describe a corpus."""
+"""Commands for a corpus: select, export, materialize, status, convert, verify, stats, wheel."""
 
 from typing import Annotated
 
@@ -53,7 +53,7 @@ def export(
 @common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
 def materialize(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to go on with")],
+    out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to resume")],
     container: common.Container = "webdataset",
     text: Annotated[
         str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
@@ -75,7 +75,7 @@ def materialize(
     beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
 ) -> Report:
-    """Cut every accepted segment and write the corpus; run it again after a kill and it goes on."""
+    """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
     return nbaudio.materialize(**locals())
 
 
@@ -84,7 +84,7 @@ def status(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
     workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
 ) -> Report:
-    """Say how far a corpus is: stage, rate, time left, failures, whether anybody is at work on it, and what to do next."""
+    """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
     return nbaudio.status(corpus, workspace=workspace)
 
 
@@ -92,14 +92,14 @@ def status(
 def convert(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
     container: common.Container,
-    out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to go on with")],
+    out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to resume")],
     shard_size: common.ShardSize = "500MB",
     shard_count: common.ShardCount = None,
     window: common.Window = 1,
     jobs: common.Jobs = None,
     engine: common.Engine = "threading",
 ) -> Report:
-    """Write a corpus anew in another container or in other shards; audio is copied, not decoded."""
+    """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
     return nbaudio.convert(**locals())
 
 
@@ -112,7 +112,7 @@ def verify(
     beam_options: common.BeamOptions = "",
     workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
 ) -> Report:
-    """Prove that a corpus is whole: every shard by hash, every clip by decoding it."""
+    """Verify a corpus: every shard by its checksum, every clip by decoding it."""
     return nbaudio.verify(**locals())
 
 
@@ -131,5 +131,5 @@ def stats(
 def wheel(
     out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
 ) -> Report:
-    """Write a wheel of this very nbaudio, which is all that workers of a cluster need to install."""
+    """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
     return nbaudio.wheel(out=out)

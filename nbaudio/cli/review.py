@@ -1,4 +1,4 @@
-"""Commands for reviewers' sheets, and for what their verdicts prove."""
+"""Commands for review sheets, and for the evidence of their verdicts."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import nbaudio
 from nbaudio.cli import common
 from nbaudio.core.report import Report
 
-review_app = typer.Typer(help="Samples for reviewers as spreadsheets, and their verdicts back.", no_args_is_help=True)
+review_app = typer.Typer(help="Export samples for reviewers as spreadsheets, and import their verdicts.", no_args_is_help=True)
 common.app.add_typer(review_app, name="review")
 
 
@@ -49,19 +49,19 @@ def import_(
     sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
     reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
 ) -> Report:
-    """Take verdicts and corrected texts from sheets that came back; say what cannot be taken, and how far reviewers agree."""
+    """Import verdicts and corrected texts from sheets; list what cannot be used, and report annotator agreement."""
     return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
 
 
 @common.command("review correct-bounds W", group=review_app)
 def correct_bounds(workspace: common.Workspace) -> Report:
-    """Put the bounds that reviewers moved while listening into the segments table."""
+    """Apply bounds that reviewers corrected to the segments table."""
     return nbaudio.review.correct_bounds(workspace)
 
 
 @common.command("review correct-texts W", group=review_app)
 def correct_texts(workspace: common.Workspace) -> Report:
-    """Put the words that reviewers corrected into the segments table; review import does it too."""
+    """Apply texts that reviewers corrected to the segments table; review import does it too."""
     return nbaudio.review.correct_texts(workspace)
 
 
@@ -73,5 +73,5 @@ def evidence(
     min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
     max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
 ) -> Report:
-    """Say how right the labels are above each threshold, as far as the reviews prove it, and what to review next."""
+    """Estimate the precision of the labels above each threshold from the reviews, and say what to review next."""
     return nbaudio.evidence(**locals())

@@ -1,4 +1,4 @@
-"""Commands that bring recordings and transcripts in: download, ingest, score."""
+"""Commands for sources: download, ingest, score."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ from nbaudio.core.report import Report
 @common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
 def download(
     source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
-    out: Annotated[str, typer.Option(help="the folder for the files: new, or one to go on with")],
+    out: Annotated[str, typer.Option(help="the folder for the files: new, or one to resume")],
     connections: Annotated[int, typer.Option(min=1, help="files at once")] = 4,
     per_host: Annotated[int, typer.Option(min=1, help="files at once from one host")] = 2,
     per_second: Annotated[float, typer.Option(help="requests to one host")] = 4.0,
     seed: Annotated[int | None, typer.Option(help="of the pauses' random share")] = None,
 ) -> Report:
-    """Fetch the files of a list; run it again after a kill and it goes on."""
+    """Download the files of a list; run it again after a kill to resume."""
     return nbaudio.download(**locals())
 
 
@@ -44,7 +44,7 @@ def ingest(
         typer.Option("--option", metavar="NAME=VALUE", help="of the format, such as window=10 of folder; repeat for more"),
     ] = None,
 ) -> Report:
-    """Read transcripts, resolve the names of recordings, look at every recording."""
+    """Read transcripts, resolve the names of recordings, probe every recording."""
     given = locals()
     from nbaudio.runs.manifests import split_settings
 
