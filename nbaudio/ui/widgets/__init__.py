@@ -9,16 +9,16 @@ from nbaudio.ui.widgets.materialize_panel import JobPanel, MaterializePanel
 from nbaudio.ui.widgets.players import Player, TranscriptDiff
 from nbaudio.ui.widgets.review_panel import ReviewPanel
 from nbaudio.ui.widgets.segment_table import SegmentTable
-from nbaudio.ui.widgets.static_html import StaticClips, Table, corpus_player, table
+from nbaudio.ui.widgets.static_html import Clips, Table, corpus_player, table
 from nbaudio.ui.widgets.threshold_tuner import ThresholdTuner
 
 __all__ = [
+    "Clips",
     "JobPanel",
     "MaterializePanel",
     "Player",
     "ReviewPanel",
     "SegmentTable",
-    "StaticClips",
     "Table",
     "ThresholdTuner",
     "TranscriptDiff",

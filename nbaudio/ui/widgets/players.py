@@ -7,7 +7,7 @@ from nbaudio.core.frames import Ids
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
-from nbaudio.ui.widgets.static_html import MOST_CLIPS, StaticClips, saved_clips
+from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips
 
 MOST_DIFFS = 50
 
@@ -50,7 +50,7 @@ class Player(BaseWidget):
         return {"total": len(self._segments.frame), "at": 0}
 
     @property
-    def clips(self) -> StaticClips:
+    def clips(self) -> Clips:
         """Clips as a saved page holds them."""
         return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit)
 

@@ -50,7 +50,7 @@ class StaticClip:
 
 
 @dataclass(frozen=True)
-class StaticClips:
+class Clips:
     """Clips as Jupyter and saved pages show them.
 
     Attributes:
@@ -168,7 +168,7 @@ def _cut(text: str) -> str:
     return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
 
 
-def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> StaticClips:
+def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
     """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
     budget, clips = MOST_BYTES, []
     for number in numbers[:limit]:
@@ -178,10 +178,10 @@ def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST
             audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
         budget -= len(audio or b"")
         clips.append(_clip(row, audio, note))
-    return StaticClips(tuple(clips), max(0, len(numbers) - limit))
+    return Clips(tuple(clips), max(0, len(numbers) - limit))
 
 
-def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> StaticClips:
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> Clips:
     """Read clips from the shards of a corpus by byte offset, to hear what a training program will get.
 
     Args:
@@ -203,7 +203,7 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
         _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")
         for row, data in zip((rows[key] for key in shown), audio, strict=True)
     ]
-    return StaticClips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
+    return Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
 
 
 def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, str | None]:
