@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import clip as clip
     from nbaudio.reading import open_corpus as open_corpus
-    from nbaudio.runs import demo as demo
-    from nbaudio.runs import run as run
+    from nbaudio.runs.demo import demo as demo
+    from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel
     from nbaudio.selection.select import select as select
     from nbaudio.sources.ingest import ingest as ingest
@@ -51,7 +51,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
     {
         "clip": "nbaudio.reading",
         "convert": "nbaudio.corpus.convert",
-        "demo": "nbaudio.runs",
+        "demo": "nbaudio.runs.demo",
         "download": "nbaudio.storage.download.download",
         "evidence": "nbaudio.proof.evidence",
         "export": "nbaudio.formats.export",
@@ -61,7 +61,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "open_corpus": "nbaudio.reading",
         "Report": "nbaudio.core.report",
         "review": "nbaudio.review",
-        "run": "nbaudio.runs",
+        "run": "nbaudio.runs.run",
         "score": "nbaudio.text",
         "select": "nbaudio.selection.select",
         "stats": "nbaudio.ui.statistics.stats",

@@ -1,5 +1,6 @@
 """The command line: every command end to end on real audio, its exit codes, and one line for what is wrong."""
 
+import inspect
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import soundfile as sf
 import typer
 from conftest import sweeps
 
+import nbaudio as package_of
 from nbaudio.audio.encoding import ENCODERS
 from nbaudio.cli import app, main
 from nbaudio.core.channels import CHANNELS
@@ -28,7 +30,7 @@ from nbaudio.review.sampling import STRATEGIES
 from nbaudio.review.spreadsheets import SEPARATORS
 from nbaudio.sources.ingest import READERS
 from nbaudio.text.normal import NORMALIZERS
-from nbaudio.ui.statistics.stats import WRITERS as PAGE_WRITERS
+from nbaudio.ui.statistics.stats import PAGE_SUFFIXES
 
 
 @pytest.fixture
@@ -256,17 +258,17 @@ FIXED = {
     "channel": [*CHANNELS],
     "strategy": [*STRATEGIES],
     "clips": [*CLIP_ENCODINGS],
-    "table": [*SEPARATORS],
+    "tables": [*SEPARATORS],
     "normalize": [*NORMALIZERS],
     "paths": ["absolute", "relative"],
-    ("ingest", "format_"): [*READERS],
+    ("ingest", "format"): [*READERS],
     ("export", "format_"): [*EXPORT_WRITERS],
-    ("stats", "out"): [*PAGE_WRITERS],
+    ("stats", "out"): [*PAGE_SUFFIXES],
 }
 FREE = {
     *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
     *("max_size", "cache", "shard_size", "disk", "dev", "test", "group_by", "text", "title", "language", "licence"),
-    *("reviewers", "reviewer", "verdicts", "only", "set_", "option"),
+    *("reviewers", "reviewer", "verdicts", "only", "set_", "options"),
 }
 
 
@@ -297,3 +299,15 @@ def test_help_lists_the_values_of_every_option_with_a_fixed_set() -> None:
             else:
                 assert not takes_text(parameter) or parameter.name in FREE, f"{name}: is {parameter.name} a fixed set?"
     assert seen == set(FIXED)
+
+
+SHARED = {"as_json", "timeout", "tries", "max_wait", "max_size"}
+OF_THE_COMMAND_LINE = {"run": {"set_"}, "export": {"format_"}}
+
+
+def test_every_option_is_a_parameter_of_the_function_of_the_same_name() -> None:
+    for name, command in commands(typer.main.get_command(app)):
+        *package, last = name.replace("-", "_").split()
+        function = getattr(package_of.review if package else package_of, "import_" if last == "import" else last)
+        options = {parameter.name for parameter in command.params} - SHARED - OF_THE_COMMAND_LINE.get(name, set())
+        assert options <= set(inspect.signature(function).parameters), name

@@ -436,7 +436,7 @@ def test_widgets_hold_it_as_text(full, name):
     make = {
         "JobPanel": lambda: widgets.JobPanel(lambda: Report("x", {text: text for text in SAID}), start=False),
         "MaterializePanel": lambda: widgets.MaterializePanel(full, out=corpus, start=False),
-        "StaticClips": lambda: widgets.Player(full, ids).clips,
+        "Clips": lambda: widgets.Player(full, ids).clips,
         "Table": lambda: widgets.table(full.segments),
         "table": lambda: widgets.table(full.segments),
         "corpus_player": lambda: widgets.corpus_player(corpus, limit=12),

@@ -23,9 +23,10 @@ from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.resources import bundled
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine.backends import ENGINES
-from nbaudio.runs import papermill_manifests, parse_settings, run
-from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, typed
-from nbaudio.runs.pages import LINKS_MARKER, link_pages
+from nbaudio.runs import papermill_manifests
+from nbaudio.runs.execute import LINKS_MARKER, link_pages
+from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, parse_settings, typed
+from nbaudio.runs.run import run
 from nbaudio.selection.parameters import MIN_SIMILARITY
 
 # openslr.yaml is a list for downloads.

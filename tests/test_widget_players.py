@@ -19,9 +19,8 @@ from nbaudio.review.state import corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff
-from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.sounds import BANDS, RATE, peaks, read_sound, spectrogram
-from nbaudio.ui.widgets.words import align_words
+from nbaudio.ui.widgets.clip_audio import BANDS, RATE, peaks, read_clip_audio, spectrogram
+from nbaudio.ui.widgets.segments import align_words, load_segments, segment_facts
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
 
@@ -63,13 +62,16 @@ def test_context_is_bounded_by_the_recording_and_says_where_the_segment_is(works
 
 def test_channels_and_volume(workspace):
     segments = load_segments(workspace, ["a_3.0-5.37"])
-    left, right, mix = (heard(segments.sound(0, channel=channel, even=False).wav) for channel in ("left", "right", "mix"))
+    root, row = segments.audio_root, segments.row(0)
+    left, right, mix = (
+        heard(read_clip_audio(root, row, channel=channel, even=False).wav) for channel in ("left", "right", "mix")
+    )
     assert (left != right).any()
     np.testing.assert_allclose(mix, (left.astype(float) + right) / 2, atol=1.5)
-    quiet = heard(segments.sound(0, even=True).wav).astype(float)
+    quiet = heard(read_clip_audio(root, row, even=True).wav).astype(float)
     assert 20 * np.log10(np.sqrt((quiet**2).mean()) / 32768) == pytest.approx(-20, abs=0.3)
-    owned = {**segments.row(0), "source_channel": "right"}
-    np.testing.assert_array_equal(heard(read_sound(segments.audio_root, owned, even=False).wav), right)
+    owned = {**row, "source_channel": "right"}
+    np.testing.assert_array_equal(heard(read_clip_audio(root, owned, even=False).wav), right)
 
 
 def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
@@ -81,11 +83,11 @@ def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
     assert [pair["reference"] for pair in ask(player, "segment", number=0)[0]["words"]] == ["rečenica", "0", "iz", "b"]
     row = {"recording_path": "a.wav", "start_sample": 5, "end_sample": 10**9, "sampling_rate": 44100, "num_samples": 396900}
     with pytest.raises(AudioError, match="not inside the recording"):
-        read_sound(workspace.audio_root, row)
+        read_clip_audio(workspace.audio_root, row)
     with pytest.raises(AudioError, match="its recording is not there"):
-        read_sound(None, row)
+        read_clip_audio(None, row)
     with pytest.raises(InputError, match="columns=0"):
-        read_sound(workspace.audio_root, row, columns=0)
+        read_clip_audio(workspace.audio_root, row, columns=0)
 
 
 @given(st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), st.integers(1, 40))
@@ -185,3 +187,9 @@ def test_hostile_words_travel_as_text(hostile, tmp_path):
         state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
         assert len(json.dumps(state)) < 2000
     assert ask(TranscriptDiff(workspace), "diffs")[0] == {"shown": 1, "hidden": 0}
+
+
+def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
+    unknown = {"speaker_id": None, "duration_s": 5.84, "similarity": 0.9}
+    assert segment_facts(unknown) == ["speaker not known", "5.8 s", "similarity 0.90"]
+    assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == ["ana", "2.0 s", "similarity 0.9968"]

@@ -178,7 +178,7 @@ def test_a_verdict_on_another_text_is_not_put_back_onto_this_one(workspace):
 def test_rate_and_time_left_are_those_of_the_last_verdicts(workspace, monkeypatch):
     panel = ReviewPanel(workspace, reviewer="ana")
     clock = iter([0.0, 10.0, 20.0])
-    monkeypatch.setattr("nbaudio.ui.widgets.reviewing.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("nbaudio.ui.widgets.review_panel.time.monotonic", lambda: next(clock))
     assert panel.progress["per_hour"] is None
     for number in range(3):
         ask(panel, "review.give", number=number, verdict="ok", **GIVE)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.filters import sort_and_filter
 from nbaudio.ui.widgets import SegmentTable
-from nbaudio.ui.widgets.rows import cell, row_page, sort_and_filter
+from nbaudio.ui.widgets.segment_table import cell, row_page
 
 FRAME = pl.DataFrame(
     {

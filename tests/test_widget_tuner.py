@@ -17,8 +17,15 @@ from nbaudio.proof.curves import curve
 from nbaudio.proof.evidence import workspace_sample
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
-from nbaudio.ui.widgets import tuning
-from nbaudio.ui.widgets.tuning import MEASURES, UNKNOWN, Neighbors, count_thresholds
+from nbaudio.ui.widgets import threshold_tuner
+from nbaudio.ui.widgets.threshold_tuner import (
+    MEASURES,
+    UNKNOWN,
+    Neighbors,
+    count_thresholds,
+    describe_precision,
+    format_threshold,
+)
 
 SCORES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([-1.0, 0.79, 0.8, 0.81, 1.0, 1.3]), st.floats(-1, 1))
 ROWS = st.lists(st.tuples(SCORES, st.sampled_from(["a", "b", None]), st.sampled_from([None, -1.0, 7.5, 3600.0])), min_size=1)
@@ -30,7 +37,7 @@ def frame(rows):
     return pl.DataFrame(dict(zip(columns, (scores, scores, speakers, durations), strict=True)), schema=columns)
 
 
-@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, tuning.STEPS + 50))
+@given(ROWS, st.sampled_from(["similarity", "wer", "duration"]), st.integers(0, threshold_tuner.STEPS + 50))
 def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, position):
     table = frame(rows)
     counts = count_thresholds(table, measure)
@@ -51,7 +58,7 @@ def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, pos
 
 
 def test_more_speakers_than_are_told_one_by_one_are_still_counted(monkeypatch):
-    monkeypatch.setattr(tuning, "MOST_SPEAKERS", 2)
+    monkeypatch.setattr(threshold_tuner, "MOST_SPEAKERS", 2)
     table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
     counts = count_thresholds(table, "similarity")
     assert counts.speakers == ("b", "d")
@@ -63,7 +70,7 @@ def test_more_speakers_than_are_told_one_by_one_are_still_counted(monkeypatch):
 def test_neighbours_are_the_nearest_on_both_sides(scores, value, least):
     place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
     table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
-    scale = tuning.Scale("wer", "", (0.0, 1.0), least)
+    scale = threshold_tuner.Scale("wer", "", (0.0, 1.0), least)
     kept, out = Neighbors(table, scale).around(value, 3)
     passes = [score >= value if least else score <= value for score in scores]
     assert len(kept) == min(3, sum(passes))
@@ -151,7 +158,7 @@ def test_a_value_between_two_positions_is_counted_as_it_is(value):
         np.add.reduceat(each.bins, each.scale.edges[:-1]).tolist() for each in (counts, count_thresholds(table, "similarity"))
     ]
     assert bars[0] == bars[1]
-    assert len(bars[0]) == tuning.STEPS
+    assert len(bars[0]) == threshold_tuner.STEPS
 
 
 def test_the_axes_of_the_saved_picture_are_named(make_workspace):
@@ -163,7 +170,7 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
     place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
     schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
     table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
-    neighbours = Neighbors(table, tuning.scale(table, "similarity"))
+    neighbours = Neighbors(table, threshold_tuner.scale(table, "similarity"))
     # What can be played comes first though others are nearer.
     assert neighbours.around(0.8, 1) == ([0], [3])
     assert neighbours.around(0.8, 3) == ([0, 1], [3, 2])
@@ -233,3 +240,13 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     assert proof["precision"][at] == 1.0
     assert "verified precision 100.0%" in tuner.static_html()
     assert ask(tuner, "tuner.evidence", measure="wer")[0] is None
+
+
+def test_counts_and_thresholds_are_described_in_words():
+    table = pl.DataFrame({"speaker_id": ["a", "b"], "duration_s": [1800.0, 5400.0], "similarity": [0.3, 0.9]})
+    counts = count_thresholds(table, "similarity")
+    line = counts.line(counts.scale.position(0.8))
+    assert line == "at 0.80 kept: 1 segments (50.0%), 1.5 hours (75.0%), 1 of 2 speakers gone"
+    assert [format_threshold(value) for value in (0.8, 0.995)] == ["0.80", "0.995"]
+    proof = {"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}
+    assert describe_precision(proof, 0) == "verified precision 97.0% (94.0% to 98.5%), 200 reviewed"

@@ -18,8 +18,7 @@ from nbaudio.reading import open_corpus
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui import views, widgets
-from nbaudio.ui.widgets import html as pages
-from nbaudio.ui.widgets import static_export
+from nbaudio.ui.widgets import static_html
 
 ALLOWED = {
     *("div", "p", "span", "code", "del", "ins", "audio", "table", "thead", "tbody", "tr", "th", "td"),
@@ -70,7 +69,7 @@ def sounds(html):
 
 
 def test_differences_are_struck_through_and_underlined():
-    page = Page(pages.diff_html("evo blic odgovori danas", "evo blitz odgovori na danas")).check_harmless()
+    page = Page(static_html.diff_html("evo blic odgovori danas", "evo blitz odgovori na danas")).check_harmless()
     assert page.marked == {"del": ["blic"], "ins": ["blitz", "na"]}
     styles = {tag: attributes["style"] for tag, attributes in page.tags}
     assert "line-through" in styles["del"]
@@ -80,7 +79,7 @@ def test_differences_are_struck_through_and_underlined():
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, asr_text):
-    page = Page(pages.diff_html(text, asr_text)).check_harmless()
+    page = Page(static_html.diff_html(text, asr_text)).check_harmless()
     # The parser reads \r, \0 and surrogates its own way; all else must come back as it was.
     shown = " ".join(page.texts).split()
     if not set("\r\0") & set(text + asr_text):
@@ -91,15 +90,15 @@ def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, 
 
 @pytest.mark.parametrize("hostile", MARKUP)
 def test_hostile_texts_do_nothing_but_show(hostile):
-    clip = pages.ClipView(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
-    page = Page(pages.clips_html([clip])).check_harmless()
+    clip = static_html.StaticClip(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
+    page = Page(static_html.clips_html([clip])).check_harmless()
     assert "".join(hostile.split()) in "".join("".join(page.texts).split())
     table = widgets.table(pl.DataFrame({hostile: [hostile], "list": [[hostile]]}))._repr_html_()
     assert hostile in Page(table).check_harmless().texts
 
 
 def test_texts_keep_their_direction_to_themselves():
-    html = pages.clip_html(pages.ClipView("s", ("\u202espk",), "שלום", "שלום לכם"))
+    html = static_html.clip_html(static_html.StaticClip("s", ("\u202espk",), "שלום", "שלום לכם"))
     attributes = dict(Page(html).tags)["p"]
     assert attributes["dir"] == "auto"
     assert "unicode-bidi:isolate" in attributes["style"]
@@ -107,7 +106,7 @@ def test_texts_keep_their_direction_to_themselves():
 
 
 def test_a_text_of_100000_characters_is_cut_and_says_so():
-    html = pages.clip_html(pages.ClipView("s", (), "riječ " * 20_000, "druga " * 20_000))
+    html = static_html.clip_html(static_html.StaticClip("s", (), "riječ " * 20_000, "druga " * 20_000))
     assert len(html) < 20_000
     assert "(118,000 more characters)" in html
 
@@ -152,8 +151,8 @@ def test_segment_that_is_not_there(workspace):
 
 
 def test_a_clip_is_no_longer_than_the_bound_and_a_page_no_larger(workspace, monkeypatch):
-    monkeypatch.setattr(static_export, "LONGEST_S", 1)
-    monkeypatch.setattr(static_export, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(static_html, "LONGEST_S", 1)
+    monkeypatch.setattr(static_html, "MOST_BYTES", 40_000)
     player = widgets.Player(workspace, workspace.segments["segment_id"]).clips
     found = sounds(player._repr_html_())
     assert {len(samples) for _, (samples, _) in found} == {16000}

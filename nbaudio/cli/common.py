@@ -1,4 +1,4 @@
-"""What all commands share: the app, options that several have, and how a report is told."""
+"""Typer app, options that several commands share, and the printing of reports and errors."""
 
 import io
 import json
@@ -54,69 +54,84 @@ Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a 
 BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
 
 
+# Limits of requests, options of all commands that fetch.
 _NETWORK = {
-    "timeout": (
-        float,
+    "timeout": Annotated[
+        float | None,
         typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given"),
-    ),
-    "tries": (int, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")),
-    "max_wait": (float, typer.Option(min=0, help="seconds that a server may ask to wait (Retry-After); 45 unless given")),
-    "max_size": (
-        str,
+    ],
+    "tries": Annotated[
+        int | None, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")
+    ],
+    "max_wait": Annotated[
+        float | None, typer.Option(min=0, help="seconds that a server may ask to wait (Retry-After); 45 unless given")
+    ],
+    "max_size": Annotated[
+        str | None,
         typer.Option(metavar="50GB", help="of the largest file; 1TB, or 1GB where no length is announced, unless given"),
-    ),
+    ],
 }
 
 
-def network_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that fetches the options of `nbaudio.storage.network`, which hold while it runs."""
+def command(example: str, *, group: typer.Typer = app, fetches: bool = False) -> Callable[[Callable[..., Report]], object]:
+    """Add a command that prints the report of a function, with ``--json``, and the limits of requests if it `fetches`."""
 
-    @wraps(command)
-    def run(**options: Any) -> None:
-        with network.environment(**{name: options.pop(name) for name in _NETWORK}):
+    def add(function: Callable[..., Report]) -> object:
+        @wraps(function)
+        def run(*, as_json: bool, **options: Any) -> None:
+            limits = {name: options.pop(name) for name in _NETWORK if fetches}
             try:
-                network.Network.of()
-            except NbaudioError as error:
-                refuse(str(error), as_json=options["as_json"])
+                with network.environment(**limits):
+                    if fetches:
+                        network.Network.of()  # before any work
+                    report = function(**options)
+            except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
+                    raise
+                show_error(_reason(error), as_json=as_json)
                 raise typer.Exit(2) from error
-            command(**options)
+            typer.echo(_dump_json(report.to_dict(), indent=2) if as_json else str(report))
+            if report.problems:
+                raise typer.Exit(1)
 
-    own = {
-        name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
-        for name, (kind, option) in _NETWORK.items()
-    }
-    *first, as_json = signature(command).parameters.values()
-    keywords = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*first, *own.values(), as_json)]
-    run.__signature__ = Signature(keywords)  # type: ignore[attr-defined]  # where typer looks
-    run.__annotations__ = {each.name: each.annotation for each in keywords}
-    return run
+        shared = {**(_NETWORK if fetches else {}), "as_json": AsJson}
+        defaults = {name: False if name == "as_json" else None for name in shared}
+        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind) for name, kind in shared.items()]
+        parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()), *own]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        name = function.__name__.rstrip("_").replace("_", "-")
+        group.command(name, epilog=f"Example: nbaudio {example}")(run)
+        return run
+
+    return add
 
 
-# Of click, or of the copy of it that newer versions of typer bring.
-_WrongUse: Any = typer.BadParameter.__mro__[1]
+# The usage error of click, or of the copy of click in newer versions of typer.
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """The `nbaudio` command."""
-    _in_utf8()
+    """Run the `nbaudio` command."""
+    _ensure_utf8()
     try:
         code = app(standalone_mode=False)
     except typer.Abort:
         sys.exit(1)
-    except _WrongUse as error:
+    except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
             path = error.ctx.command_path if error.ctx else "nbaudio"
-            refuse(f"{error.format_message().rstrip('.')}; '{path} --help' tells more", as_json="--json" in sys.argv)
+            show_error(f"{error.format_message().rstrip('.')}; '{path} --help' tells more", as_json="--json" in sys.argv)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _in_utf8() -> None:
-    """Start Python again in UTF-8 mode where the locale has another encoding: names of files are UTF-8, whatever the locale.
+def _ensure_utf8() -> None:
+    """Restart Python in UTF-8 mode if the locale has another encoding, since file names are UTF-8 whatever the locale.
 
-    Workers and notebooks inherit the mode. Output that the terminal cannot show is escaped instead of an error.
+    Workers and notebooks inherit the mode. Output that the terminal cannot show is escaped.
     """
     arguments = sys.orig_argv[1:]
     if not is_utf8() and sys.executable and arguments[:2] != ["-X", "utf8"]:
@@ -127,33 +142,19 @@ def _in_utf8() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _as_json(value: object, *, indent: int | None = None) -> str:
-    """JSON, in ASCII alone where standard output takes no more."""
+def _dump_json(value: object, *, indent: int | None = None) -> str:
+    """JSON, in ASCII where standard output has another encoding than UTF-8."""
     is_narrow = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     return json.dumps(value, ensure_ascii=is_narrow, indent=indent)
 
 
-def finish(make: Callable[[], Report], *, as_json: bool) -> None:
-    """Print the report of a step and leave with its exit code."""
-    try:
-        report = make()
-    except (NbaudioError, OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
-            raise
-        refuse(_told(error), as_json=as_json)
-        raise typer.Exit(2) from error
-    typer.echo(_as_json(report.to_dict(), indent=2) if as_json else str(report))
-    if report.problems:
-        raise typer.Exit(1)
+def show_error(reason: str, *, as_json: bool) -> None:
+    """Print in one line why nothing is done."""
+    line = escape_control(strip_queries(" ".join(reason.split())))
+    typer.echo(_dump_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
 
 
-def refuse(why: str, *, as_json: bool) -> None:
-    """Say in one line why nothing is done."""
-    line = escape_control(strip_queries(" ".join(why.split())))
-    typer.echo(_as_json({"error": line}) if as_json else f"nbaudio: {line}", err=not as_json)
-
-
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError | RuntimeError):
         return "not enough memory; with fewer --jobs less is needed, and what is done is kept: run the same again"
     if isinstance(error, OSError) and error.filename is not None:
@@ -162,5 +163,10 @@ def _told(error: Exception) -> str:
 
 
 def split_commas(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
+    """Parts of a text between commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_count(text: str | None) -> int | str | None:
+    """A number of segments as an integer; anything else, such as ``1.5h``, as it is."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text

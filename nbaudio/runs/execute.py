@@ -1,10 +1,16 @@
-"""One notebook, executed and made a page; importing this takes seconds, so it is done when something is to be run."""
+"""Execute a notebook, write its HTML page, and link the pages of a run with each other and with an index.
+
+Importing this takes seconds. `LINKS_MARKER` marks the place of the links in a page; `link_pages` fills them in after every run,
+since pages may have been added.
+"""
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,9 +20,37 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.runs.pages import CSS, LINKS_MARKER
 from nbaudio.storage.atomic import atomic_write, write_json
 
+LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
+CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;
+  font: 14px/1.5 system-ui, sans-serif; }
+.nbaudio-pages a { color: #00629b; }
+.nbaudio-pages > :last-child { text-align: right; }
+"""
+_LINKS = re.compile(rb'<nav class="nbaudio-pages">.*?</nav>')
+_INDEX = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>nbaudio: {title}</title>
+<style>
+body {{ max-width: 48em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 system-ui, sans-serif; color: #222; }}
+a {{ color: #00629b; }} ol li {{ margin: 0 0 1em; }} ul, ol {{ list-style: none; padding: 0; }} p {{ margin: 0.2em 0; }}
+code {{ background: #f2f2f2; padding: 0 0.2em; }}
+</style></head><body>
+<h1>{title}</h1>
+<p>The notebooks as they ran. The pages open offline; their clips play.</p>
+<ol>
+{pages}
+</ol>
+{others}</body></html>
+"""
+# Other outputs of a run, with their names in the index.
+_OTHERS = {
+    "report.html": "all figures on one page",
+    "report.xlsx": "the same figures as a spreadsheet",
+    "review/sheet.xlsx": "the review sheet; its clips are beside it",
+    "corpus/README.md": "the data card of the corpus",
+}
 # The page loads nothing: no require.js, no MathJax, no widgets from a content delivery network.
 _OFFLINE = """{%- extends 'index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock -%}
@@ -30,21 +64,16 @@ CSS</style>
 {%- block body_header -%}{{ super() }}PLACE{%- endblock -%}
 {%- block body_footer -%}PLACE{{ super() }}{%- endblock -%}
 """.replace("CSS", CSS).replace("PLACE", LINKS_MARKER)
-# What the notebooks ask for, and what every Jupyter knows when they are opened by hand.
+# The kernel name in the notebooks; every Jupyter knows it when they are opened by hand.
 _KERNEL = "python3"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
-    """Execute a notebook; what ran is kept in OUT/notebooks and OUT/html, also when it fails.
-
-    Args:
-        source: the notebook.
-        out: the folder of the run, which is the kernel's current folder too.
-        values: its parameters.
+    """Execute a notebook with `out` as its current folder; keep it in OUT/notebooks and OUT/html, also when it fails.
 
     Raises:
-        NbaudioError: a cell failed or the kernel died; names the cell and what it said.
+        NbaudioError: a cell failed or the kernel died; names the cell and its error.
     """
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
@@ -58,10 +87,10 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
                 language="python",
                 progress_bar=False,
                 cwd=str(out),
-                # What a kernel logs is that a local connection is not encrypted, or that it was told to stop.
+                # Kernels log only that a local connection is not encrypted, or that they were stopped.
                 extra_arguments=["--log-level=CRITICAL"],
                 store_widget_state=False,
-                coalesce_streams=True,  # progress as it ended
+                coalesce_streams=True,  # only the last state of a progress bar
             )
     except papermill.PapermillExecutionError as error:
         last = " ".join(f"{error.ename}: {error.evalue}".split())
@@ -75,13 +104,13 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
 
 
 def _verbatim(path: Path) -> str:
-    """A path in whose braces papermill fills in nothing."""
+    """Escape the braces of a path, which papermill would fill in."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
 @contextmanager
 def _own_kernel() -> Iterator[None]:
-    """Let `_KERNEL` mean the running interpreter, whatever kernels of that name are installed, or none."""
+    """Let `_KERNEL` run this interpreter, whether or not a kernel of that name is installed."""
     before = os.environ.get("JUPYTER_PATH")
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     with TemporaryDirectory() as folder:
@@ -96,7 +125,7 @@ def _own_kernel() -> Iterator[None]:
 
 
 def _keep(working: Path, final: Path) -> None:
-    """Move a notebook to its place, with what a widget shows without a kernel in place of the widget."""
+    """Move a notebook to its final path, with the static HTML of each widget in place of the widget."""
     notebook = json.loads(working.read_text(encoding="utf8"))
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
@@ -110,3 +139,40 @@ def _write_page(notebook: Path, page: Path) -> None:
     text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(notebook))  # type: ignore[no-untyped-call]
     with atomic_write(page) as partial:
         partial.write_text(text, encoding="utf8")
+
+
+def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
+    """Link the pages in OUT/html in the order of all notebooks, run or not, and write OUT/html/index.html; return its path."""
+    folder = out / "html"
+    there = [(folder / f"{notebook.stem}.html", *_introduction(notebook)) for notebook in notebooks]
+    there = [page for page in there if page[0].exists()]
+    for number, (page, *_) in enumerate(there):
+        before = _link(there[number - 1], "← {}") if number else "<span></span>"
+        after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
+        links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<').encode()
+        parts = _LINKS.split(page.read_bytes())
+        with atomic_write(page) as partial:
+            partial.write_bytes(links.join(parts))
+    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{_code(page[2])}</p></li>" for page in there)
+    others = "".join(
+        f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()
+    )
+    others = f"<h2>Beside the pages</h2>\n<ul>{others}</ul>\n" if others else ""
+    with atomic_write(folder / "index.html") as partial:
+        partial.write_text(_INDEX.format(title=escape(out.name), pages=pages, others=others), encoding="utf8")
+    return folder / "index.html"
+
+
+def _introduction(notebook: Path) -> tuple[str, str]:
+    """Return the heading of a notebook and the text below it."""
+    first = json.loads(notebook.read_text(encoding="utf8"))["cells"][0]
+    heading, _, text = "".join(first["source"]).partition("\n")
+    return heading.lstrip("# "), text.strip()
+
+
+def _link(page: tuple[Path, str, str], text: str) -> str:
+    return f'<a href="{escape(page[0].name)}">{escape(text.format(page[1]))}</a>'
+
+
+def _code(text: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

@@ -1,8 +1,7 @@
-"""Parameters of a run: which there are, what a manifest and settings say, and what is allowed.
+"""Parameters of a run: read manifests and settings, and check them against the parameters of the notebooks.
 
-Conventions: a manifest is YAML, a mapping of names to plain values. The names that are known are those in the notebooks' cells
-tagged ``parameters``; the values there are the defaults. Paths in a manifest are relative to its folder, those in settings to
-the current one.
+A manifest is a YAML mapping of names to plain values. Known names are those in the notebooks' cells tagged ``parameters``, whose
+values are the defaults. Paths in a manifest are relative to its folder, those in settings to the current folder.
 """
 
 import ast
@@ -22,24 +21,19 @@ from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
 
-# YAML 1.1 reads 1e-3 as a string, for want of a dot.
+# YAML 1.1 reads 1e-3, which has no dot, as a string.
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _MOST_BYTES = 1 << 20
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def list_notebooks() -> list[Path]:
-    """The bundled notebooks in order: 01, 02 and so on."""
+    """Return the bundled notebooks in order: 01, 02 and so on."""
     return sorted(bundled("notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
 def defaults(notebook: Path) -> dict[str, Any]:
-    """What a notebook's cell tagged ``parameters`` assigns, by name.
-
-    Examples:
-        >>> defaults(list_notebooks()[5])["max_duration"]
-        20.0
-    """
+    """Return the values that a notebook's cell tagged ``parameters`` assigns, by name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
     return {
@@ -53,7 +47,7 @@ def defaults(notebook: Path) -> dict[str, Any]:
 
 
 def _literal(value: ast.expr | None) -> Any:
-    """A plain value as it is written; None for one that is computed."""
+    """Return a literal value; None for one that is computed."""
     try:
         return ast.literal_eval(value) if value is not None else None
     except ValueError:
@@ -61,15 +55,9 @@ def _literal(value: ast.expr | None) -> Any:
 
 
 def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The values of a manifest and of settings over them, checked by name, of the types of the defaults, paths absolute.
+    """Return the values of a manifest, overridden by settings: names checked, types those of the defaults, paths absolute.
 
-    Args:
-        manifest: the YAML file.
-        settings: values that go before the manifest's.
-        extra: defaults of further names that may be given.
-
-    Raises:
-        InputError: the manifest is not a readable mapping, or a name is not known; names those that are.
+    `extra` holds the defaults of further names.
     """
     known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
     values: dict[str, Any] = {}
@@ -89,14 +77,14 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
 
 
 def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) -> dict[str, Any]:
-    """The values of a manifest that one notebook has parameters for, with absolute paths.
+    """Return the values of a manifest for the parameters of one notebook, with absolute paths.
 
     Args:
         manifest: the YAML file; its relative paths are relative to its folder.
         notebook: a notebook with a cell tagged ``parameters``.
-        fill: whether paths that the manifest leaves out are the notebook's defaults, relative to the notebook's folder.
-            Workspace and corpus then are in the folder ``NAME-output`` beside the folder of the notebooks, NAME being the
-            manifest's; in the current folder for the notebooks of an installed package.
+        fill: whether paths missing from the manifest take the notebook's defaults, relative to the notebook's folder. Workspace
+            and corpus are then in ``NAME-output`` (NAME: the manifest's) beside the folder of the notebooks; in the current
+            folder for the notebooks of an installed package.
 
     Raises:
         InputError: the manifest cannot be used; see `parameters`.
@@ -119,12 +107,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
 
 
 def typed(value: Any, default: Any) -> Any:
-    """A value as the default's type wants it, where that is plain: numbers that YAML took for text, lists written with commas.
-
-    Examples:
-        >>> typed("1e-3", 0.8), typed("nfc, lower", []), typed("1.5h", 2000)
-        (0.001, ['nfc', 'lower'], '1.5h')
-    """
+    """Convert a value to its default's type where that is plain: numbers that YAML read as text, lists written with commas."""
     if isinstance(default, list):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
@@ -136,34 +119,24 @@ def typed(value: Any, default: Any) -> Any:
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Parameters written as ``name=value``; values are YAML.
+    """Parse parameters of the form ``name=value``; values are YAML."""
+    given = split_settings(settings, what="setting", example="min_similarity=0.9")
+    return {name: _parse(value, f"setting {name}") for name, value in given.items()}
 
-    Raises:
-        InputError: one is not of that form.
 
-    Examples:
-        >>> parse_settings(["hours=1.5", "audio=null", "group_by=[speaker_id]"])
-        {'hours': 1.5, 'audio': None, 'group_by': ['speaker_id']}
-    """
+def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[str, str]:
+    """Split settings of the form ``name=value``; errors name `what` is set and an example."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"setting {setting!r}: wanted is name=value, such as min_similarity=0.9")
-        found[name.strip()] = _parse(value, f"setting {name.strip()}")
+            raise InputError(f"{what} {setting!r}: wanted is name=value, such as {example}")
+        found[name.strip()] = value
     return found
 
 
 def parse_only(only: str | None, count: int) -> list[int]:
-    """Numbers of notebooks from 1, in order, out of ``3``, ``1-5`` or ``2,4-6``; all for None.
-
-    Raises:
-        InputError: it is of another form, or there is no such notebook.
-
-    Examples:
-        >>> parse_only("2,4-6", 7), parse_only(None, 3)
-        ([2, 4, 5, 6], [1, 2, 3])
-    """
+    """Parse numbers of notebooks, counted from 1, such as ``3``, ``1-5`` or ``2,4-6``; None for all."""
     if only is None:
         return list(range(1, count + 1))
     chosen: set[int] = set()
@@ -177,7 +150,7 @@ def parse_only(only: str | None, count: int) -> list[int]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML of plain values: no tags that make objects, and no aliases, of which ten lines grow to a billion."""
+    """Loader of plain YAML values: no tags that create objects, and no aliases, with which ten lines can expand to a billion."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -188,8 +161,8 @@ class _PlainLoader(yaml.SafeLoader):
 def _parse(text: str, where: str) -> Any:
     try:
         value = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a safe one
-        repr(value)  # a number of 10,000 digits cannot be written
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also a date that is none
+        repr(value)  # a number of 10,000 digits cannot be converted to text
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an invalid date
         raise InputError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
     return value
 

@@ -1,8 +1,8 @@
-"""Manifests for plain papermill: ``papermill NOTEBOOK OUT -f MANIFEST``, from whatever folder it is started.
+"""Manifests for plain papermill: ``papermill NOTEBOOK OUT -f MANIFEST``, from any folder.
 
-Papermill loads `handler` by the entry point ``papermill.io`` of this package and reads every file through it. A manifest that is
-read for a notebook of nbaudio is resolved as `nbaudio.run` does it: relative paths are relative to the manifest, and the
-notebook is given the parameters that it has. All other files pass as they are.
+Papermill loads `handler` by the entry point ``papermill.io`` of this package and reads every file through it. A manifest of a
+notebook of nbaudio is resolved as by `nbaudio.run`: relative paths are relative to the manifest, and only parameters that the
+notebook has are passed. All other files are read unchanged.
 """
 
 import copy
@@ -16,13 +16,13 @@ from papermill.iorw import papermill_io
 
 
 class ManifestHandler:
-    """A handler of `papermill.iorw` that passes everything on to the handlers registered before it, but resolves manifests."""
+    """Handler of `papermill.iorw` that resolves manifests and delegates all else to the handlers registered before it."""
 
     def __init__(self) -> None:
         self._others = copy.deepcopy(papermill_io)
 
     def __getattr__(self, name: str) -> Any:
-        """What papermill asks of handlers of local files beyond reading and writing, such as `cwd`."""
+        """Delegate further methods of the handler of local files, such as `cwd`."""
         return getattr(self._others.get_handler("local"), name)
 
     def write(self, text: str, path: str) -> Any:
@@ -30,18 +30,18 @@ class ManifestHandler:
         return self._others.get_handler(path).write(text, path)
 
     def listdir(self, path: str) -> Any:
-        """The files of a folder."""
+        """List the files of a folder."""
         return self._others.get_handler(path).listdir(path)
 
     def pretty_path(self, path: str) -> Any:
-        """A path as papermill logs it."""
+        """Return a path as papermill logs it."""
         return self._others.get_handler(path).pretty_path(path)
 
     def read(self, path: str) -> Any:
-        """The text of a file; of a manifest the YAML of its resolved parameters.
+        """Return the text of a file; for a manifest, the YAML of its resolved parameters.
 
         Raises:
-            click.ClickException: the manifest cannot be read, or has a key that is not known; papermill prints it in one line.
+            click.ClickException: the manifest cannot be read, or has an unknown key; papermill prints it in one line.
         """
         import click
 
@@ -62,7 +62,7 @@ class ManifestHandler:
 
 
 def _is_ours(notebook: Path) -> bool:
-    """Whether a notebook has a cell tagged ``parameters`` and imports nbaudio."""
+    """Return whether a notebook has a cell tagged ``parameters`` and imports nbaudio."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
         lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
@@ -73,4 +73,4 @@ def _is_ours(notebook: Path) -> bool:
 
 
 handler = ManifestHandler()
-papermill_io.register("", handler)  # a prefix of every path; what other packages register later goes before it
+papermill_io.register("", handler)  # a prefix of every path; handlers registered later take precedence

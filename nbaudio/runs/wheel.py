@@ -1,4 +1,4 @@
-"""The wheel of the nbaudio that runs, and what workers on other machines need beside it, made without build tools or an index."""
+"""Write a wheel of the running nbaudio and the requirements of cluster workers, without build tools or a package index."""
 
 import base64
 import csv
@@ -16,29 +16,29 @@ from nbaudio.core.version import __version__
 from nbaudio.storage.atomic import atomic_write
 
 REQUIREMENTS = "requirements-worker.txt"
-# What notebooks, sheets and plots need; a worker decodes, cuts, packs and checks.
+# Needed by notebooks, sheets and plots only; workers decode, cut, pack and verify.
 _NOT_FOR_WORKERS = {
     "anywidget", "audioop-lts", "click", "ipykernel", "ipywidgets", "jupyterlab", "matplotlib", "nbclient", "nbconvert",
     "openpyxl", "pandas", "papermill", "pydub", "traitlets", "xlsxwriter",
 }  # fmt: skip
-# Engines bring one of their own: Beam wants an older one.
+# Engines bring their own version: Beam requires an older one.
 _NOT_PINNED = {"pyarrow"}
 _LABEXTENSION = ("ui/widgets/labextension", "share/jupyter/labextensions/nbaudio")
 _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
 def wheel(*, out: str | Path = "dist") -> Report:
-    """Write a wheel of this very nbaudio and the list of packages that workers need with it; the same files give the same bytes.
+    """Write a wheel of the running nbaudio and ``requirements-worker.txt``; equal files give equal bytes.
 
-    Workers must run the code that the driver runs, with the same versions of the packages that encode: an image, environment or
-    cluster gets them by ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left
-    out; no system package is needed.
+    Workers must run the code of the driver with the same versions of the packages that encode. Install both in their image or
+    environment with ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left out;
+    no system package is needed.
 
     Args:
         out: the folder for both.
 
     Returns:
-        Where they are.
+        Their paths.
     """
     path = Path(out) / f"nbaudio-{__version__}-py3-none-any.whl"
     record = f"nbaudio-{__version__}.dist-info/RECORD"
@@ -65,7 +65,7 @@ def wheel(*, out: str | Path = "dist") -> Report:
 
 
 def _requirements() -> Iterator[str]:
-    """What a worker installs before the wheel, in the versions that run here."""
+    """Yield the requirements of a worker, pinned to the versions installed here."""
     for requirement in sorted(metadata.requires("nbaudio") or ()):
         name, marker = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
         if "extra ==" in marker or name in _NOT_FOR_WORKERS:
@@ -78,7 +78,7 @@ def _requirements() -> Iterator[str]:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Everything that belongs into the wheel, by name: the package, what comes with it, what pip wants to know."""
+    """Yield name and content of all files of the wheel: the package, bundled data, the labextension, metadata for pip."""
     yield from _below(PACKAGE, "nbaudio")
     yield from _below(PACKAGE / _LABEXTENSION[0], f"nbaudio-{__version__}.data/data/{_LABEXTENSION[1]}")
     if not (PACKAGE / "_bundled").is_dir():  # a checkout
@@ -97,7 +97,7 @@ def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """A file in the archive that says nothing of when it was made."""
+    """Return an archive entry with a fixed time."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16

@@ -1,8 +1,8 @@
 """Plots of each step, for notebooks and pages.
 
-Conventions: each function takes a workspace, a corpus folder or a table and gives a `Plot`, which Jupyter shows as a PNG; nothing
-is left behind in pyplot. Axes carry their units. What colours tell, hatches or words tell too; the colours are Okabe and Ito's.
-Names come from outside and are drawn as they are, never as TeX.
+Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as a PNG; nothing is left
+behind in pyplot. Axes have units. Hatches or words repeat what colors show; the colors are those of Okabe and Ito. Names are
+drawn as they are, never as TeX.
 """
 
 import io
@@ -27,22 +27,22 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.views import Source
 
-BLUE, ORANGE, GREEN, RED, GREY, PALE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#DCE6EC"
-_STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GREY, "\\\\"))
+BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#DCE6EC"
+_STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 _SPLIT_STYLES = dict(zip((*SPLITS, "out"), (*_STYLES[:3], (PALE, "\\\\")), strict=True))
-# More bars than that are not read one by one: a histogram, or the longest of them, stands for all.
+# With more bars, a histogram or the longest ones are shown instead.
 _MOST_BARS = 24
 _LONGEST_LABEL = 36
 _SMALL = 8.5
 
 
 class Plot(Figure):
-    """A figure that shows itself in Jupyter, with or without ``%matplotlib inline``."""
+    """Figure that Jupyter shows with or without ``%matplotlib inline``."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
         with warnings.catch_warnings():
-            # A name in a script that the font lacks is drawn as boxes, which is seen; a page of warnings tells no more.
+            # Characters missing from the font are drawn as boxes; a page of warnings says no more.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             self.savefig(file, format="png", metadata={"Software": None})
         return file.getvalue()
@@ -54,20 +54,19 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
     plot = _plot(1.6 + 0.42 * len(table))
-    axes = _axes(plot.add_subplot(), "Recordings, and how much of each is transcribed")
     lengths, spoken = (table[name].fill_null(0.0).to_numpy() for name in ("duration_s", "transcribed_s"))
     longest = np.maximum(lengths, spoken)
     scale, unit = _time_unit(longest.max(initial=0.0))
+    axes = _axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
     rows = np.arange(len(table))
-    axes.barh(rows, lengths / scale, height=0.72, color=PALE, edgecolor=GREY, label="whole recording")
+    axes.barh(rows, lengths / scale, height=0.72, color=PALE, edgecolor=GRAY, label="whole recording")
     axes.barh(rows, spoken / scale, height=0.36, color=BLUE, hatch="///", edgecolor="white", label="transcribed")
     for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
-        colour = RED if rate is None else "black"
-        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=colour, parse_math=False)
+        color = RED if rate is None else "black"
+        axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=color, parse_math=False)
     _name_rows(axes, table["recording_id"].to_list())
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
-    axes.set_xlabel(f"length [{unit}]")
     _legend(plot)
     return plot
 
@@ -76,15 +75,13 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     plot = _plot(3.6)
     known = table.drop_nulls("duration_s")
     without = f", {len(table) - len(known):,} without audio" if len(known) < len(table) else ""
-    axes = _axes(plot.add_subplot(), f"{len(table):,} recordings{without}")
     scale, unit = _time_unit(known.select(pl.col("duration_s").max().fill_null(0.0)).item())
+    axes = _axes(plot.add_subplot(), f"{len(table):,} recordings{without}", x=f"length [{unit}]", y="recordings")
     kinds = known.group_by("sampling_rate", "num_channels").agg("duration_s")
     kinds = kinds.sort(pl.col("duration_s").list.len(), "sampling_rate", "num_channels", descending=True)
     labels = [f"{rate / 1000:g} kHz, {_channels(number)}: {len(lengths):,}" for rate, number, lengths in kinds.iter_rows()]
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
     _histogram(axes, values, bins=40, styles=_STYLES, labels=labels)
-    axes.set_xlabel(f"length [{unit}]")
-    axes.set_ylabel("recordings")
     axes.legend(frameon=False, fontsize=_SMALL)
     return plot
 
@@ -100,8 +97,7 @@ def scores(source: Source) -> Plot:
         (right, "duration_s", "Duration", "seconds", 40),
     ):
         values = segments[name].filter(segments[name].is_finite()).to_numpy()
-        _histogram(_axes(axes, title), [values.clip(max=1) if name == "wer" else values], bins=bins, styles=_STYLES)
-        axes.set_xlabel(label)
+        _histogram(_axes(axes, title, x=label), [values.clip(max=1) if name == "wer" else values], bins=bins, styles=_STYLES)
     left.set_ylabel("segments")
     return plot
 
@@ -114,15 +110,14 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     kept = curve.filter(pl.col("threshold") <= value).row(-1, named=True)
     plot = _plot(3.6)
     left, right = plot.subplots(1, 2)
-    _axes(left, f"Similarity of {len(similarity):,} segments")
+    title = f"Similarity of {len(similarity):,} segments"
+    _axes(left, title, x="similarity of transcript and hypothesis", y="segments")
     out, inside = similarity[similarity < value], similarity[similarity >= value]
-    styles, labels = ((GREY, "\\\\"), (BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
+    styles, labels = ((GRAY, "\\\\"), (BLUE, "")), (f"below: {len(out):,}", f"kept: {len(inside):,}")
     _histogram(left, [out, inside], bins=np.linspace(-1, 1, 51), styles=styles, labels=labels)
-    left.set_xlabel("similarity of transcript and hypothesis")
-    left.set_ylabel("segments")
-    _axes(right, "Hours kept by each threshold")
     hours = curve["hours"].to_numpy()
     scale, unit = _time_unit(float(hours.max(initial=0.0)) * 3600)
+    _axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
     right.plot(curve["threshold"], hours * 3600 / scale, color=BLUE, drawstyle="steps-post")
     right.plot(value, kept["hours"] * 3600 / scale, "o", color=RED)
     right.set_ylim(bottom=0)
@@ -134,8 +129,6 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
         ha="right",
         va="top",
     )
-    right.set_xlabel("threshold on similarity")
-    right.set_ylabel(f"kept [{unit}]")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
         axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
@@ -149,18 +142,15 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
-    axes.fill_between(
-        x, known["low_all"], known["high_all"], color=PALE, label=f"{confidence:.0%} interval, all thresholds at once"
-    )
-    axes.fill_between(
-        x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{confidence:.0%} interval, each threshold"
-    )
+    interval = f"{confidence:.0%} interval"
+    axes.fill_between(x, known["low_all"], known["high_all"], color=PALE, label=f"{interval}, all thresholds at once")
+    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{interval}, each threshold")
     axes.plot(x, known["precision"], color=BLUE, label="estimate")
     axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"wanted: {precision:.4g}")
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
-    # The whole of what is shown, however wide the intervals are.
+    # Show the intervals in full, however wide they are.
     if known.is_empty():
         axes.set_xlim(-1, 1.02)
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
@@ -173,7 +163,7 @@ def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, conf
 
 
 def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
-    """What is missing where no threshold is proven, in words; empty where one is."""
+    """Say what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
     reviewed = max(curve["reviewed"])
@@ -186,7 +176,7 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
 
 
 def claimed(curve: Frame) -> Plot:
-    """Precision as a corpus states it, at a few thresholds; of the curve in its ``corpus.json``."""
+    """Precision at the few thresholds of the curve in a ``corpus.json``."""
     curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
@@ -202,13 +192,12 @@ def claimed(curve: Frame) -> Plot:
 
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
     plot = _plot(3.8)
-    axes = _axes(plot.add_subplot(), f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed")
-    # Nothing is decided where all is kept.
+    title = f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed"
+    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="right, of what is kept")
+    # Leave out thresholds that keep nearly everything.
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
     for first in curve.filter(all_kept)["threshold"].tail(1):
         axes.set_xlim(first - 0.05, 1.02)
-    axes.set_xlabel("threshold on similarity")
-    axes.set_ylabel("right, of what is kept")
     return plot, axes
 
 
@@ -220,23 +209,20 @@ def splits(source: Source) -> Plot:
     rows = max(len(most), len(why), 4)
     plot = _plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    _axes(
-        left, f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
-    )
+    title = f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
+    _axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
-    for name, (colour, hatch) in _SPLIT_STYLES.items():
+    for name, (color, hatch) in _SPLIT_STYLES.items():
         length = most[name].to_numpy() * 3600 / scale
         label = f"{name}: {_show_time(3600 * float(spoken[name].sum()))}"
-        left.barh(np.arange(len(most)), length, left=start, color=colour, hatch=hatch, edgecolor="white", label=label)
+        left.barh(np.arange(len(most)), length, left=start, color=color, hatch=hatch, edgecolor="white", label=label)
         start = start + length
     _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
-    left.set_xlabel(f"speech [{unit}]")
-    _axes(right, f"{why['segments'].sum():,} segments are out")
-    bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GREY)
+    _axes(right, f"{why['segments'].sum():,} segments are out", x="segments")
+    bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GRAY)
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
     _name_rows(right, why["reason"].to_list())
-    right.set_xlabel("segments")
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     right.margins(x=0.15)
     for axes in (left, right):
@@ -254,18 +240,16 @@ def shards(corpus: str | Path) -> Plot:
     styles = [_SPLIT_STYLES[split] for split in parts]
     many = len(table) > _MOST_BARS
     plot = _plot(3.4 if many else 1.5 + 0.34 * len(table))
-    axes = _axes(plot.add_subplot(), "Shards")
+    axes = _axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
     if many:
         _histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
-        axes.set_ylabel("shards")
     else:
         first = 0
-        for part, label, (colour, hatch) in zip(parts.values(), labels, styles, strict=True):
+        for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(first, first + len(part))
-            axes.barh(rows, part["mb"], color=colour, hatch=hatch, edgecolor="white", label=label)
+            axes.barh(rows, part["mb"], color=color, hatch=hatch, edgecolor="white", label=label)
             first += len(part)
         _name_rows(axes, [name for part in parts.values() for name in part["name"]])
-    axes.set_xlabel("size [MB]")
     _legend(plot)
     return plot
 
@@ -274,8 +258,9 @@ def _plot(height: float) -> Plot:
     return Plot(figsize=(9.5, height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
 
 
-def _axes(axes: Axes, title: str) -> Axes:
+def _axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
     axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
+    axes.set(xlabel=x, ylabel=y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#E4E4E4", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -283,13 +268,13 @@ def _axes(axes: Axes, title: str) -> Axes:
 
 
 def _legend(plot: Plot, axes: Axes | None = None) -> None:
-    """One legend below the whole plot, where it hides nothing."""
+    """Draw one legend below the plot."""
     handles, labels = (axes or plot.axes[0]).get_legend_handles_labels()
     plot.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=_SMALL)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Horizontal bars by name, the first on top, long names shortened."""
+    """Label horizontal bars, the first on top, long names shortened."""
     shown = [name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names]
     axes.set_yticks(np.arange(len(names)), shown, fontsize=_SMALL, parse_math=False)
     axes.invert_yaxis()
@@ -304,13 +289,13 @@ def _histogram(
     styles: Sequence[tuple[str, str]],
     labels: Sequence[str] | None = None,
 ) -> None:
-    """Stacked histograms, one style each; numbers of things have whole ticks."""
+    """Draw stacked histograms, one style each, with integer ticks."""
     edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
     base = np.zeros(len(edges) - 1)
     for number, part in enumerate(values):
         counts, _ = np.histogram(part, edges)
-        colour, hatch = styles[number % len(styles)]
-        bars = axes.bar(edges[:-1], counts, np.diff(edges), base, align="edge", color=colour, hatch=hatch, edgecolor="white")
+        color, hatch = styles[number % len(styles)]
+        bars = axes.bar(edges[:-1], counts, np.diff(edges), base, align="edge", color=color, hatch=hatch, edgecolor="white")
         bars.set_label(labels[number] if labels else "")
         base = base + counts
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -327,5 +312,5 @@ def _show_time(seconds: float) -> str:
 
 
 def _time_unit(most_s: float) -> tuple[float, str]:
-    """Divisor and name of the unit in which so many seconds are read best."""
+    """Return divisor and name of the best unit for a number of seconds."""
     return (3600.0, "h") if most_s >= 2 * 3600 else (60.0, "min") if most_s >= 120 else (1.0, "s")

@@ -1,7 +1,7 @@
-"""Tables to look at, out of a workspace or a corpus: what notebooks, plots and players show. Nothing here changes anything.
+"""Read-only tables of a workspace or a corpus, for notebooks, plots and players.
 
-Conventions: every function gives a polars frame with the most telling rows first; durations are seconds (`duration_s`), to show
-and never to compute with.
+Every function returns a polars frame with the most informative rows first; durations are seconds (`duration_s`), to show and
+never to compute with.
 """
 
 from pathlib import Path
@@ -17,29 +17,32 @@ from nbaudio.corpus.manifest import read_manifest
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
+from nbaudio.ui.filters import sort_and_filter
 
 Source = str | Path | Workspace | Frame
-"""A workspace or a corpus, its folder or address; or what `segments` gave of it, to read it only once, also in pandas."""
+"""A workspace or a corpus, its folder or address; or its `segments` in polars or pandas, to read them only once."""
 
 ORDERS = ("worst", "best", "random")
-# Times that are no times, or end before they start, are no hours.
-_HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
+# Invalid durations, and segments that end before they start, count as no hours.
+HOURS = pl.when(pl.col("duration_s").is_finite()).then(pl.col("duration_s").clip(0)).otherwise(0.0) / 3600
+# Segments within their recording.
+PLAYABLE = pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
 _USED = tuple(name for name in SEGMENTS if name != "word_times")
 _SHOWN = ("segment_id", "recording_id", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text")
 
 
 def names(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """How each file name was resolved: `name`, `decision`, `path`, `candidates`; what is missing or ambiguous first."""
+    """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`; missing and ambiguous ones first."""
     audit = Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
     return audit.sort(pl.col("decision").to_physical(), "name", descending=[True, False])
 
 
 def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Recordings and what is transcribed of them.
+    """Return recordings with the duration of their segments.
 
     Returns:
         `recording_id`, `codec`, `sampling_rate` (Hz), `num_channels`, `duration_s` (null without audio), `segments`,
-        `transcribed_s` (sum of the segments), the longest first.
+        `transcribed_s` (sum of the segments), longest first.
 
     Examples:
         >>> import tempfile
@@ -52,18 +55,12 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     """
     workspace = Workspace.open(workspace)
     table = workspace.recordings
-    spoken = (
-        with_durations(workspace.segments, table)
-        .group_by("recording_id")
-        .agg(segments=pl.len(), transcribed_s=3600 * _HOURS.sum())
-    )
+    segments = with_durations(workspace.segments, table)
+    spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
     return (
         table.join(spoken, on="recording_id", how="left")
         .select(
-            "recording_id",
-            "codec",
-            "sampling_rate",
-            "num_channels",
+            *("recording_id", "codec", "sampling_rate", "num_channels"),
             (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s"),
             pl.col("segments").fill_null(0),
             pl.col("transcribed_s").fill_null(0.0),
@@ -73,7 +70,7 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
 
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
-    """Characters of the transcripts that are neither letter, digit nor blank, the most frequent first; see `text.Vocabulary`."""
+    """Return characters of the transcripts that are no letter, digit or blank, most frequent first; see `text.Vocabulary`."""
     segments = Workspace.open(workspace).segments
     return vocabulary(segments["text"], segment_ids=segments["segment_id"]).odd
 
@@ -88,22 +85,22 @@ def examples(
     where: str | None = None,
     ids: Ids | None = None,
 ) -> pl.DataFrame:
-    """A few segments to look at or to listen to.
+    """Return a few segments to read or listen to.
 
     Args:
         workspace: the workspace.
         order: ``worst`` or ``best`` by similarity, or ``random``.
-        n: how many at most.
-        seed: another one draws other ``random`` ones.
-        playable: only segments that lie within their recording; False takes all.
-        where: only segments of an SQL condition over the columns, such as ``wer > 0.5 and speaker_id = 'spk7'``.
+        n: number of segments at most.
+        seed: seed of ``random``.
+        playable: only segments within their recording; False takes all.
+        where: SQL condition over the columns, such as ``wer > 0.5 and speaker_id = 'spk7'``.
         ids: only these segments.
 
     Returns:
         `segment_id`, `recording_id`, `speaker_id`, `duration_s`, `similarity`, `wer`, `text`, `asr_text`.
 
     Raises:
-        InputError: the order or a segment is not known, or the condition is none.
+        InputError: the order or a segment is unknown, or the condition is not valid.
     """
     if order not in ORDERS:
         raise InputError(f"order {order!r} is unknown; known are {', '.join(ORDERS)}")
@@ -116,14 +113,10 @@ def examples(
             raise InputError(f"{workspace.path}: no segment {absent[0]!r}")
         segments = segments.filter(pl.col("segment_id").is_in(wanted))
     if where:
-        from nbaudio.ui.widgets.rows import sort_and_filter
-
         segments = segments[sort_and_filter(segments, where=where)]
     if playable:
         lengths = table.select("recording_id", "num_samples")
-        segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(
-            pl.col("start_sample").is_between(0, pl.col("end_sample") - 1) & (pl.col("end_sample") <= pl.col("num_samples"))
-        )
+        segments = segments.join(lengths, on="recording_id", how="left", maintain_order="left").filter(PLAYABLE)
     if order == "random":
         segments = segments.with_columns(place=hash_column(segments["segment_id"], f"look {seed}")).sort("place", "segment_id")
     else:
@@ -133,7 +126,7 @@ def examples(
 
 
 def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
-    """What each threshold on similarity alone would keep; segments without a similarity pass every one, as in `select`.
+    """Return what each threshold on similarity alone keeps; segments without a similarity pass all, as in `select`.
 
     Returns:
         `threshold` from -1 to 1, `segments`, `hours`, and their shares of all, `segments_share` and `hours_share`, in [0, 1].
@@ -147,9 +140,9 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
         >>> threshold_curve(workspace, step=0.5).rows()[-2:]
         [(0.5, 1, 1.5, 0.5, 0.75), (1.0, 0, 0.0, 0.0, 0.0)]
     """
-    # A NaN stands for not scored, as null does; both pass.
+    # NaN means not scored, as null does; both pass.
     score = pl.col("similarity").fill_nan(None).fill_null(1.0 + step)
-    counted = segments(source).select(score=score, hours=_HOURS).sort("score")
+    counted = segments(source).select(score=score, hours=HOURS).sort("score")
     steps = round(2 / step)
     thresholds = pl.Series("threshold", [round(-1 + 2 * i / steps, 6) for i in range(steps + 1)])
     below = counted["score"].search_sorted(thresholds, side="left")
@@ -164,35 +157,33 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
 
 
 def speakers(source: Source) -> pl.DataFrame:
-    """Hours of each speaker in each split, and what is out: `speaker_id`, `train`, `dev`, `test`, `out`, the most kept first."""
+    """Return hours of each speaker in each split and out of the corpus: `speaker_id`, `train`, `dev`, `test`, `out`."""
     place = pl.coalesce(pl.col("split").cast(pl.String), pl.lit("out"))
-    sums = [_HOURS.filter(place == name).sum().alias(name) for name in (*SPLITS, "out")]
+    sums = [HOURS.filter(place == name).sum().alias(name) for name in (*SPLITS, "out")]
     kept = pl.sum_horizontal(SPLITS)
     return segments(source).group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
 
 
 def reasons(source: Source) -> pl.DataFrame:
-    """Why segments are out: `reason`, `segments`, `hours`, `example` (a segment's id), the most frequent first."""
+    """Return why segments are out: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
     return (
         segments(source)
         .filter(pl.col("reason").is_not_null())
         .group_by("reason")
-        .agg(segments=pl.len(), hours=_HOURS.sum(), example=pl.col("segment_id").first())
+        .agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
         .sort("segments", "reason", descending=[True, False])
     )
 
 
 def segments(source: Source) -> pl.DataFrame:
-    """All segments, those that are out too, with their `duration_s`; word times and further columns of the source are left out.
+    """Return all segments, rejected ones too, with `duration_s`, without word times and further columns of the source.
 
     Raises:
         InputError: there is neither a workspace nor a corpus, or its tables cannot be read.
 
     Examples:
-        >>> import tempfile
-        >>> segments(tempfile.mkdtemp() + "/none")
-        Traceback (most recent call last):
-        nbaudio.core.errors.InputError: ...none: neither a workspace (workspace.json) nor a corpus (corpus.json)
+        >>> segments(pl.DataFrame({"segment_id": ["a"], "duration_s": [2.5]})).rows()
+        [('a', 2.5)]
     """
     if not isinstance(source, str | Path | Workspace):
         frame = as_polars(source, "segments")

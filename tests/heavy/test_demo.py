@@ -14,8 +14,8 @@ import pytest
 import nbaudio
 from nbaudio.core.resources import bundled
 from nbaudio.corpus.verify import verify
-from nbaudio.runs import demo, run
-from nbaudio.runs.demo_check import NAMES, SEGMENTS, check_demo
+from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo, demo
+from nbaudio.runs.run import run
 from nbaudio.storage.workspace import Workspace
 
 MANIFEST = bundled("data_manifests/demo.yaml")

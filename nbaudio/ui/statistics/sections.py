@@ -1,7 +1,6 @@
-"""The parts of the page on a workspace or a corpus: what is in its tables and plots.
+"""Sections of the statistics page of a workspace or a corpus: tables and plots.
 
-Conventions: a section has a line that says what it shows, tables (polars, with names that people read) and at most one plot.
-Tables are short: of what may be long they show the first rows. Nothing is escaped here.
+Tables are short, with the first rows of long ones, and have names for people. Nothing is escaped here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,14 +30,7 @@ _MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "w
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
-
-    Attributes:
-        title: its heading.
-        about: what it shows, in a sentence or two.
-        tables: each under its caption.
-        plot: a PNG; None for none.
-    """
+    """A part of the page: heading, a sentence about it, tables by caption, and a PNG or none."""
 
     title: str
     about: str
@@ -48,7 +40,7 @@ class Section:
 
 @dataclass(frozen=True)
 class _Notes:
-    """What earlier steps said: of a workspace in its reports, of a corpus in its corpus.json."""
+    """Results of earlier steps: of a workspace from its reports, of a corpus from its corpus.json."""
 
     about: Mapping[str, Any]
     selection: Mapping[str, Any]
@@ -60,9 +52,9 @@ class _Notes:
     def of(cls, path: str | Path) -> "_Notes":
         folder = folder_at(path)
         if folder.exists(MANIFEST):
-            said = read_manifest(folder)
-            about, leakage, evidence = (said.get(name, {}) for name in ("about", "leakage", "evidence"))
-            return cls(about, said["selection"], leakage, evidence, is_corpus=True)
+            manifest = read_manifest(folder)
+            about, leakage, evidence = (manifest.get(name, {}) for name in ("about", "leakage", "evidence"))
+            return cls(about, manifest["selection"], leakage, evidence, is_corpus=True)
         workspace = Workspace.open(path)
         selection = workspace.report("select").get("facts", {})
         names = {fact_key(check): check for check in CHECK_MEANINGS}
@@ -70,19 +62,8 @@ class _Notes:
         return cls({}, selection, shared, selection_claim(workspace), is_corpus=False)
 
 
-def title(path: str | Path) -> str:
-    """What the page is called: the corpus's own title, or the name of its folder."""
-    return _Notes.of(path).about.get("title") or str(path).rstrip("/").rpartition("/")[2]
-
-
-def sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> list[Section]:
-    """All parts of the page.
-
-    Args:
-        path: the workspace or corpus.
-        segments: its segments, as `views.segments` gives them.
-        facts: what `stats` counts.
-    """
+def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
+    """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     notes = _Notes.of(path)
     kept = segments.filter(pl.col("decision") != "reject")
     found = [
@@ -97,16 +78,18 @@ def sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any])
     ]
     if notes.is_corpus:
         found.append(Section("Shards", "The files of the corpus.", {}, _png(plots.shards(path))))
-    return found
+    return notes.about.get("title") or str(path).rstrip("/").rpartition("/")[2], found
 
 
 def _overview(facts: Mapping[str, Any], notes: _Notes) -> Section:
     counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
-    asked = {name: value for name, value in notes.selection.get("parameters", {}).items() if value is not None and value != []}
+    parameters = {
+        name: value for name, value in notes.selection.get("parameters", {}).items() if value is not None and value != []
+    }
     return Section(
         "Overview",
-        "What is kept, and what the selection was asked for." if asked else "What is kept; nothing has been selected yet.",
-        {"In all": _pairs(counted), **({"Selection": _pairs(asked)} if asked else {})},
+        "What is kept, and what the selection was asked for." if parameters else "What is kept; nothing has been selected yet.",
+        {"In all": _pairs(counted), **({"Selection": _pairs(parameters)} if parameters else {})},
     )
 
 
@@ -147,11 +130,11 @@ def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
         yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
         return
     curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
-    told = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    claims = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     yield Section(
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(describe_claim(notes.evidence)), **({"By threshold": told} if len(told) else {})},
+        {"Evidence": _pairs(describe_claim(notes.evidence)), **({"By threshold": claims} if len(claims) else {})},
         _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
     )
 
@@ -173,13 +156,13 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
 def _leakage(notes: _Notes) -> Iterator[Section]:
     if not notes.leakage:
         return
-    # JSON holds the checks by the alphabet; columns that segments are grouped by come first here.
+    # JSON has the checks in alphabetical order; columns that segments are grouped by come first here.
     checks = sorted(notes.leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
     counted = [
-        {"check": check, "shared values": told["shared"], "segments of dev and test": told.get("segments")}
-        for check, told in checks
+        {"check": check, "shared values": found["shared"], "segments of dev and test": found.get("segments")}
+        for check, found in checks
     ]
-    listed = [{"check": check, **row} for check, told in checks for row in told.get("exceptions", [])[:_MOST_ROWS]]
+    listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
     yield Section(
         "What the splits share",
         "Each segment of dev and test was compared with all of the other splits.",
@@ -212,10 +195,7 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
 
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
     rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
-    return pl.DataFrame(rows, schema=_TEXTS)
-
-
-_TEXTS = {"what": pl.String, "value": pl.String}
+    return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
 
 
 def _png(plot: plots.Plot) -> bytes:

@@ -1,8 +1,6 @@
-"""The figures of a workspace or of a corpus, in one report."""
+"""Statistics of a workspace or a corpus, as a report and as a page with tables and plots."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -13,32 +11,40 @@ from nbaudio.core.tables import SPLITS
 from nbaudio.storage.atomic import atomic_write
 from nbaudio.ui import views
 
+PAGE_SUFFIXES = (".html", ".xlsx")
+
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
 def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
-    """Segments, hours, speakers, durations, similarity, splits and reasons.
+    """Report segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
-        path: a workspace, or a corpus: its folder or address.
-        out: a file for one page with all of it and more, in tables and plots: .html (whole in itself, to be opened offline) or
-            .xlsx; one that is there is replaced.
+        path: a workspace or a corpus, its folder or address.
+        out: a file for one page with all of it and more, in tables and plots: .html (self-contained, works offline) or .xlsx; an
+            existing file is replaced.
 
     Raises:
         InputError: `path` is neither, or `out` is of another kind.
     """
-    if out is not None and Path(out).suffix.lower() not in WRITERS:
-        raise InputError(f"{out}: a page is written as {' or '.join(WRITERS)}")
+    suffix = "" if out is None else Path(out).suffix.lower()
+    if out is not None and suffix not in PAGE_SUFFIXES:
+        raise InputError(f"{out}: a page is written as {' or '.join(PAGE_SUFFIXES)}")
     segments = views.segments(path)
     facts = count(segments)
     if out is not None:
+        from nbaudio.ui.statistics.pages import render_page, write_workbook  # takes a second to import
+        from nbaudio.ui.statistics.sections import page_sections
+
+        title, sections = page_sections(path, segments, facts)
+        page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)
         with atomic_write(Path(out)) as partial:
-            partial.write_bytes(WRITERS[Path(out).suffix.lower()](path, segments, facts))
+            partial.write_bytes(page)
     return Report("stats", {"of": str(path).rstrip("/"), **facts, **({"page": str(out)} if out is not None else {})})
 
 
 def count(segments: pl.DataFrame) -> dict[str, Any]:
-    """What there is of segments, as `views.segments` gives them."""
+    """Count segments, as `views.segments` returns them."""
     rejected = segments.filter(pl.col("decision") == "reject")
     kept = segments.filter(pl.col("decision") != "reject")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
@@ -68,23 +74,3 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
 
 def _hours(segments: pl.DataFrame) -> float:
     return round(float(segments["duration_s"].sum()) / 3600, 6)
-
-
-def _html(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
-    from nbaudio.ui.statistics.page import render_page
-    from nbaudio.ui.statistics.sections import sections, title
-
-    return render_page(title(path), sections(path, segments, facts)).encode()
-
-
-def _xlsx(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
-    from nbaudio.ui.statistics.sections import sections, title
-    from nbaudio.ui.statistics.workbook import write_workbook
-
-    return write_workbook(title(path), sections(path, segments, facts))
-
-
-WRITERS: Mapping[str, Callable[[str | Path, pl.DataFrame, Mapping[str, Any]], bytes]] = MappingProxyType(
-    {".html": _html, ".xlsx": _xlsx}
-)
-"""What writes the page, by the ending of its file."""

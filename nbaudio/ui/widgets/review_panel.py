@@ -1,6 +1,10 @@
-"""Reviewing in one cell: table, player, words and verdicts; hands stay on the keyboard, every verdict is kept at once."""
+"""Review segments in one cell: table, player, words and verdicts by keyboard; every verdict is logged at once.
 
-from dataclasses import replace
+The workspace's log of verdicts holds everything; `ReviewSession` adds only what this kernel did, for undo and the rate.
+"""
+
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +15,177 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Ids
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.state import VERDICTS
+from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.normal import nfc
+from nbaudio.ui.filters import Order
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
-from nbaudio.ui.widgets.listening import SegmentPlayback
-from nbaudio.ui.widgets.reviewing import PANEL, ReviewSession, review_items
 from nbaudio.ui.widgets.segment_table import TableView
-from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.static_export import saved_clips
-from nbaudio.ui.widgets.tables import Table
+from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments, utc_now
+from nbaudio.ui.widgets.static_html import Table, saved_clips
+
+PANEL = "panel"
 
 _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "text")
 _SAVED_CLIPS = 3
 _SAVED_ROWS = 25
+# Number of last verdicts that the rate is computed from, so that long pauses earlier do not count.
+_RECENT = 20
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A verdict of this session, the one it replaced in the log, and the one shown before it; `at` is monotonic seconds."""
+
+    number: int
+    said: Verdict
+    replaced: Verdict | None
+    shown: Verdict | None
+    at: float
+
+
+class ReviewSession:
+    """Verdicts of one reviewer at a time on the segments of a panel, named by their numbers in it."""
+
+    def __init__(self, segments: Segments, *, reviewer: str, review: str, words: list[str]) -> None:
+        """Load the verdicts of the log; new ones are `words`, logged under the name of the `review`."""
+        self.segments = segments
+        self.review = review
+        self.words = words
+        self.switch(reviewer)
+
+    def switch(self, reviewer: str) -> None:
+        """Continue as another reviewer."""
+        if not reviewer.strip():
+            raise InputError("reviewer: a name is needed, verdicts are kept under it")
+        self.reviewer = reviewer.strip()
+        self._session: list[_Done] = []
+        log = verdicts(self.segments.workspace)
+        self.reviewers = sorted({*log["reviewer"], self.reviewer})
+        mine = log.filter(pl.col("reviewer") == self.reviewer)
+        self._said = self._holding([Verdict(**row) for row in mine.iter_rows(named=True)])
+        # Words of another list, from a sheet with other verdicts, are kept under their own names.
+        self._names = list(dict.fromkeys([*self.words, *(said.verdict for said in self._said.values() if said.verdict)]))
+        self._codes = np.full(len(self.segments.frame), _NONE, dtype=np.int16)
+        for number, said in self._said.items():
+            self._show(number, said)
+
+    def _holding(self, said: list[Verdict]) -> dict[int, Verdict]:
+        """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
+        by_content = {(one.segment_id, one.content): one for one in said}
+        frame = self.segments.frame.with_row_index("number")
+        frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
+        held: dict[int, Verdict] = {}
+        for version in (uncorrected(self.segments.workspace, frame), frame):
+            keys = zip(version["segment_id"], content_hashes(version), strict=True)
+            held |= {number: by_content[key] for number, key in zip(version["number"], keys, strict=True) if key in by_content}
+        return held
+
+    def _show(self, number: int, said: Verdict | None) -> None:
+        if said is None or said.verdict is None:
+            self._said.pop(number, None)
+            self._codes[number] = _NONE
+        else:
+            self._said[number] = said
+            self._codes[number] = self._names.index(said.verdict)
+
+    @property
+    def column(self) -> pl.Series:
+        """Verdict of this reviewer on each segment; null without one."""
+        codes = pl.Series("verdict", self._codes)
+        return codes.replace_strict(dict(enumerate(self._names)), default=None, return_dtype=pl.String)
+
+    def give(self, number: int, verdict: str, *, comment: str = "", corrected_text: str | None = None) -> None:
+        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing."""
+        if verdict not in self.words:
+            raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self.words)}")
+        segment = self.segments.frame[number]
+        shown = (segment["text"][0] or "").strip()
+        corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
+        if corrected and verdict == OK:
+            raise InputError(
+                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
+            )
+        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
+        said = Verdict(segment_id, content, verdict, comment, corrected, self.reviewer, utc_now(), self.review)
+        before = self._said.get(number)
+        append_verdicts(self.segments.workspace, [said])
+        replaced = before if before and before.content == content else None
+        self._session.append(_Done(number, said, replaced, before, time.monotonic()))
+        self._show(number, said)
+
+    def undo(self) -> int | None:
+        """Withdraw the last verdict of this session, or restore the one it replaced; return its segment, None without one."""
+        if not self._session:
+            return None
+        last = self._session.pop()
+        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
+        append_verdicts(self.segments.workspace, [replace(back, time=utc_now())])
+        self._show(last.number, last.shown)
+        return last.number
+
+    def said(self, number: int) -> dict[str, Any] | None:
+        """Return this reviewer's verdict on a segment with comment and corrected text, unless that is the transcript by now."""
+        found = self._said.get(number)
+        if found is None:
+            return None
+        applied = nfc(found.corrected_text or "") == self.segments.row(number)["text"]
+        corrected = None if applied else found.corrected_text
+        return {"verdict": found.verdict, "comment": found.comment, "corrected_text": corrected}
+
+    def after(self, order: Order, position: int) -> int | None:
+        """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
+        unjudged = np.flatnonzero(self._codes[order] == _NONE)
+        if not len(unjudged):
+            return None
+        later = unjudged[np.searchsorted(unjudged, position, side="right") :]
+        return int(later[0] if len(later) else unjudged[0])
+
+    def progress(self) -> dict[str, Any]:
+        """Return `done`, `total`, `counts` by verdict, `per_hour`, `left_s` (seconds; None if unknown) and the reviewers."""
+        codes, counts = np.unique(self._codes[self._codes != _NONE], return_counts=True)
+        done, total = int(counts.sum()), len(self._codes)
+        times = [each.at for each in self._session[-_RECENT:]]
+        per_hour = 3600 * (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else None
+        return {
+            "done": done,
+            "total": total,
+            "counts": {self._names[code]: int(count) for code, count in zip(codes, counts, strict=True)},
+            "per_hour": per_hour,
+            "left_s": 3600 * (total - done) / per_hour if per_hour else None,
+            "undo": bool(self._session),
+            "reviewer": self.reviewer,
+            "reviewers": self.reviewers,
+        }
+
+
+def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
+    """Return the segments of a review for a reviewer, its verdict words, and whether its segments were assigned to reviewers.
+
+    Without a review, all segments (None) and the usual words.
+    """
+    if review is None:
+        return None, list(VERDICTS), False
+    record = ReviewRecord.find(workspace, review)
+    if record is None:
+        raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
+    shares = record.shares()
+    if len(shares) > 1 and reviewer not in shares:
+        raise InputError(f"review {review}: nothing was given to {reviewer!r}; it was dealt out to {', '.join(shares)}")
+    return shares.get(reviewer, record.segment_ids), list(record.verdicts), len(shares) > 1
 
 
 class ReviewPanel(BaseWidget):
     """Segments to judge, one key each.
 
-    Keys: 1 to 7 give a verdict, go to the next segment that has none and play it; ``u`` takes the last one back, ``n`` goes to
+    Keys: 1 to 7 give a verdict, go to the next segment that has none and play it; ``u`` withdraws the last one, ``n`` goes to
     the next one without a verdict, ``t`` writes a comment, ``e`` corrects the words; arrows up and down move in the table, ``/``
-    searches it, and the other keys are those of `Player`. What was judged is in the workspace's log (`review.verdicts`) before
-    the next clip has begun; run the cell again, today or tomorrow, and it goes on where it was.
+    searches it, and the other keys are those of `Player`. A verdict is in the workspace's log (`review.verdicts`) before the next
+    clip begins; run the cell again, today or tomorrow, to continue.
     """
 
-    _esm = esm("core", "table", "diff", "player", "review_panel")
+    _esm = esm("core", "table", "diff", "player_drawing", "player", "review_panel")
 
     def __init__(
         self,
@@ -48,18 +198,17 @@ class ReviewPanel(BaseWidget):
         sort: str = "",
         descending: bool = False,
     ) -> None:
-        """Load the segments and what the reviewer has said of them.
+        """Load the segments and the reviewer's verdicts on them.
 
         Args:
             workspace: the workspace.
-            segment_ids: which ones, also as a pandas or polars table, in the order to review; None for those of `review`, or else
-                all.
-            reviewer: whose verdicts these are.
-            review: the name of a review that was exported: its segments as they were, its words, and a measure of the corpus in
-                the end. Else verdicts are logged under ``panel``.
-            where: an SQL condition over the columns; ``verdict is null`` shows what is open.
-            sort: the column to sort by.
-            descending: the greatest first.
+            segment_ids: ids in the order to review, also as a pandas or polars table; None for those of `review`, or else all.
+            reviewer: name of the reviewer.
+            review: name of an exported review: its segments with the texts it was drawn with, and its verdict words; its verdicts
+                count as evidence. Without it verdicts are logged under ``panel``.
+            where: SQL condition over the columns; ``verdict is null`` shows segments without a verdict.
+            sort: column to sort by.
+            descending: greatest values first.
 
         Raises:
             InputError: there is no such review, segment or column, the reviewer has no name or no part in the review.
@@ -68,13 +217,12 @@ class ReviewPanel(BaseWidget):
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both: a review has its segments")
         reviewer = reviewer.strip()
-        drawn, words, self._dealt_out = review_items(workspace, review, reviewer)
+        drawn, words, self._assigned = review_items(workspace, review, reviewer)
         segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
-        if review is not None:  # whoever judges second sees what the first one saw
-            given_out = uncorrected(workspace, segments.frame).with_columns(seconds_column())
-            segments = replace(segments, frame=given_out)
+        if review is not None:  # a second reviewer sees what the first one saw
+            segments = replace(segments, frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()))
         self._reviewing = ReviewSession(segments, reviewer=reviewer, review=review or PANEL, words=words)
-        self._listening = SegmentPlayback(segments, self._reviewing.reviewer)
+        self._playback = SegmentPlayback(segments, self._reviewing.reviewer)
         frame = segments.frame.with_columns(self._reviewing.column)
         self._rows = TableView(frame, _COLUMNS, where=where, sort=sort, descending=descending)
         self._rows.cursor = self._reviewing.after(self._rows.order, -1) or 0
@@ -86,16 +234,16 @@ class ReviewPanel(BaseWidget):
             "review.said": self._said,
             "review.switch": self._switch,
         }
-        super().__init__({**calls, **self._rows.calls, **self._listening.calls})
+        super().__init__({**calls, **self._rows.calls, **self._playback.calls})
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How much is done, by which verdicts, how fast; see `Reviewing.progress`."""
+        """Progress of the reviewer: `done`, `total`, `counts` by verdict, `per_hour`, `left_s` (seconds; None if unknown)."""
         return self._reviewing.progress()
 
     @property
     def selected(self) -> pl.DataFrame:
-        """The marked rows, or the one under the cursor where none is marked."""
+        """The marked rows, or the row under the cursor if none is marked."""
         return self._rows.selection
 
     def _open(self) -> dict[str, Any]:
@@ -112,10 +260,10 @@ class ReviewPanel(BaseWidget):
         return {**self._changed(), "number": number, "position": int(places[0]) if len(places) else None}
 
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
-        if self._dealt_out and reviewer.strip() != self._reviewing.reviewer:
+        if self._assigned and reviewer.strip() != self._reviewing.reviewer:
             raise InputError(f"these are the segments of {self._reviewing.reviewer}: open a panel of your own")
         self._reviewing.switch(reviewer)
-        self._listening.reviewer = self._reviewing.reviewer
+        self._playback.reviewer = self._reviewing.reviewer
         return self._changed()
 
     def _changed(self) -> dict[str, Any]:
@@ -130,15 +278,15 @@ class ReviewPanel(BaseWidget):
         return {"said": self._reviewing.said(number), "text": self._reviewing.segments.row(number)["text"] or ""}
 
     def static_html(self) -> str:
-        """How far the review is, the verdicts, and a few clips of what is still open."""
+        """Return the progress, the verdicts, and a few clips without a verdict."""
         progress, frame = self.progress, self._rows.frame
         judged = frame.filter(pl.col("verdict").is_not_null()).select(_COLUMNS)
         counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
-        is_open = frame["verdict"].is_null().to_numpy()
-        still_open = [int(number) for number in self._rows.order if is_open[number]][:_SAVED_CLIPS]
+        is_unjudged = frame["verdict"].is_null().to_numpy()
+        unjudged = [int(number) for number in self._rows.order if is_unjudged[number]][:_SAVED_CLIPS]
         tables = [Table(counts), Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))] if len(judged) else []
         return (
             f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
             + "".join(table._repr_html_() for table in tables)
-            + (f"<p>next:</p>{saved_clips(self._reviewing.segments, still_open)._repr_html_()}" if still_open else "")
+            + (f"<p>next:</p>{saved_clips(self._reviewing.segments, unjudged)._repr_html_()}" if unjudged else "")
         )

@@ -1,36 +1,54 @@
-"""The segments that a widget shows, and what it asks of one of them: its facts, its words, its sound.
+"""Segments of a widget: their facts, their words aligned with the hypothesis, and the requests of a player.
 
-Conventions: a segment is named by its row in the frame that the widget holds, which never changes; word times are read from
-the workspace's own table when they are asked for, since they are most of it.
+A segment is named by its row in the frame of the widget, which never changes. Word times are most of the table, hence they are
+read when they are asked for.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
+from nbaudio.core.times import rescale
+from nbaudio.review.state import Correction, append_corrections, corrections
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text import word_diff, words
 from nbaudio.text.score import normalization_steps
-from nbaudio.ui.widgets.rows import INNER
-from nbaudio.ui.widgets.sounds import Sound, read_sound
-from nbaudio.ui.widgets.words import WordPair, align_words
+from nbaudio.ui.filters import INTERNAL_COLUMNS
+from nbaudio.ui.widgets.base import Handler, Response
+from nbaudio.ui.widgets.clip_audio import read_clip_audio
+
+# A longer text is no sentence, and would freeze the page.
+MOST_CHARACTERS = 2000
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
+_MS = 1000
+
+
+class WordPair(NamedTuple):
+    """Aligned words of transcript and hypothesis; kind is that of `word_diff`, times are seconds from the segment's start."""
+
+    kind: str
+    reference: str | None
+    hypothesis: str | None
+    start: float | None = None
+    end: float | None = None
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of a workspace, each with the facts of its recording.
+    """Segments of a workspace with the facts of their recordings.
 
-    Attributes:
-        workspace: where they are from.
-        audio_root: where the recordings are; None without audio.
-        frame: the columns of the table but the heaviest, `duration_s` (seconds), and `INNER`: `place` is the row in the table.
+    The frame has all columns of the table but the heaviest, `duration_s` (seconds), and `INTERNAL_COLUMNS`, where `place` is the
+    row in the table. `audio_root` is None without audio.
     """
 
     workspace: Workspace
@@ -38,29 +56,11 @@ class Segments:
     frame: pl.DataFrame
 
     def row(self, number: int) -> dict[str, Any]:
-        """The facts of a segment."""
+        """Return the facts of a segment."""
         return self.frame.row(number, named=True)
 
-    def sound(
-        self,
-        number: int,
-        *,
-        before: float = 0.0,
-        after: float = 0.0,
-        channel: str | None = None,
-        even: bool = True,
-        columns: int = 800,
-    ) -> Sound:
-        """What is heard and drawn of a segment; see `sounds.read_sound`.
-
-        Raises:
-            AudioError: there is nothing to hear; says why.
-        """
-        row = self.row(number)
-        return read_sound(self.audio_root, row, before=before, after=after, channel=channel, even=even, columns=columns)
-
     def words(self, number: int) -> list[WordPair]:
-        """The words of a segment beside those of the recogniser, with times where they are known."""
+        """Align the words of a segment with those of the hypothesis, with times where they are known."""
         row = self.row(number)
         return align_words(row["text"] or "", row["asr_text"], self._word_times(row), steps=normalization_steps(self.workspace))
 
@@ -76,30 +76,18 @@ class Segments:
 
 
 def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
-    """Segments of a workspace for a widget.
-
-    Args:
-        workspace: the workspace.
-        segment_ids: which ones, in the order to show, also as a pandas or polars table such as `SegmentTable.selected`; None for
-            all of them as they are in the workspace's.
-
-    Raises:
-        InputError: a segment is not in the workspace.
-
-    Examples:
-        >>> import tempfile
-        >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
-        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": ["r", "r"], "text": ["evo blic", "da"]})
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=segments)
-        >>> load_segments(workspace, ["b"]).row(0)["text"]
-        'da'
-    """
+    """Load all segments of a workspace, or those of `segment_ids` in that order."""
     workspace = Workspace.open(workspace)
     held = parquet_schema(workspace.path / "segments.parquet")
-    names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in (*_HEAVY, *INNER, "duration_s")]
+    hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
+    names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in hidden]
     frame = workspace.segment_columns(*names).with_row_index("place")
     if segment_ids is not None:
-        frame = _picked(frame, as_ids(segment_ids), workspace)
+        wanted = pl.DataFrame({"segment_id": pl.Series(as_ids(segment_ids), dtype=pl.String)}).unique(maintain_order=True)
+        found = wanted.join(frame.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left")
+        for missing in found.filter(pl.col("place").is_null())["segment_id"].head(1):
+            raise InputError(f"{workspace.path}: no segment {missing!r}")
+        frame = found.select(frame.columns)
     recordings = workspace.recordings
     facts = recordings.select("recording_id", "num_samples", recording_path="path").unique("recording_id", keep="first")
     frame = with_durations(frame, recordings.unique("recording_id", keep="first"))
@@ -107,10 +95,114 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
     return Segments(workspace, workspace.audio_root, frame)
 
 
-def _picked(frame: pl.DataFrame, wanted: list[str], workspace: Workspace) -> pl.DataFrame:
-    order = pl.DataFrame({"segment_id": pl.Series(wanted, dtype=pl.String)}).unique(maintain_order=True)
-    found = order.join(frame.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left")
-    missing = found.filter(pl.col("place").is_null())
-    if len(missing):
-        raise InputError(f"{workspace.path}: no segment {missing['segment_id'][0]!r}")
-    return found.select(frame.columns)
+def align_words(
+    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
+) -> list[WordPair]:
+    """Align the words of a transcript with those of a hypothesis with the fewest edits; very long texts are cut.
+
+    `times` are start and end of each word of `text` in seconds, ignored if they are not as many as the words. An inserted word
+    has the time between its neighbors. `steps` are those of `word_diff`.
+    """
+    if times is not None and len(times) != len(words(text)):
+        times = None
+    text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]
+    if asr_text is None:
+        pairs = [WordPair("equal", word, None) for word in words(text)]
+    else:
+        pairs = [
+            WordPair(part.kind, *pair)
+            for part in word_diff(text, asr_text, steps=steps)
+            for pair in zip_longest(part.reference, part.hypothesis)
+        ]
+    return _timed(pairs, times) if times else pairs
+
+
+def _timed(pairs: Sequence[WordPair], times: Sequence[tuple[float, float]]) -> list[WordPair]:
+    timed: list[WordPair] = []
+    place, end = 0, 0.0
+    for pair in pairs:
+        if pair.reference is not None:
+            start, end = times[place]
+            place += 1
+            timed.append(pair._replace(start=start, end=end))
+        else:
+            later = times[place][0] if place < len(times) else end
+            timed.append(pair._replace(start=end, end=max(end, later)))
+    return timed
+
+
+class SegmentPlayback:
+    """Handler of a player's requests: facts and words of a segment, its audio, corrections of its bounds by `reviewer`."""
+
+    def __init__(self, segments: Segments, reviewer: str) -> None:
+        self.segments = segments
+        self.reviewer = reviewer
+        self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "correct": self.correct}
+        self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
+
+    def segment(self, *, number: int) -> dict[str, Any]:
+        """Return id, facts, words (with the number of characters that are cut) and correction of a segment."""
+        row = self.segments.row(number)
+        return {
+            "segment_id": row["segment_id"],
+            "facts": segment_facts(row),
+            "words": [pair._asdict() for pair in self.segments.words(number)],
+            "unshown": max(0, len(row["text"] or "") - MOST_CHARACTERS),
+            "correction": self._correction(row),
+        }
+
+    def clip(self, *, number: int, before: float, after: float, channel: str | None, even: bool, columns: int) -> Response:
+        """Return peaks and spectrogram as buffers and the WAV as a later one; or a note with the reason why there is no audio."""
+        row = self.segments.row(number)
+        try:
+            clip = read_clip_audio(
+                self.segments.audio_root, row, before=before, after=after, channel=channel, even=even, columns=columns
+            )
+        except AudioError as error:
+            return Response({"note": str(error)}, [], [])
+        facts = {"seconds": clip.seconds, "start": clip.start, "end": clip.end}
+        return Response(facts, [clip.peaks.tobytes(), clip.spectrogram.tobytes()], [clip.wav])
+
+    def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
+        """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
+        row = self.segments.row(number)
+        was_start, was_end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
+        start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
+        if not 0 <= start < end <= row["num_samples"]:
+            raise InputError(
+                f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {row['num_samples']}"
+            )
+        moved: tuple[int, int] | tuple[None, None] = (start, end) if start_ms or end_ms else (None, None)
+        correction = Correction(row["segment_id"], moved[0], moved[1], was_start, was_end, self.reviewer, utc_now())
+        append_corrections(self.segments.workspace, [correction])
+        self._corrected[row["segment_id"]] = asdict(correction)
+        return self._correction(row)
+
+    def _correction(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Return by how much the bounds are corrected; None if the table has other bounds by now."""
+        found = self._corrected.get(row["segment_id"])
+        if found is None or found["start_sample"] is None:
+            return None
+        if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]) or not row["sampling_rate"]:
+            return None
+        rate = row["sampling_rate"]
+        return {
+            "reviewer": found["reviewer"],
+            "start_ms": rescale(found["start_sample"] - found["was_start"], rate, _MS),
+            "end_ms": rescale(found["end_sample"] - found["was_end"], rate, _MS),
+        }
+
+
+def segment_facts(row: dict[str, Any]) -> list[str]:
+    """Return speaker, duration and similarity of a segment as short texts."""
+    facts = [row["speaker_id"] or "speaker not known"]
+    if row["duration_s"] is not None:
+        facts.append(f"{row['duration_s']:.1f} s")
+    if row["similarity"] is not None:
+        facts.append(f"similarity {row['similarity']:.{2 if row['similarity'] <= 0.95 or row['similarity'] == 1 else 4}f}")
+    return facts
+
+
+def utc_now() -> str:
+    """Return the current time, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,35 +1,275 @@
-"""A threshold to drag over a histogram: what it keeps, whom it costs, how the segments on both sides of it sound."""
+"""Threshold to drag over a histogram: what it keeps, which speakers lose, how segments on both sides of it sound.
 
+Segments, hours and speakers are counted once for all positions; a position is an index into `Scale.grid`. Segments without a
+score pass every threshold, as in `select`; invalid durations count as no hours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import polars as pl
 import traitlets
+from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.review.state import verdict_log
 from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm
-from nbaudio.ui.widgets.listening import SegmentPlayback, segment_facts
-from nbaudio.ui.widgets.segments import load_segments
-from nbaudio.ui.widgets.static_export import saved_clips
-from nbaudio.ui.widgets.tuning import MEASURES, Neighbors, ThresholdCounts, count_thresholds, format_threshold
+from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, segment_facts
+from nbaudio.ui.widgets.static_html import saved_clips
 
+# Bars of a histogram, and least number of positions.
+STEPS = 200
+# Speakers counted one by one: those with the most hours.
+MOST_SPEAKERS = 2000
 _EXAMPLES = 3
+UNKNOWN = "speaker not known"
+
+_LONGEST_S = 60.0
+# Similarities are dense near 1: from here positions are 0.001 apart.
+_DENSE, _DENSE_STEPS = 0.95, 50
+_TICKS = (0, 0.25, 0.5, 0.75, 1)
+_WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A column with a threshold: `grid` has the positions, ascending, `edges` those between bars of equal width in the histogram.
+
+    With `least` the threshold is the least value kept, else the greatest.
+    """
+
+    column: str
+    label: str
+    grid: tuple[float, ...]
+    least: bool
+    edges: tuple[int, ...] = ()
+
+    @property
+    def axis(self) -> str:
+        """Label of an axis."""
+        return self.label.partition(",")[0]
+
+    def position(self, value: float) -> int:
+        """Return the position nearest to a value."""
+        return int(np.abs(np.array(self.grid) - value).argmin())
+
+
+# Measure -> column, label, whether the threshold is the least that is kept.
+MEASURES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
+    {
+        "similarity": ("similarity", "similarity, at least", True),
+        "wer": ("wer", "word error rate, at most", False),
+        "duration": ("duration_s", "duration in seconds, at most", False),
+    }
+)
+
+
+def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scale:
+    """Return the scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but at most a minute.
+
+    `frame` is that of `count_thresholds`, `value` one more position, clipped to the scale.
+    """
+    column, label, least = get_by_name(MEASURES, measure, "measure")
+    low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
+    if measure == "duration":
+        longest = _scores(frame, column).max()
+        high = min(_LONGEST_S, float(np.ceil(longest)) if isinstance(longest, float) and longest > 1 else 1.0)
+    edges = [round(low + i * (high - low) / STEPS, 6) for i in range(STEPS + 1)]
+    dense = [round(_DENSE + i * (1 - _DENSE) / _DENSE_STEPS, 6) for i in range(_DENSE_STEPS)] if measure == "similarity" else []
+    own = [] if value is None else [min(high, max(low, value))]
+    grid = tuple(sorted({*edges, *dense, *own}))
+    return Scale(column, label, grid, least, tuple(grid.index(edge) for edge in edges))
+
+
+def format_threshold(value: float) -> str:
+    """Return a threshold with two decimals, or as many as it has."""
+    return f"{value:.2f}" if round(value, 2) == value else f"{value:.6f}".rstrip("0")
+
+
+@dataclass(frozen=True)
+class ThresholdCounts:
+    """What each position of a scale keeps: segments (int64), hours (float64), and speakers of whom nothing is kept (int64).
+
+    `unscored` segments have no score and are kept everywhere. `speakers` are the names of those with the most hours, at most
+    `MOST_SPEAKERS`; their segments (uint32) and hours (float32) have the shape (speakers, positions + 1), with all of them in the
+    last column.
+    """
+
+    scale: Scale
+    all_segments: int
+    all_hours: float
+    unscored: int
+    segments: NDArray[np.int64]
+    hours: NDArray[np.float64]
+    vanished: NDArray[np.int64]
+    all_speakers: int
+    speakers: tuple[str, ...]
+    speaker_segments: NDArray[np.uint32]
+    speaker_hours: NDArray[np.float32]
+
+    @property
+    def bins(self) -> NDArray[np.int64]:
+        """Scored segments between each position and the next; the ends include those beyond."""
+        best, worst = (-1, 0) if self.scale.least else (0, -1)
+        counted = np.abs(np.diff(self.segments))
+        counted[best] += self.segments[best] - self.unscored
+        counted[worst] += self.all_segments - self.segments[worst]
+        return counted
+
+    def line(self, position: int) -> str:
+        """Describe what a position keeps."""
+        segments, hours, vanished = self.segments[position], self.hours[position], int(self.vanished[position])
+        time = f"{hours:,.1f} hours" if self.all_hours >= 2 else f"{60 * hours:,.1f} minutes"
+        gone = f", {vanished:,} of {self.all_speakers:,} speakers gone" if vanished else ""
+        return (
+            f"at {format_threshold(self.scale.grid[position])} kept: "
+            f"{segments:,} segments ({segments / max(1, self.all_segments):.1%}), "
+            f"{time} ({hours / (self.all_hours or 1.0):.1%}){gone}"
+        )
+
+    def svg(self, position: int) -> str:
+        """Draw the histogram with a line at the threshold; bars of rejected segments are hollow."""
+        edges, bins = self.scale.edges, self.bins
+        totals = np.add.reduceat(bins, edges[:-1])
+        inside = np.arange(len(bins)) >= position if self.scale.least else np.arange(len(bins)) < position
+        kept = np.add.reduceat(np.where(inside, bins, 0), edges[:-1])
+        plot = _WIDTH - _LEFT - 8
+        width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
+        bars = []
+        for number in np.flatnonzero(totals).tolist():
+            for base, top, fill in (
+                (kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'),
+                (0, kept[number], 'fill="#0072B2"'),
+            ):
+                if top > base:
+                    bars.append(
+                        f'<rect x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" '
+                        f'width="{width - 0.8:.1f}" height="{(top - base) * _HEIGHT / most:.1f}" {fill}/>'
+                    )
+        grid = self.scale.grid
+        line = _LEFT + (grid[position] - grid[0]) / (grid[-1] - grid[0]) * plot
+        words = [
+            *((_LEFT + share * plot, foot + 14, "middle", f"{grid[0] + share * (grid[-1] - grid[0]):g}") for share in _TICKS),
+            (_LEFT + plot / 2, foot + 30, "middle", self.scale.axis),
+            (_LEFT - 5, foot, "end", "0"),
+            (_LEFT - 5, _TOP + 4, "end", f"{most:,}"),
+            (0, 9, "start", "segments"),
+        ]
+        texts = "".join(
+            f'<text x="{x:.0f}" y="{y}" font-size="11" text-anchor="{anchor}">{escape(word)}</text>'
+            for x, y, anchor, word in words
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {foot + _FOOT}" width="{_WIDTH}" role="img" '
+            f'style="max-width:100%;background:white" aria-label="{escape(self.line(position))}">{"".join(bars)}'
+            f'<line x1="{_LEFT}" x2="{_LEFT + plot}" y1="{foot}" y2="{foot}" stroke="#444"/>{texts}'
+            f'<line x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP}" y2="{foot}" stroke="#444"/>'
+            f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{_TOP}" y2="{foot}" stroke="#D55E00" stroke-width="2" '
+            'stroke-dasharray="6 3"/>'
+            "</svg>"
+        )
+
+
+def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
+    """Count what each position of a measure keeps.
+
+    `frame` has `speaker_id`, `duration_s` (seconds) and the column of the measure, a key of `MEASURES`; `value` is one more
+    position.
+    """
+    found = scale(frame, measure, value)
+    scores = _scores(frame, found.column).to_numpy()
+    # With the least as threshold a row is kept at the positions before `reached`, else from there on.
+    reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
+    reached[np.isnan(scores)] = len(found.grid) if found.least else 0
+    speakers = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN)
+    names = speakers.unique(maintain_order=True)
+    codes = speakers.replace_strict(names, pl.Series(range(len(names)), dtype=pl.UInt32), return_dtype=pl.UInt32).to_numpy()
+    hours = frame.select(HOURS).to_series().to_numpy()
+    ones = np.ones(len(frame))
+    best = (
+        pl.DataFrame({"code": pl.Series(codes, dtype=pl.UInt32), "reached": reached, "hours": hours})
+        .group_by("code")
+        .agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
+        .sort("hours", "code", descending=[True, False])
+    )
+    present = _kept(found, best["reached"].to_numpy(), ones[: len(best)])[0, :-1]
+    largest = best["code"].head(MOST_SPEAKERS).to_numpy()
+    place = np.full(len(names), -1)
+    place[largest] = np.arange(len(largest))
+    rows = place[codes]
+    listed = rows >= 0
+    return ThresholdCounts(
+        scale=found,
+        all_segments=len(frame),
+        all_hours=float(hours.sum()),
+        unscored=int(np.isnan(scores).sum()),
+        segments=_kept(found, reached, ones)[0, :-1].astype(np.int64),
+        hours=_kept(found, reached, hours)[0, :-1],
+        vanished=len(names) - present.astype(np.int64),
+        all_speakers=len(names),
+        speakers=tuple(names[largest].to_list()),
+        speaker_segments=_kept(found, reached[listed], ones[listed], rows[listed], len(largest)).astype(np.uint32),
+        speaker_hours=_kept(found, reached[listed], hours[listed], rows[listed], len(largest)).astype(np.float32),
+    )
+
+
+def _kept(
+    found: Scale, reached: NDArray[Any], weights: NDArray[np.float64], rows: NDArray[Any] | int = 0, number: int = 1
+) -> NDArray[np.float64]:
+    """Return the weight kept at each position for each of `number` rows, and the sum of all in the last column."""
+    width = len(found.grid) + 1
+    table = np.bincount(rows * width + reached, weights, number * width).reshape(number, width)
+    kept = table[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else table[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept, table.sum(axis=1)])
+
+
+def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
+    """Return a column as floats with NaN for null."""
+    return frame[column].cast(pl.Float64).fill_null(float("nan"))
+
+
+class Neighbors:
+    """Segments nearest to a threshold on both sides: those that can be played, then others."""
+
+    def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
+        scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
+        ordered = scored.select("number", score=scale.column, playable=PLAYABLE.fill_null(value=False)).sort("score", "number")
+        self._kinds = [
+            (part["number"].to_numpy(), part["score"].to_numpy())
+            for part in (ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable")))
+        ]
+        self._least = scale.least
+
+    def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
+        """Return the row numbers of segments just kept and just out, nearest first."""
+        above: list[int] = []
+        below: list[int] = []
+        for numbers, scores in self._kinds:
+            place = int(np.searchsorted(scores, value, side="left" if self._least else "right"))
+            above += numbers[place : place + n - len(above)].tolist()
+            below += numbers[max(0, place - n + len(below)) : place][::-1].tolist()
+        return (above, below) if self._least else (below, above)
 
 
 class ThresholdTuner(BaseWidget):
     """A threshold on similarity, word error rate or duration.
 
-    `value` is where it stands, a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``.
-    `used` is the similarity that the workspace stores for `select`, None where it stores none.
+    `value` is a trait that links to other widgets: ``ipywidgets.jslink((tuner, "value"), (field, "value"))``. `used` is the
+    similarity that the workspace stores for `select`, None without one.
 
     Keys: arrows left and right move the threshold by a step, with Shift by ten; ``t`` goes to the field to type it, ``y`` makes
     the axis of segments logarithmic; up and down go through the examples, Space plays, and the other keys are those of `Player`.
     """
 
-    _esm = esm("core", "diff", "player", "tuner_plot", "threshold_tuner")
+    _esm = esm("core", "diff", "player_drawing", "player", "tuner_plot", "threshold_tuner")
     value = traitlets.Float(MIN_SIMILARITY).tag(sync=True)
     used = traitlets.Float(None, allow_none=True).tag(sync=True)
     measure = traitlets.Unicode("similarity").tag(sync=True)
@@ -39,27 +279,26 @@ class ThresholdTuner(BaseWidget):
 
         Args:
             workspace: a scored workspace.
-            value: where the threshold starts; unless given at the one that the workspace stores, or 0.8.
+            value: initial threshold; the one stored in the workspace unless given, or 0.8.
             measure: ``similarity``, ``wer`` or ``duration``.
 
         Raises:
-            InputError: the measure is not known.
+            InputError: the measure is unknown.
         """
         get_by_name(MEASURES, measure, "measure")
         self._segments = load_segments(workspace)
         self._counts: dict[str, ThresholdCounts] = {}
-        self._neighbours: dict[str, Neighbors] = {}
+        self._neighbors: dict[str, Neighbors] = {}
         grid = self._counted(measure).scale.grid
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
-        listening = SegmentPlayback(self._segments, "me")
         super().__init__(
             {
                 "tuner.open": self._open,
                 "tuner.examples": self._examples,
                 "tuner.evidence": self._evidence,
                 "tuner.use": self._use,
-                **listening.calls,
+                **SegmentPlayback(self._segments, "me").calls,
             },
             value=min(grid[-1], max(grid[0], float(start))),
             used=used,
@@ -67,7 +306,7 @@ class ThresholdTuner(BaseWidget):
         )
 
     def use(self) -> None:
-        """Store `value` in the workspace: `select` takes it where no ``min_similarity`` is asked for. What the button does.
+        """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
 
         Raises:
             InputError: the threshold is not on similarity.
@@ -81,52 +320,34 @@ class ThresholdTuner(BaseWidget):
         self.used = value
 
     def _counted(self, measure: str, value: float | None = None) -> ThresholdCounts:
-        """Counts that have `value` as a position; only the counts of the latest value are cached."""
+        """Return counts that have `value` as a position; only the counts of the latest value are cached."""
         held = self._counts.get(measure)
         if held is None or not (value is None or held.scale.grid[held.scale.position(value)] == value):
             held = self._counts[measure] = count_thresholds(self._segments.frame, measure, value)
-            self._neighbours.setdefault(measure, Neighbors(self._segments.frame, held.scale))
+            self._neighbors.setdefault(measure, Neighbors(self._segments.frame, held.scale))
         return held
 
     def _open(self, *, measure: str, value: float | None = None) -> Response:
         counts = self._counted(measure, value)
-        said = {
-            "measures": list(MEASURES),
-            "label": counts.scale.label,
-            "least": counts.scale.least,
-            "axis": counts.scale.axis,
-            "grid": counts.scale.grid,
-            "edges": counts.scale.edges,
-            "all_segments": counts.all_segments,
-            "all_hours": counts.all_hours,
-            "bins": counts.bins.tolist(),
-            "segments": counts.segments.tolist(),
-            "hours": counts.hours.tolist(),
-            "vanished": counts.vanished.tolist(),
-            "all_speakers": counts.all_speakers,
-            "speakers": counts.speakers,
-        }
-        return Response(said, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
+        facts: dict[str, Any] = {"measures": list(MEASURES)}
+        facts |= {name: getattr(counts.scale, name) for name in ("label", "least", "axis", "grid", "edges")}
+        facts |= {name: getattr(counts, name) for name in ("all_segments", "all_hours", "all_speakers", "speakers")}
+        facts |= {name: getattr(counts, name).tolist() for name in ("bins", "segments", "hours", "vanished")}
+        return Response(facts, [counts.speaker_segments.tobytes(), counts.speaker_hours.tobytes()], [])
 
     def _examples(self, *, measure: str, value: float) -> dict[str, list[dict[str, Any]]]:
-        kept, out = self._neighbours[measure].around(value, _EXAMPLES)
+        kept, out = self._neighbors[measure].around(value, _EXAMPLES)
         column = self._counts[measure].scale.column
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
-            words = (row["text"] or "")[:200]
-            return {
-                "number": number,
-                "segment_id": row["segment_id"],
-                "score": row[column],
-                "facts": segment_facts(row),
-                "text": words,
-            }
+            facts, text = segment_facts(row), (row["text"] or "")[:200]
+            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "facts": facts, "text": text}
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 
     def _evidence(self, *, measure: str, value: float | None = None) -> dict[str, list[Any]] | None:
-        """What verdicts prove at every position, as lists; None where there are no verdicts, or for another measure."""
+        """Return the proven precision at every position as lists; None without verdicts, or for another measure."""
         workspace = self._segments.workspace
         if measure != "similarity" or not len(verdict_log(workspace)):
             return None
@@ -137,29 +358,24 @@ class ThresholdTuner(BaseWidget):
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
 
     def static_html(self) -> str:
-        """The histogram at the value that was chosen, and clips on both sides of it."""
+        """Return the histogram at the current value, and clips on both sides of it."""
         counts = self._counted(self.measure, self.value)
         position = counts.scale.position(self.value)
-        kept, out = self._neighbours[self.measure].around(self.value, _EXAMPLES)
+        kept, out = self._neighbors[self.measure].around(self.value, _EXAMPLES)
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
         proof = self._evidence(measure=self.measure, value=self.value)
         stored = (
             "" if self.used is None else f"<p>select takes similarity {format_threshold(self.used)} unless it is told another</p>"
         )
-        verified = f"<p>{_proof(proof, position)}</p>" if proof else ""
+        verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
         return (
             f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 
 
-def _proof(proof: dict[str, list[Any]], position: int) -> str:
-    """What verdicts prove at a position, in words.
-
-    Examples:
-        >>> _proof({"reviewed": [200], "precision": [0.97], "low": [0.94], "high": [0.985]}, 0)
-        'verified precision 97.0% (94.0% to 98.5%), 200 reviewed'
-    """
+def describe_precision(proof: dict[str, list[Any]], position: int) -> str:
+    """Describe the proven precision at a position."""
     reviewed, precision, low, high = (proof[name][position] for name in ("reviewed", "precision", "low", "high"))
     if precision is None:
         return "verified precision: nothing of it was reviewed"

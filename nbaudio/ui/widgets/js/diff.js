@@ -1,20 +1,20 @@
-// Words of a transcript above those of a hypothesis, pair by pair. What differs is marked by line and sign, colour only helps.
+// Words of a transcript above those of a hypothesis, pair by pair. Differences are marked by lines, not by color alone.
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
-const SAYS = {
+const TITLES = {
   equal: (pair) => pair.reference,
   replace: (pair) => `${pair.reference}, heard ${pair.hypothesis}`,
   delete: (pair) => `${pair.reference}, not heard`,
   insert: (pair) => `only heard: ${pair.hypothesis}`,
 };
 
-/** Which way a text runs: that of its first letter. */
+/** Direction of a text: that of its first letter. */
 function directionOf(pairs) {
   const letter = pairs.map((pair) => pair.reference ?? pair.hypothesis ?? "").join(" ").match(/\p{L}/u);
   return letter && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
 }
 
-/** The words in `host`; `onSeek(seconds)` hears of a click on a word whose time is known. Gives `{ show, at }`. */
+/** Create the words in `host`; a click on a word with known time calls `onSeek(seconds)`. Returns `{ show, at }`. */
 function createDiff(host, { onSeek = () => {} } = {}) {
   const words = make("div", { class: "nba-words" });
   const key = make(
@@ -26,18 +26,18 @@ function createDiff(host, { onSeek = () => {} } = {}) {
   );
   host.append(words, key);
   let timed = [];
-  let lit = null;
+  let highlighted = null;
 
-  /** Show pairs of words; `unshown` characters are left out behind them. */
+  /** Show pairs of words; `unshown` is the number of characters cut off after them. */
   function show(pairs, unshown = 0) {
     timed = [];
-    lit = null;
+    highlighted = null;
     words.dir = directionOf(pairs);
     const heard = pairs.some((pair) => pair.hypothesis !== null);
     key.hidden = !pairs.some((pair) => pair.kind !== "equal");
     words.replaceChildren(
       ...pairs.map((pair) => {
-        const element = make("span", { class: `nba-pair nba-${pair.kind}`, title: SAYS[pair.kind](pair) });
+        const element = make("span", { class: `nba-pair nba-${pair.kind}`, title: TITLES[pair.kind](pair) });
         const over = make(pair.kind === "delete" ? "del" : "span", { class: "nba-word", dir: "auto", text: pair.reference ?? "" });
         element.append(over);
         if (heard) {
@@ -56,13 +56,13 @@ function createDiff(host, { onSeek = () => {} } = {}) {
     if (!pairs.length) words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
   }
 
-  /** Light the word at a time, in seconds from the segment's start; null for none. */
+  /** Highlight the word at a time, in seconds from the segment's start; null for none. */
   function at(seconds) {
     const now = seconds === null ? null : timed.find((word) => word.start <= seconds && seconds < word.end)?.element ?? null;
-    if (now === lit) return;
-    lit?.classList.remove("nba-lit");
+    if (now === highlighted) return;
+    highlighted?.classList.remove("nba-lit");
     now?.classList.add("nba-lit");
-    lit = now;
+    highlighted = now;
   }
 
   return { show, at };

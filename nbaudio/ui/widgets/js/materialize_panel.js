@@ -1,11 +1,11 @@
-const LOOK_MS = 300;
-const SAYS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: what is done is kept", failed: "failed" };
+const POLL_MS = 300;
+const LABELS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: what is done is kept", failed: "failed" };
 
 function render(widget) {
-  return mount(widget, "materialize-panel", async ({ root, ask, keys, close }) => {
+  return mount(widget, "materialize-panel", async ({ root, request, keys, close }) => {
     const status = make("span", { class: "nba-status", role: "status" });
-    const cancel = button("Cancel", "stop at once; what is done is kept", () => act("job.cancel"));
-    const start = button("Start", "go on from what is done", () => act("job.start"));
+    const cancel = button("Cancel", "stop at once; what is done is kept", () => run("job.cancel"));
+    const start = button("Start", "go on from what is done", () => run("job.start"));
     const stages = make("div", { class: "nba-stages" });
     const link = make("a", { class: "nba-link", target: "_blank", rel: "noopener", hidden: true });
     const heading = make("div", { class: "nba-faint", hidden: true });
@@ -15,7 +15,7 @@ function render(widget) {
     let over = false;
     close(() => clearTimeout(timer));
 
-    const span = (seconds) => (seconds < 90 ? `${number(seconds, 1)} s` : seconds < 5400 ? `${number(seconds / 60, 1)} min` : `${number(seconds / 3600, 1)} h`);
+    const formatSeconds = (seconds) => (seconds < 90 ? `${number(seconds, 1)} s` : seconds < 5400 ? `${number(seconds / 60, 1)} min` : `${number(seconds / 3600, 1)} h`);
 
     function stageRow(stage) {
       const share = stage.total ? Math.min(1, stage.done / stage.total) : 1;
@@ -25,7 +25,7 @@ function render(widget) {
       fill.style.width = `${100 * share}%`;
       const bar = make("div", { class: "nba-stage-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-label": stage.what }, fill);
       const pace = stage.rate === null ? "" : stage.unit.startsWith("h of") ? `${number(stage.rate * 3600, 0)} times real time` : `${number(stage.rate, 1)} ${stage.unit} a second`;
-      const time = stage.over ? `took ${span(stage.seconds)}` : stage.left_s === null ? "" : `${span(stage.left_s)} left`;
+      const time = stage.over ? `took ${formatSeconds(stage.seconds)}` : stage.left_s === null ? "" : `${formatSeconds(stage.left_s)} left`;
       return make(
         "div", { class: "nba-stage-row" },
         make("span", { class: "nba-stage-name", text: stage.what }), bar,
@@ -34,8 +34,8 @@ function render(widget) {
       );
     }
 
-    /** Where Jupyter's server gives a file that lies beside the notebook; null where that cannot be told. */
-    function address(place) {
+    /** URL at which Jupyter's server has the corpus.json of a folder relative to the notebook; null if unknown. */
+    function corpusUrl(place) {
       const opened = decodeURIComponent(window.location.pathname).match(/^(.*?)\/(?:lab|doc|notebooks|edit)(?:\/workspaces\/[^/]+)?(?:\/tree)?\/(.+)$/);
       if (!opened || !place || place.startsWith("/")) return null;
       const parts = opened[2].split("/").slice(0, -1);
@@ -51,7 +51,7 @@ function render(widget) {
     function draw(state) {
       root.dataset.status = state.status;
       over = state.status !== "running" && state.status !== "stopping";
-      status.textContent = visible(state.error && state.status === "failed" ? `failed: ${state.error}` : SAYS[state.status]);
+      status.textContent = visible(state.error && state.status === "failed" ? `failed: ${state.error}` : LABELS[state.status]);
       cancel.disabled = state.status !== "running";
       start.disabled = state.status === "running" || state.status === "stopping";
       start.firstChild.textContent = state.status === "done" ? "Run again" : "Start";
@@ -62,7 +62,7 @@ function render(widget) {
         ledger.replaceChildren(...state.lines.map((line) => make("div", { text: line, dir: "auto" })));
         ledger.scrollTop = ledger.scrollHeight;
       }
-      const target = state.status === "done" ? address(state.corpus) : null;
+      const target = state.status === "done" ? corpusUrl(state.corpus) : null;
       link.hidden = !target;
       if (target) {
         link.href = target;
@@ -70,22 +70,22 @@ function render(widget) {
       }
     }
 
-    // Asked again whether or not an answer has come: while a cell waits for the job, the first question may stay unheard.
-    async function look() {
+    // Request the state again whether or not a response has come: while a cell is busy, the kernel may not handle the first request.
+    async function poll() {
       clearTimeout(timer);
-      if (!over) timer = setTimeout(() => look().catch(() => {}), LOOK_MS);
-      const { result } = await ask("job.state");
+      if (!over) timer = setTimeout(() => poll().catch(() => {}), POLL_MS);
+      const { result } = await request("job.state");
       draw(result);
     }
 
-    async function act(call) {
+    async function run(call) {
       over = false;
-      ask(call);
-      await look();
+      request(call);
+      await poll();
       root.focus({ preventScroll: true });
     }
 
-    keys((event) => event.key === "Escape" && !cancel.disabled && (act("job.cancel"), true));
-    await look();
+    keys((event) => event.key === "Escape" && !cancel.disabled && (run("job.cancel"), true));
+    await poll();
   });
 }

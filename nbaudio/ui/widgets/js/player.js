@@ -1,51 +1,29 @@
-// One segment to see, to hear and to move the bounds of. Python reads, levels and measures the window; this draws and plays it.
+// Player of one segment, with its bounds to move. Python reads the window, normalizes its loudness and computes what is drawn.
 
-const WAVE_PX = 84;
-const BANDS_PX = 112;
-const RULER_PX = 18;
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const CONTEXT_S = 2;
 const MOST_CONTEXT_S = 30;
 const NUDGE_MS = 20;
-const KEPT_CLIPS = 6;
-const PAINT_MS = 30;
-// From silence to loud, on a light and on a dark ground.
-const LIGHT = [[255, 255, 255], [214, 228, 240], [110, 165, 205], [22, 82, 135], [5, 24, 58]];
-const DARK = [[17, 17, 17], [20, 42, 66], [28, 92, 142], [110, 176, 222], [240, 248, 255]];
-
-/** 256 colours between the stops, each as the four bytes of a pixel. */
-function palette(stops) {
-  const bytes = new Uint8ClampedArray(4 * 256).fill(255);
-  for (let i = 0; i < 256; i += 1) {
-    const place = (i / 255) * (stops.length - 1);
-    const at = Math.min(Math.floor(place), stops.length - 2);
-    stops[at].forEach((value, channel) => (bytes[4 * i + channel] = value + (place - at) * (stops[at + 1][channel] - value)));
-  }
-  return new Uint32Array(bytes.buffer);
-}
-
-function isDark(element) {
-  const [red, green, blue] = (getComputedStyle(element).backgroundColor.match(/\d+/g) ?? [255, 255, 255]).map(Number);
-  return red + green + blue < 380;
-}
+const CACHED_CLIPS = 6;
+const PREFETCH_DELAY_MS = 30;
 
 /**
- * A player in `host`. Gives `{ show, prefetch, toggle, play, stop, seek, key, element }`; `show(number, { play })` brings a
- * segment and its words, and plays it if `play` is true, or is a function that says so when the sound is there.
+ * Create a player in `host`. Returns `{ show, key, stop, toggle, prefetch }`; `show(number, { play })` shows a segment and its
+ * words, and plays it if `play` is true or a function that returns true once the audio is there.
  */
-function createPlayer(host, { ask, root, onShown = () => {} }) {
+function createPlayer(host, { request, root, onShown = () => {} }) {
   const settings = { before: 0, after: 0, channel: null, even: true };
-  const clips = new Map(); // key -> promise of a clip, the oldest first
+  const clips = new Map(); // cache: key -> promise of a clip, oldest first
   let number = null;
-  let ahead = null; // the segment that is likely to come next
+  let ahead = null; // the segment to prefetch
   let clip = null;
   let facts = null;
   let speed = 1;
   let looping = false;
-  let until = null; // where to stop, in seconds of the clip
-  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved, not yet kept
+  let stopAt = null; // seconds of the clip
+  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved and not yet saved
   let frame = 0;
-  let wish = 0; // to play or not, numbered: a sound that comes later may no longer be wanted
+  let playRequests = 0; // number of the last play or stop: audio that arrives later is not played
 
   const title = make("div", { class: "nba-title" });
   const canvas = make("canvas", { class: "nba-canvas", role: "img" });
@@ -88,7 +66,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return element;
   }
 
-  // what is shown
+  // clips
 
   const columns = () => Math.max(200, Math.min(1000, Math.round(stage.clientWidth || 800)));
   const keyOf = (which) => JSON.stringify([which, settings, columns()]);
@@ -96,10 +74,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function fetchClip(which) {
     const key = keyOf(which);
     if (!clips.has(key)) {
-      clips.set(key, ask("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
+      clips.set(key, request("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
       clips.get(key).catch(() => clips.delete(key));
       for (const [old, dropped] of clips) {
-        if (clips.size <= KEPT_CLIPS) break;
+        if (clips.size <= CACHED_CLIPS) break;
         clips.delete(old);
         dropped.then((gone) => gone !== clip && release(gone), () => {});
       }
@@ -133,13 +111,13 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (gone.audio.src) URL.revokeObjectURL(gone.audio.src);
   }
 
-  /** Show a segment; its facts and words come beside its sound. */
+  /** Show a segment; its facts and words are requested in parallel with its audio. */
   async function show(which, { play: start = false } = {}) {
     number = which;
     stop();
     moved = { start: 0, end: 0 };
-    const sounding = fetchClip(which); // asked for first: it is what takes time
-    const said = ask("segment", { number: which }).then(({ result }) => {
+    const sounding = fetchClip(which); // first, since it takes longest
+    const described = request("segment", { number: which }).then(({ result }) => {
       if (number !== which) return;
       facts = result;
       title.replaceChildren(
@@ -150,19 +128,19 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
       onShown(result);
       drawBounds();
     });
-    const found = await sounding;
+    const fetched = await sounding;
     if (number !== which) return;
-    take(found);
+    display(fetched);
     if (typeof start === "function" ? start() : start) play();
-    await said;
+    await described;
   }
 
-  function take(found) {
-    clip = found;
-    note.hidden = !found.note;
-    note.textContent = found.note ?? "";
+  function display(fetched) {
+    clip = fetched;
+    note.hidden = !fetched.note;
+    note.textContent = fetched.note ?? "";
     draw();
-    seek(Math.max(0, found.start ?? 0) && settings.before ? 0 : found.start ?? 0);
+    seek(Math.max(0, fetched.start ?? 0) && settings.before ? 0 : fetched.start ?? 0);
     context.setAttribute("aria-pressed", settings.before > 0 || settings.after > 0);
     root.dataset.shown = performance.now();
   }
@@ -176,19 +154,19 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     const going = clip?.audio && !clip.audio.paused;
     const at = clip?.audio ? clip.audio.currentTime - clip.start : 0;
     stop();
-    const found = await fetchClip(which);
+    const fetched = await fetchClip(which);
     if (number !== which) return;
-    take(found);
-    if (!found.audio) return;
-    seek(found.start + at);
+    display(fetched);
+    if (!fetched.audio) return;
+    seek(fetched.start + at);
     if (going) play();
     prefetch(ahead);
   }
 
-  /** Fetch a segment's sound for when it is wanted; what is shown now is painted first. */
+  /** Prefetch a segment's audio, after the current segment has been painted. */
   function prefetch(which) {
     ahead = which;
-    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PAINT_MS);
+    if (which !== null) setTimeout(() => ahead === which && fetchClip(which).catch(() => {}), PREFETCH_DELAY_MS);
   }
 
   const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
@@ -198,72 +176,14 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
 
-  // the picture
+  // drawing
 
   function draw() {
-    const scale = window.devicePixelRatio || 1;
-    const width = stage.clientWidth;
-    const height = WAVE_PX + BANDS_PX + RULER_PX;
-    canvas.width = Math.max(1, width * scale);
-    canvas.height = height * scale;
-    canvas.style.height = `${height}px`;
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.clearRect(0, 0, width, height);
-    if (clip?.audio) {
-      canvas.setAttribute("aria-label", `waveform and spectrogram of ${clip.seconds.toFixed(1)} seconds`);
-      drawWave(pen, width);
-      drawBands(pen, width);
-      drawRuler(pen, width);
-    }
+    drawClip(canvas, clip, stage.clientWidth, { host, root });
     drawBounds();
   }
 
-  function drawWave(pen, width) {
-    const style = getComputedStyle(host);
-    const many = clip.peaks.length / 2;
-    const middle = WAVE_PX / 2;
-    pen.fillStyle = style.getPropertyValue("--hold").trim() || "#0072b2";
-    for (let i = 0; i < many; i += 1) {
-      const low = clip.peaks[2 * i] / 128;
-      const high = clip.peaks[2 * i + 1] / 128;
-      const top = middle - high * (middle - 2);
-      pen.fillRect((i * width) / many, top, Math.max(0.7, width / many), Math.max(1, (high - low) * (middle - 2)));
-    }
-  }
-
-  function drawBands(pen, width) {
-    const colours = palette(isDark(root) ? DARK : LIGHT);
-    const many = clip.peaks.length / 2;
-    const bands = clip.bands.length / many;
-    const image = new ImageData(many, bands);
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let x = 0; x < many; x += 1) {
-      for (let y = 0; y < bands; y += 1) pixels[(bands - 1 - y) * many + x] = colours[clip.bands[x * bands + y]];
-    }
-    const small = new OffscreenCanvas(many, bands);
-    small.getContext("2d").putImageData(image, 0, 0);
-    pen.drawImage(small, 0, WAVE_PX, width, BANDS_PX);
-  }
-
-  function drawRuler(pen, width) {
-    const style = getComputedStyle(host);
-    pen.fillStyle = style.color;
-    pen.globalAlpha = 0.7;
-    pen.font = "10.5px sans-serif";
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20].find((each) => (each / clip.seconds) * width > 56) ?? 30;
-    const top = WAVE_PX + BANDS_PX;
-    for (let tick = Math.ceil(-clip.start / step); tick * step + clip.start <= clip.seconds; tick += 1) {
-      const x = ((tick * step + clip.start) / clip.seconds) * width;
-      const label = `${short(tick * step)} s`;
-      pen.fillRect(x, top, 1, 4);
-      pen.fillText(label, Math.min(Math.max(0, x + 3), width - pen.measureText(label).width), top + 14);
-    }
-    pen.globalAlpha = 1;
-  }
-
-  const short = (seconds) => String(Math.round(seconds * 100) / 100).replace("-", "−");
-  // Where the segment begins and ends in the clip, with what was moved and kept.
+  // Start and end of the segment in the clip, with moved and saved bounds.
   const segmentStart = () => clip.start + ((facts?.correction?.start_ms ?? 0) + moved.start) / 1000;
   const segmentEnd = () => clip.end + ((facts?.correction?.end_ms ?? 0) + moved.end) / 1000;
 
@@ -288,12 +208,12 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
         : "";
   }
 
-  // the sound
+  // playback
 
   function tick() {
     if (!clip?.audio) return;
     const now = clip.audio.currentTime;
-    if (until !== null && now >= until) {
+    if (stopAt !== null && now >= stopAt) {
       if (looping) again();
       else clip.audio.pause();
     }
@@ -309,10 +229,10 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (clip.audio.currentTime >= clip.seconds - 0.02) clip.audio.currentTime = 0;
     const { audio } = clip;
     playing.firstChild.textContent = "❚❚ pause";
-    const mine = ++wish;
+    const mine = ++playRequests;
     clip.loaded
       .then(() => {
-        if (mine !== wish) return undefined;
+        if (mine !== playRequests) return undefined;
         audio.playbackRate = speed;
         audio.preservesPitch = true;
         const started = audio.play();
@@ -326,12 +246,12 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   function playSegment() {
     if (!clip?.audio) return;
     seek(segmentStart());
-    until = segmentEnd();
+    stopAt = segmentEnd();
     play();
   }
 
   function again() {
-    clip.audio.currentTime = until === null ? 0 : Math.max(0, segmentStart());
+    clip.audio.currentTime = stopAt === null ? 0 : Math.max(0, segmentStart());
     play();
   }
 
@@ -341,15 +261,15 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   }
 
   function stop() {
-    wish += 1;
-    until = null;
+    playRequests += 1;
+    stopAt = null;
     clip?.audio?.pause();
   }
 
   function toggle() {
     if (!clip?.audio) return;
     if (clip.audio.paused) {
-      until = null;
+      stopAt = null;
       play();
     } else clip.audio.pause();
   }
@@ -371,7 +291,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     if (clip?.audio) clip.audio.playbackRate = speed;
   }
 
-  // the bounds
+  // bounds
 
   function nudge(start, end) {
     if (!clip?.audio) return;
@@ -382,7 +302,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   async function keepBounds() {
     if (!moved.start && !moved.end) return;
     const kept = facts?.correction ?? { start_ms: 0, end_ms: 0 };
-    const { result } = await ask("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
+    const { result } = await request("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
     facts.correction = result;
     moved = { start: 0, end: 0 };
     drawBounds();
@@ -405,7 +325,7 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
   });
   stage.addEventListener("pointerdown", (event) => {
     if (!clip?.audio) return;
-    until = null;
+    stopAt = null;
     const box = stage.getBoundingClientRect();
     seek(((event.clientX - box.left) / box.width) * clip.seconds);
   });
@@ -440,5 +360,5 @@ function createPlayer(host, { ask, root, onShown = () => {} }) {
     return Boolean(action);
   }
 
-  return { show, key, play, stop, toggle, seek, prefetch, number: () => number };
+  return { show, key, stop, toggle, prefetch };
 }

@@ -1,37 +1,37 @@
-// A reviewer's loop without a mouse: a key, the verdict is kept, the next clip plays.
+// Review by keyboard: a key logs the verdict, and the next clip plays.
 
 function render(widget) {
-  return mount(widget, "review-panel", async ({ root, ask, keys, close, complain }) => {
-    const { result: begun } = await ask("review.open");
+  return mount(widget, "review-panel", async ({ root, request, keys, close, showError }) => {
+    const { result: opened } = await request("review.open");
     let current = null; // number of the segment that is shown
     let next = null; // { number, position } of the next one without a verdict
-    let corrected = null; // words that the reviewer put right, not yet given
+    let corrected = null; // words corrected by the reviewer, sent with the verdict
     let transcript = ""; // of the segment that is shown
 
-    const bar = make("div", { class: "nba-done" }, make("span", {}));
+    const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
-    const who = make("input", { type: "text", class: "nba-who", "aria-label": "reviewer", title: "whose verdicts these are", list: `nba-who-${begun.review}` });
-    const names = make("datalist", { id: `nba-who-${begun.review}` });
-    const above = make("div", { class: "nba-bar" }, bar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), who, names);
+    const reviewerInput = make("input", { type: "text", class: "nba-who", "aria-label": "reviewer", title: "whose verdicts these are", list: `nba-who-${opened.review}` });
+    const names = make("datalist", { id: `nba-who-${opened.review}` });
+    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), reviewerInput, names);
     const list = make("div", {});
-    const hearing = make("div", { class: "nba-listening" });
+    const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
     const comment = make("input", { type: "text", class: "nba-comment", "aria-label": "comment", placeholder: "comment   t" });
     const text = make("textarea", { class: "nba-text", "aria-label": "the right words", rows: "2", dir: "auto", hidden: true });
     const edit = button("correct the words", "write what is really said", () => editText());
     edit.append(make("kbd", { text: "e" }));
-    const undo = button("undo", "take the last verdict back", () => takeBack());
-    undo.append(make("kbd", { text: "u" }));
-    const skip = button("next open", "the next segment without a verdict", () => goNext());
-    skip.append(make("kbd", { text: "n" }));
-    root.append(above, list, hearing, verdicts, text, make("div", { class: "nba-bar" }, comment, edit, undo, skip));
+    const undoButton = button("undo", "take the last verdict back", () => withdraw());
+    undoButton.append(make("kbd", { text: "u" }));
+    const nextButton = button("next open", "the next segment without a verdict", () => goNext());
+    nextButton.append(make("kbd", { text: "n" }));
+    root.append(above, list, playerHost, verdicts, text, make("div", { class: "nba-bar" }, comment, edit, undoButton, nextButton));
 
-    const player = createPlayer(hearing, { ask, root });
-    const table = createTable(list, { ask, height: 190, onMove: (row) => open(row.number, { play: true }), onOpen: () => player.toggle() });
+    const player = createPlayer(playerHost, { request, root });
+    const table = createTable(list, { request, height: 190, onMove: (row) => open(row.number, { play: true }), onOpen: () => player.toggle() });
     close(() => player.stop());
 
-    const buttons = begun.words.map(({ word, meaning }, i) => {
-      const element = button(word, meaning || word, () => give(i));
+    const buttons = opened.words.map(({ word, meaning }, i) => {
+      const element = button(word, meaning || word, () => giveVerdict(i));
       if (i < 9) element.prepend(make("kbd", { text: String(i + 1) }));
       verdicts.append(element);
       return element;
@@ -39,12 +39,12 @@ function render(widget) {
 
     function progress(state) {
       const share = state.total ? state.done / state.total : 0;
-      bar.firstChild.style.width = `${(100 * share).toFixed(2)}%`;
+      progressBar.firstChild.style.width = `${(100 * share).toFixed(2)}%`;
       const pace = state.per_hour ? ` · ${number(Math.round(state.per_hour))} an hour` : "";
       const left = state.left_s && state.left_s < 200 * 3600 ? ` · ${state.left_s < 5400 ? `${Math.ceil(state.left_s / 60)} min` : `${number(state.left_s / 3600, 1)} h`} left` : "";
       count.textContent = `${number(state.done)} of ${number(state.total)} judged${pace}${left}`;
-      undo.disabled = !state.undo;
-      who.value = state.reviewer;
+      undoButton.disabled = !state.undo;
+      reviewerInput.value = state.reviewer;
       names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name })));
     }
 
@@ -54,49 +54,49 @@ function render(widget) {
       corrected = null;
       text.hidden = true;
       const shown = player.show(which, { play });
-      ask("review.said", { number: which }).then(({ result }) => {
+      request("review.said", { number: which }).then(({ result }) => {
         if (current !== which) return;
         comment.value = result.said?.comment ?? "";
         transcript = result.text;
         corrected = result.said?.corrected_text ?? null;
         text.value = corrected ?? result.text;
         text.hidden = corrected === null;
-        buttons.forEach((element, i) => element.setAttribute("aria-pressed", begun.words[i].word === result.said?.verdict));
+        buttons.forEach((element, i) => element.setAttribute("aria-pressed", opened.words[i].word === result.said?.verdict));
       });
       await shown;
-      await lookAhead();
+      await prefetchNext();
     }
 
-    async function lookAhead() {
-      next = (await ask("review.next", { position: table.position() })).result;
+    async function prefetchNext() {
+      next = (await request("review.next", { position: table.position() })).result;
       if (next && next.number !== current) player.prefetch(next.number);
     }
 
-    async function give(i) {
-      if (current === null || !begun.words[i]) return;
-      if (begun.words[i].word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim()) {
-        complain("'ok' says that the transcript is right, but there are right words: clear them or choose another verdict");
+    async function giveVerdict(i) {
+      if (current === null || !opened.words[i]) return;
+      if (opened.words[i].word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim()) {
+        showError("'ok' says that the transcript is right, but there are right words: clear them or choose another verdict");
         return;
       }
-      const said = { number: current, verdict: begun.words[i].word, comment: comment.value, corrected_text: corrected };
+      const said = { number: current, verdict: opened.words[i].word, comment: comment.value, corrected_text: corrected };
       buttons.forEach((element, j) => element.setAttribute("aria-pressed", i === j));
       const there = { number: current, position: table.position() };
       root.focus({ preventScroll: true });
-      // The next one plays while this one is being kept.
-      const kept = ask("review.give", said);
+      // The next clip plays while this verdict is logged.
+      const kept = request("review.give", said);
       if (next && next.number !== current) go(next, { play: true });
       try {
         progress((await kept).result);
       } catch (error) {
-        complain(`not kept: ${error.message}`);
+        showError(`not kept: ${error.message}`);
         buttons.forEach((element) => element.setAttribute("aria-pressed", false));
         if (error.message !== GONE) go(there, { play: false });
         return;
       }
       table.refresh();
       if (current !== there.number) return;
-      // The next one was not known yet.
-      await lookAhead();
+      // The next segment was not known yet.
+      await prefetchNext();
       if (next && current === there.number) go(next, { play: true });
     }
 
@@ -105,8 +105,8 @@ function render(widget) {
       if (place.position !== null) table.move(place.position, { silent: true });
     }
 
-    async function takeBack() {
-      const { result } = await ask("review.undo");
+    async function withdraw() {
+      const { result } = await request("review.undo");
       progress(result);
       table.refresh();
       if (result.number !== null) go(result, { play: true });
@@ -114,7 +114,7 @@ function render(widget) {
     }
 
     async function goNext() {
-      await lookAhead();
+      await prefetchNext();
       if (next) go(next, { play: true });
       root.focus({ preventScroll: true });
     }
@@ -125,16 +125,16 @@ function render(widget) {
     }
 
     text.addEventListener("input", () => (corrected = text.value));
-    for (const field of [text, comment, who]) {
+    for (const field of [text, comment, reviewerInput]) {
       field.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" || event.shiftKey) return;
         event.preventDefault();
         root.focus({ preventScroll: true });
       });
     }
-    who.addEventListener("change", async () => {
+    reviewerInput.addEventListener("change", async () => {
       try {
-        progress((await ask("review.switch", { reviewer: who.value })).result);
+        progress((await request("review.switch", { reviewer: reviewerInput.value })).result);
       } catch {
         return;
       }
@@ -147,8 +147,8 @@ function render(widget) {
     const inTable = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "Home", "End", "/"];
     keys((event) => {
       const digit = "123456789".indexOf(event.key);
-      if (digit >= 0) give(digit);
-      else if (event.key === "u") takeBack();
+      if (digit >= 0) giveVerdict(digit);
+      else if (event.key === "u") withdraw();
       else if (event.key === "n") goNext();
       else if (event.key === "t") comment.focus();
       else if (event.key === "e") editText();
@@ -157,10 +157,10 @@ function render(widget) {
       return true;
     });
 
-    progress(begun);
+    progress(opened);
     await table.ready;
-    const first = await table.settledRow();
+    const first = await table.loadedRow();
     if (first) await open(first.number);
-    else hearing.append(make("p", { class: "nba-faint", text: "no segments" }));
+    else playerHost.append(make("p", { class: "nba-faint", text: "no segments" }));
   });
 }

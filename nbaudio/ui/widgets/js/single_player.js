@@ -1,12 +1,12 @@
 function render(widget) {
-  return mount(widget, "player", async ({ root, ask, keys, close }) => {
+  return mount(widget, "player", async ({ root, request, keys, close }) => {
     const place = make("span", { class: "nba-count" });
     const earlier = button("‹", "the one before (arrow up)", () => go(-1));
     const later = button("›", "the next one (arrow down)", () => go(1));
     const bar = make("div", { class: "nba-turn" }, earlier, place, later);
     root.append(bar);
-    const player = createPlayer(root, { ask, root });
-    const { result } = await ask("player.open");
+    const player = createPlayer(root, { request, root });
+    const { result } = await request("player.open");
     let at = result.at;
     close(() => player.stop());
 

@@ -1,31 +1,31 @@
-// A virtual table: only the rows that are looked at exist, and only pages of them are asked for.
+// Virtual table: only visible rows exist in the page, and rows are requested in pages.
 
 const ROW_PX = 26;
 const PAGE_ROWS = 100;
-// Browsers give up on taller elements; beyond, the scroll bar stands for more rows than pixels.
+// Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel of rows.
 const TALLEST_PX = 12e6;
-// Least pixels of a column, and its share of what is left.
+// Least pixels of a column, and its share of the rest.
 const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3], verdict: [112, 0] };
 const NUMBER_WIDTH = [86, 0];
 const TEXT_WIDTH = [86, 0.4];
 
-let tables = 0;
+let tableCount = 0;
 
 /**
- * A table in `host`. `onMove(row)` hears of the row that the cursor is on, `onOpen(row)` of Enter and double clicks; a row is
- * `{ number, position, cells }`. Gives `{ ready, move, refresh, settledRow, key, arrange, current, position, total, grid }`.
+ * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row)`; a row is
+ * `{ number, position, marked, cells }`. Returns `{ ready, move, refresh, loadedRow, key, position }`.
  */
-function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height = 340 }) {
-  const name = `nba-table-${++tables}`;
+function createTable(host, { request, onMove = () => {}, onOpen = () => {}, height = 340 }) {
+  const name = `nba-table-${++tableCount}`;
   let columns = [];
   let shown = [];
   let total = 0;
-  let version = 0; // Python's, of the arrangement
-  let epoch = 0; // of the pages held here
+  let version = 0; // of the arrangement in Python
+  let generation = 0; // of the cached pages
   let cursor = 0;
   let order = { where: "", find: "", sort: "", descending: false };
   let pages = new Map();
-  let wanted = new Set();
+  let requested = new Set();
   let pool = [];
 
   const where = make("input", {
@@ -48,23 +48,23 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
   const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / ROW_PX));
   const spacerPx = () => Math.min(total * ROW_PX, TALLEST_PX);
   const viewPx = () => Math.max(1, scroller.clientHeight - head.offsetHeight);
-  // Rows' own pixels for each pixel of the scroll bar; 1 but for millions of rows.
+  // Pixels of rows for each pixel of the scroll bar; more than 1 only for millions of rows.
   const ratio = () => (total * ROW_PX - viewPx()) / Math.max(1, spacerPx() - viewPx());
   const topPx = () => scroller.scrollTop * Math.max(1, ratio());
 
   function fetchPage(number, { again = false } = {}) {
-    if ((!again && (pages.has(number) || wanted.has(number))) || number < 0 || number * PAGE_ROWS >= total) return undefined;
-    wanted.add(number);
-    const asked = epoch;
-    return ask("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: shown })
+    if ((!again && (pages.has(number) || requested.has(number))) || number < 0 || number * PAGE_ROWS >= total) return undefined;
+    requested.add(number);
+    const asked = generation;
+    return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: shown })
       .then(({ result }) => {
-        if (asked !== epoch) return;
-        wanted.delete(number);
+        if (asked !== generation) return;
+        requested.delete(number);
         pages.set(number, result.rows);
         if (pages.size > 60) pages.delete(pages.keys().next().value);
         draw();
       })
-      .catch(() => wanted.delete(number));
+      .catch(() => requested.delete(number));
   }
 
   function row(position) {
@@ -142,23 +142,23 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
 
   function toggle(key, on) {
     shown = columns.map((column) => column.name).filter((other) => (other === key ? on : shown.includes(other)));
-    ask("table.columns", { columns: shown });
-    forget();
+    request("table.columns", { columns: shown });
+    clearPages();
     drawHead();
     draw();
   }
 
-  function forget() {
-    epoch += 1;
+  function clearPages() {
+    generation += 1;
     pages = new Map();
-    wanted = new Set();
+    requested = new Set();
   }
 
   async function arrange(changes, { silent = false } = {}) {
-    const { result } = await ask("table.arrange", { ...order, ...changes });
+    const { result } = await request("table.arrange", { ...order, ...changes });
     order = { ...order, ...changes };
     count.classList.remove("nba-bad");
-    forget();
+    clearPages();
     take(result);
     drawHead();
     scroller.scrollTop = 0;
@@ -184,7 +184,7 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
   const filter = () => {
     arrange({ where: where.value, find: find.value }).catch(() => count.classList.add("nba-bad"));
   };
-  const soon = settled(filter, 250);
+  const soon = debounce(filter, 250);
   find.addEventListener("input", soon);
   for (const field of [where, find]) {
     field.addEventListener("keydown", (event) => {
@@ -193,13 +193,13 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     });
   }
 
-  const tell = settled((position) => {
+  const reportCursor = debounce((position) => {
     const found = row(position);
-    ask("table.cursor", { position, version });
+    request("table.cursor", { position, version });
     if (found) onMove(found);
   }, 40);
 
-  /** Bring the cursor to a position, in view; `silent` tells nobody. */
+  /** Move the cursor to a position and scroll it into view; `silent` does not report it. */
   async function move(position, { silent = false } = {}) {
     cursor = Math.max(0, Math.min(position, total - 1));
     const top = cursor * ROW_PX;
@@ -207,11 +207,11 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     if (top < topPx()) scroller.scrollTop = top / scale;
     else if (top + ROW_PX > topPx() + viewPx()) scroller.scrollTop = (top + ROW_PX - viewPx()) / scale;
     draw();
-    if (total && !silent) tell(cursor);
+    if (total && !silent) reportCursor(cursor);
   }
 
   async function mark(first, last, on) {
-    await ask("table.mark", { first, last, on, version });
+    await request("table.mark", { first, last, on, version });
     for (let position = first; position < last; position += 1) {
       const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
       if (found) found.marked = on;
@@ -219,7 +219,7 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     draw();
   }
 
-  /** Ask for the rows in view again, leaving the old ones until the new ones are there. */
+  /** Request the rows in view again, showing the old ones until the new ones are there. */
   function refresh() {
     const first = Math.floor(topPx() / ROW_PX / PAGE_ROWS);
     const last = Math.floor((topPx() / ROW_PX + rowsInView()) / PAGE_ROWS);
@@ -227,8 +227,8 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
   }
 
-  /** The row under the cursor, once it is there; null where there are no rows. */
-  async function settledRow() {
+  /** Return the row under the cursor once it is loaded; null without rows. */
+  async function loadedRow() {
     if (total) await fetchPage(Math.floor(cursor / PAGE_ROWS), { again: true });
     return row(cursor) ?? null;
   }
@@ -262,7 +262,7 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
   scroller.addEventListener("scroll", () => requestAnimationFrame(draw));
   new ResizeObserver(() => draw()).observe(scroller);
 
-  const ready = ask("table.open").then(({ result }) => {
+  const ready = request("table.open").then(({ result }) => {
     columns = result.columns;
     shown = result.shown;
     order = result.order;
@@ -276,5 +276,5 @@ function createTable(host, { ask, onMove = () => {}, onOpen = () => {}, height =
     return move(cursor, { silent: true });
   });
 
-  return { ready, move, refresh, settledRow, key, grid, arrange, current: () => row(cursor), position: () => cursor, total: () => total };
+  return { ready, move, refresh, loadedRow, key, position: () => cursor };
 }

@@ -1,17 +1,17 @@
-// A threshold over a histogram. All counts are here from the beginning: a move of it asks Python for nothing but examples.
+// Threshold over a histogram. All counts are loaded at the start: moving it requests only examples from Python.
 
 const WORST_SPEAKERS = 8;
 const NAMED = 12;
 
 function render(widget) {
-  return mount(widget, "threshold-tuner", async ({ root, ask, keys, close, model }) => {
+  return mount(widget, "threshold-tuner", async ({ root, request, keys, close, model }) => {
     let counts = null;
-    let proof = null; // what verdicts prove at every position
+    let proof = null; // proven precision at every position
     let at = 0; // position on the grid
-    let examples = null; // those of this threshold; null while they are on their way
+    let examples = null; // of this threshold; null while they are loading
     let chosen = -1;
-    let wanted = null; // the example to play as soon as it is there
-    let asked = 0; // numbers what was asked for, since only the last counts
+    let wantedExample = null; // the example to play as soon as it is there
+    let generation = 0; // counts moves of the threshold: responses to earlier ones are ignored
     let waiting = 0;
     let logarithmic = false;
 
@@ -25,7 +25,7 @@ function render(widget) {
       },
     });
     const use = button("use this threshold", "store it in the workspace: select takes it unless it is told another", () =>
-      ask("tuner.use", { value: counts.grid[at] }).then(tellUsed),
+      request("tuner.use", { value: counts.grid[at] }).then(showUsed),
     );
     const used = make("span", { class: "nba-faint nba-used", role: "status" });
     const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic));
@@ -60,11 +60,11 @@ function render(widget) {
       listening,
       help,
     );
-    const player = createPlayer(listening, { ask, root });
+    const player = createPlayer(listening, { request, root });
     close(() => player.stop());
 
     async function open(measure, value = null) {
-      const { result, buffers } = await ask("tuner.open", { measure, value });
+      const { result, buffers } = await request("tuner.open", { measure, value });
       const [kept, time] = buffers;
       counts = {
         ...result, measure,
@@ -74,7 +74,7 @@ function render(widget) {
       label.textContent = result.label;
       proof = null;
       const mine = counts;
-      ask("tuner.evidence", { measure, value }).then(({ result: found }) => {
+      request("tuner.evidence", { measure, value }).then(({ result: found }) => {
         if (counts !== mine) return;
         proof = found;
         draw();
@@ -98,11 +98,11 @@ function render(widget) {
       const value = same ? model.get("value") : plot.valueAt(counts.grid, counts.least ? 0.9 : 0.5);
       model.set("measure", measure);
       move(nearest(value));
-      tellUsed();
+      showUsed();
       root.focus({ preventScroll: true });
     }
 
-    /** Go to a value, which need not be one of the grid: Python then counts for it too. */
+    /** Move to a value; Python counts anew if it is not a position of the grid. */
     async function put(value) {
       const found = Math.min(counts.grid[counts.grid.length - 1], Math.max(counts.grid[0], value));
       if (Number.isNaN(found)) return draw();
@@ -110,7 +110,7 @@ function render(widget) {
       return move(nearest(found));
     }
 
-    function tellUsed() {
+    function showUsed() {
       const on = counts.measure === "similarity";
       const value = model.get("used");
       use.disabled = !on;
@@ -125,10 +125,10 @@ function render(widget) {
       drawPlot();
     }
 
-    /** A threshold with two decimals, or with as many as it has. */
+    /** Format a threshold with two decimals, or as many as it has. */
     const digits = (value) => (Number(value.toFixed(2)) === value ? value.toFixed(2) : String(Number(value.toFixed(6))));
 
-    /** A score with so many decimals that it is not taken for the threshold or for 1. */
+    /** Format a score with enough decimals to differ from the threshold and from 1. */
     function scored(value) {
       for (let many = counts.measure === "duration" ? 2 : 3; many < 7; many += 1) {
         const shown = Number(value.toFixed(many));
@@ -137,29 +137,29 @@ function render(widget) {
       return String(value);
     }
 
-    const tell = settled(() => {
+    const reportValue = debounce(() => {
       model.set("value", counts.grid[at]);
       model.save_changes();
-      bring();
+      loadExamples();
     }, 120);
 
     function move(position) {
       at = Math.max(0, Math.min(counts.grid.length - 1, position));
       if (!waiting) waiting = requestAnimationFrame(() => ((waiting = 0), draw()));
-      // Clips of another threshold are not to be heard any more.
-      examples = wanted = null;
+      // Stop clips of the previous threshold.
+      examples = wantedExample = null;
       chosen = -1;
-      asked += 1;
+      generation += 1;
       player.stop();
       listening.hidden = true;
       sides.forEach(({ element }) => element.classList.add("nba-coming"));
-      tell();
+      reportValue();
     }
 
-    async function bring() {
-      const mine = asked;
-      const { result } = await ask("tuner.examples", { measure: counts.measure, value: counts.grid[at] });
-      if (mine !== asked) return;
+    async function loadExamples() {
+      const mine = generation;
+      const { result } = await request("tuner.examples", { measure: counts.measure, value: counts.grid[at] });
+      if (mine !== generation) return;
       examples = [...result.kept, ...result.out];
       for (const { side, list, element } of sides) {
         element.classList.remove("nba-coming");
@@ -168,7 +168,7 @@ function render(widget) {
             const index = examples.indexOf(example);
             return make(
               "button",
-              { type: "button", class: "nba-example", title: example.segment_id, on: { click: () => hear(index) } },
+              { type: "button", class: "nba-example", title: example.segment_id, on: { click: () => playExample(index) } },
               make("span", { class: "nba-score", text: scored(example.score) }),
               make("span", { class: "nba-isolate nba-example-text", dir: "auto", text: example.text || example.segment_id }),
             );
@@ -176,26 +176,26 @@ function render(widget) {
         );
         if (!result[side].length) list.replaceChildren(make("span", { class: "nba-faint", text: `no segment is ${side}` }));
       }
-      if (wanted !== null) hear(wanted);
+      if (wantedExample !== null) playExample(wantedExample);
     }
 
-    async function hear(index) {
+    async function playExample(index) {
       if (!examples) {
-        wanted = index;
+        wantedExample = index;
         return;
       }
       if (!examples.length) return;
-      const mine = asked;
+      const mine = generation;
       chosen = (index + examples.length) % examples.length;
       root.querySelectorAll(".nba-example").forEach((element, i) => element.classList.toggle("nba-chosen", i === chosen));
       listening.hidden = false;
-      await player.show(examples[chosen].number, { play: () => mine === asked });
-      if (mine !== asked) return;
+      await player.show(examples[chosen].number, { play: () => mine === generation });
+      if (mine !== generation) return;
       player.prefetch(examples[(chosen + 1) % examples.length].number);
       root.focus({ preventScroll: true });
     }
 
-    // the picture: everything that a move changes, in one frame
+    // drawing: all that a move changes, in one frame
 
     function draw() {
       const begun = performance.now();
@@ -267,7 +267,7 @@ function render(widget) {
       }
     }
 
-    // hands
+    // mouse and keys
 
     const place = (event) => nearest(plot.valueUnder(event));
     canvas.addEventListener("pointerdown", (event) => {
@@ -281,23 +281,23 @@ function render(widget) {
       else if (event.key === "ArrowLeft") move(at - step);
       else if (event.key === "Home") move(0);
       else if (event.key === "End") move(counts.grid.length - 1);
-      else if (event.key === "ArrowDown") hear(chosen + 1);
-      else if (event.key === "ArrowUp") hear(chosen < 0 ? -1 : chosen - 1);
-      else if (event.key === " " && chosen < 0) hear(0);
+      else if (event.key === "ArrowDown") playExample(chosen + 1);
+      else if (event.key === "ArrowUp") playExample(chosen < 0 ? -1 : chosen - 1);
+      else if (event.key === " " && chosen < 0) playExample(0);
       else if (event.key === "y") scaleBy(!logarithmic);
       else if (event.key === "t") field.select();
       else return chosen >= 0 && player.key(event);
       return true;
     });
-    // Of values that come fast, as from a slider, those between two positions are counted when none comes any more.
-    const putLate = settled((value) => put(value), 120);
+    // Values between two positions may come fast, as from a slider: they are counted once none comes any more.
+    const putLate = debounce((value) => put(value), 120);
     model.on("change:value", () => {
       const value = model.get("value");
       if (!counts || value === counts.grid[at]) return;
       if (counts.grid.includes(value)) move(nearest(value));
       else putLate(value);
     });
-    model.on("change:used", () => counts && tellUsed());
+    model.on("change:used", () => counts && showUsed());
     new ResizeObserver(() => counts && drawPlot()).observe(root);
     await choose(model.get("measure"));
   });

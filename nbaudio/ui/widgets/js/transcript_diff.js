@@ -1,11 +1,11 @@
-const FAR = { before: 0, after: 0, channel: null, even: true, columns: 1 };
+const CLIP_OPTIONS = { before: 0, after: 0, channel: null, even: true, columns: 1 };
 
 function render(widget) {
-  return mount(widget, "transcript-diff", async ({ root, ask, keys, close }) => {
-    const { result } = await ask("diffs");
+  return mount(widget, "transcript-diff", async ({ root, request, keys, close }) => {
+    const { result } = await request("diffs");
     const audio = make("audio", { hidden: true });
     const items = [];
-    let current = null; // the item that is heard
+    let current = null; // the item that is playing
     let url = "";
     root.append(audio);
     close(() => (audio.pause(), URL.revokeObjectURL(url)));
@@ -13,7 +13,7 @@ function render(widget) {
     async function play(item, seconds) {
       if (current !== item) {
         current?.diff.at(null);
-        const { result: said, later } = await ask("clip", { number: item.number, ...FAR });
+        const { result: said, later } = await request("clip", { number: item.number, ...CLIP_OPTIONS });
         item.note.textContent = said.note ?? "";
         if (said.note) return;
         const [wav] = await later;
@@ -24,12 +24,12 @@ function render(widget) {
       }
       audio.currentTime = seconds;
       await audio.play();
-      requestAnimationFrame(light);
+      requestAnimationFrame(highlight);
     }
 
-    function light() {
+    function highlight() {
       current?.diff.at(audio.paused ? null : audio.currentTime);
-      if (!audio.paused) requestAnimationFrame(light);
+      if (!audio.paused) requestAnimationFrame(highlight);
     }
 
     for (let i = 0; i < result.shown; i += 1) {
@@ -39,7 +39,7 @@ function render(widget) {
       const title = make("div", { class: "nba-title" });
       root.append(make("div", { class: "nba-item" }, title, words));
       items.push(item);
-      const { result: said } = await ask("segment", { number: i });
+      const { result: said } = await request("segment", { number: i });
       title.append(
         make("code", { class: "nba-isolate", text: said.segment_id }),
         ...said.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
@@ -50,6 +50,6 @@ function render(widget) {
     }
     if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
-    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(light)) : audio.pause(), true));
+    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(highlight)) : audio.pause(), true));
   });
 }

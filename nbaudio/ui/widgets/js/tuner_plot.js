@@ -1,27 +1,27 @@
-// The picture of a threshold: a histogram with named axes, linear or logarithmic, and verified precision over it.
+// Plot of a threshold: a histogram with labeled axes, linear or logarithmic, and verified precision over it.
 
-const TOP_PX = 20; // the names of the vertical axes
+const TOP_PX = 20; // labels of the vertical axes
 const PLOT_PX = 150;
 const AXIS_PX = 34;
-const SIDE_PX = 46; // the numbers beside a vertical axis
+const SIDE_PX = 46; // tick labels of a vertical axis
 const EDGE_PX = 14;
 
-/** A picture in a canvas. Gives `{ draw, valueAt, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
+/** Create the plot in a canvas. Returns `{ draw, valueAt, valueUnder }`; `draw` takes `{ counts, at, proof, logarithmic }`. */
 function createPlot(canvas, root) {
   let counts = null;
   let at = 0;
   let proof = null;
   let logarithmic = false;
 
-  // Where a value is on the horizontal axis, as a share of it, and back.
+  // Position of a value on the horizontal axis, from 0 to 1, and back.
   const shareOf = (value) => (value - counts.grid[0]) / (counts.grid[counts.grid.length - 1] - counts.grid[0]);
   const valueAt = (grid, share) => grid[0] + share * (grid[grid.length - 1] - grid[0]);
-  // Pixels from the left, and what is left for the plot.
+  // Width of the plot and position of a value, in pixels.
   const plotWidth = () => Math.max(60, (canvas.clientWidth || 600) - SIDE_PX - (proof ? SIDE_PX : EDGE_PX));
   const across = (value) => SIDE_PX + shareOf(value) * plotWidth();
   const shareUp = (share) => TOP_PX + (1 - share) * PLOT_PX;
 
-  /** Verified precision over the histogram, with its interval, on the axis at the right. */
+  /** Draw verified precision over the histogram, with its interval, on the right axis. */
   function drawBand(pen, style) {
     const known = proof.precision.map((_, i) => i).filter((i) => proof.precision[i] !== null);
     const x = (i) => across(counts.grid[i]);
@@ -39,7 +39,7 @@ function createPlot(canvas, root) {
     pen.lineWidth = 1;
   }
 
-  /** Whole numbers for an axis up to `most`: powers of ten, or a few equal steps. */
+  /** Ticks of an axis up to `most`: powers of ten, or a few equal steps. */
   function ticks(most) {
     if (logarithmic) return Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, i) => 10 ** i);
     const rough = most / 3;
@@ -67,7 +67,7 @@ function createPlot(canvas, root) {
       return { all, kept };
     });
     const most = Math.max(1, ...bars.map(({ all }) => all));
-    // A single segment is seen on either scale.
+    // A single segment is visible on either scale.
     const half = Math.log10(0.5);
     const share = (many) => (!many ? 0 : logarithmic ? (Math.log10(many) - half) / (Math.log10(most) - half) : Math.max(many / most, 1 / PLOT_PX));
     const step = plotWidth() / bars.length;

@@ -1,21 +1,21 @@
-// A JupyterLab and Notebook 7 extension: the output of a widget shows its HTML, or else its text, while the widget has no model,
-// as in a notebook that is opened again without its kernel. Written by hand as a module federation container; no build step.
+// JupyterLab and Notebook 7 extension: the output of a widget shows its stored HTML, or else its text, while the widget has no
+// model, as in a notebook opened again without its kernel. A hand-written module federation container; no build step.
 
 (() => {
   const WIDGET = "application/vnd.jupyter.widget-view+json";
   const STORED = ["text/html", "text/plain"];
-  const PATIENCE_MS = 1000; // a widget whose kernel is there is shown sooner
+  const DELAY_MS = 1000; // a widget with a kernel is shown sooner
 
   let shared = {};
 
-  /** The module that JupyterLab shares under a name: the loaded version, else the highest; undefined where there is none. */
+  /** Return a module shared by JupyterLab: the loaded version, else the highest; undefined if there is none. */
   async function load(name) {
     const versions = Object.entries(shared[name] ?? {});
     versions.sort(([a, one], [b, other]) => Boolean(other.loaded) - Boolean(one.loaded) || b.localeCompare(a, "en", { numeric: true }));
     return versions.length ? (await versions[0][1].get())() : undefined;
   }
 
-  /** Let the renderer of widgets, whichever notebook or console makes one, show the stored HTML until there is a live view. */
+  /** Make the renderer of widgets show the stored HTML until there is a live view. */
   function showStored(registry) {
     const factory = registry.getFactory(WIDGET);
     if (!factory) return;
@@ -35,7 +35,7 @@
         }
         if (!this.isDisposed && !this.widgets.length) this.node.replaceChildren(this.nbaudioStored.node);
       };
-      const timer = setTimeout(show, this.nbaudioStored ? 0 : PATIENCE_MS);
+      const timer = setTimeout(show, this.nbaudioStored ? 0 : DELAY_MS);
       try {
         await renderModel.call(this, model);
       } finally {

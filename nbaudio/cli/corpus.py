@@ -1,0 +1,135 @@
+"""Commands for a corpus: select, export, materialize, status, convert, verify, stats, wheel."""
+
+from typing import Annotated
+
+import typer
+
+import nbaudio
+from nbaudio.cli import common
+from nbaudio.core.report import Report
+
+
+@common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
+def select(
+    workspace: common.Workspace,
+    min_similarity: Annotated[
+        float | None, typer.Option(help="less is out; -1 to 1; unless given the one chosen in the tuner, or 0.8")
+    ] = None,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer is out")] = 20.0,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter is out")] = 0.0,
+    hours: Annotated[float | None, typer.Option(help="at most so many hours, spread over all speakers")] = None,
+    disk: Annotated[str | None, typer.Option(metavar="900GB", help="at most so large a corpus, spread over all speakers")] = None,
+    dev: Annotated[
+        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; 5 %, at most 2000, unless given")
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="likewise")] = None,
+    group_by: Annotated[
+        str,
+        typer.Option(
+            metavar="speaker_id,recording_id",
+            help="columns whose values never cross splits; auto: these two, or speaker_id alone where both lose over 5 %",
+        ),
+    ] = "auto",
+    seed: common.Seed = 42,
+    gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
+) -> Report:
+    """Decide every segment: filters, budget, train, dev and test without leakage."""
+    given = locals()
+    counts = {"dev": common.parse_count(dev), "test": common.parse_count(test)}
+    return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by)})
+
+
+@common.command("export nemo W --out manifests")
+def export(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
+    workspace: common.Workspace,
+    out: Annotated[str, typer.Option(help="the folder for the manifests: new, or an earlier export, which is replaced")],
+    paths: Annotated[str, typer.Option(help="of the recordings: absolute, or relative to the manifests")] = "absolute",
+) -> Report:
+    """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
+    return nbaudio.export(workspace, format_, out=out, paths=paths)
+
+
+@common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
+def materialize(
+    workspace: common.Workspace,
+    out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to resume")],
+    container: common.Container = "webdataset",
+    text: Annotated[
+        str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
+    ] = None,
+    rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
+    channel: Annotated[
+        str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
+    ] = "mix",
+    encoding: Annotated[str, typer.Option(help="flac, wav, opus, mp3, or 256 levels: mulaw, linear")] = "flac",
+    shard_size: common.ShardSize = "500MB",
+    shard_count: common.ShardCount = None,
+    window: common.Window = 1,
+    title: Annotated[str | None, typer.Option(help="name of the corpus, for its data card")] = None,
+    language: Annotated[str | None, typer.Option(metavar="hr", help="codes, by commas; likewise")] = None,
+    licence: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+    packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
+) -> Report:
+    """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
+    return nbaudio.materialize(**locals())
+
+
+@common.command("status CORPUS", fetches=True)
+def status(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
+) -> Report:
+    """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
+    return nbaudio.status(corpus, workspace=workspace)
+
+
+@common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
+def convert(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
+    container: common.Container,
+    out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to resume")],
+    shard_size: common.ShardSize = "500MB",
+    shard_count: common.ShardCount = None,
+    window: common.Window = 1,
+    jobs: common.Jobs = None,
+    engine: common.Engine = "threading",
+) -> Report:
+    """Rewrite a corpus in another container or in other shards; audio is copied, not decoded."""
+    return nbaudio.convert(**locals())
+
+
+@common.command("verify CORPUS", fetches=True)
+def verify(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
+    jobs: common.Jobs = None,
+    engine: common.Engine = "loky",
+    address: common.Address = None,
+    beam_options: common.BeamOptions = "",
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
+) -> Report:
+    """Verify a corpus: every shard by its checksum, every clip by decoding it."""
+    return nbaudio.verify(**locals())
+
+
+@common.command("stats W --out report.html", fetches=True)
+def stats(
+    path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
+    out: Annotated[
+        str | None, typer.Option(metavar="PAGE.html", help="one page of it, .html or .xlsx, with tables and plots")
+    ] = None,
+) -> Report:
+    """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
+    return nbaudio.stats(path, out=out)
+
+
+@common.command("wheel --out dist")
+def wheel(
+    out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
+) -> Report:
+    """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
+    return nbaudio.wheel(out=out)

@@ -1,0 +1,123 @@
+"""Run the demo and check that each defect placed in its corpus on purpose ("trouble") is caught.
+
+data_manifests/demo/README.md lists where each of them is.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core.names import youtube_id
+from nbaudio.core.report import Report
+from nbaudio.core.resources import bundled
+from nbaudio.reading import open_corpus
+from nbaudio.runs.run import run
+from nbaudio.selection.leakage import SENTENCE, leakage
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui import views
+
+# Trouble -> id of the recording, decision of the names audit.
+NAMES = {
+    "the extension is in capitals on disk": ("h7Rk2_WzB0c", "extension"),
+    "the transcripts say .wav, on disk is an .mp3": ("-fN3yUo9aKs", "extension"),
+    "double blanks in the name on disk": ("eX_5gPd1JtM", "blanks"),
+    "another title on disk": ("Z0bVq6-iCwE", "id"),
+    "two files could be meant": ("uS8_nHj4TyA", "ambiguous"),
+    "the file is not there": ("L1kGx9w-OdI", "missing"),
+}
+# Trouble -> id of the recording (None: all), reason of the rejected segments, their number.
+SEGMENTS = {
+    "segments of recordings that are not there": (None, "no_audio", 8),
+    "segments beyond the cut of a recording": ("Qm4vT-8_xLp", "past_the_end", 6),
+    "a segment that ends after its recording": ("eX_5gPd1JtM", "past_the_end", 1),
+    "the same line twice": ("h7Rk2_WzB0c", "duplicate", 1),
+    "an empty transcript": ("Z0bVq6-iCwE", "empty_text", 1),
+    "a segment longer than 20 s": ("eX_5gPd1JtM", "too_long", 1),
+    "hypotheses of another sentence, and an empty one": (None, "below_similarity", 12),
+}
+_PLACES = ("notebooks", "html", "workspace", "corpus")
+_ODD = "„“”–’"
+_FORMULA = "=2+3 nije proračun nego račun iz početnice"
+# Problems of ingest that the corpus contains on purpose.
+_MEANT = re.compile(r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_end: 7 |duplicate: 1 |empty_text: 1 )")
+
+
+def demo(*, out: str | Path | None = None) -> Report:
+    """Run the whole job on the bundled corpus, then show how each of its troubles was caught.
+
+    Args:
+        out: the folder for everything; ``nbaudio-demo`` in the current folder unless given.
+
+    Returns:
+        Paths of all outputs, a line for each trouble, and the page to open. Problems are troubles that were not caught, and
+        problems that the corpus does not contain on purpose.
+
+    Raises:
+        NbaudioError: a notebook failed.
+    """
+    out = Path(out if out is not None else "nbaudio-demo").absolute()
+    done = run(bundled("data_manifests/demo.yaml"), out=out)
+    caught, problems = check_demo(out, done.problems)
+    places: dict[str, Any] = {name: done.facts[name] for name in _PLACES if name in done.facts}
+    made = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
+    table = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
+    return Report("demo", places | {"made": made, "troubles": table, "open": done.facts["open"]}, problems=problems)
+
+
+def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return how each trouble was caught, and the problems of the run: troubles not caught, and problems not made on purpose."""
+    workspace = Workspace.open(out / "workspace")
+    rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
+    found = _in_names(workspace) | _in_lines(workspace) | _in_segments(rejected) | _in_texts(out, workspace, rejected)
+    caught = {trouble: how for trouble, how in found.items() if how}
+    missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
+    return caught, missed + [line for line in problems if not _MEANT.match(line)]
+
+
+def _in_names(workspace: Workspace) -> dict[str, str | None]:
+    audit = views.names(workspace).select("name", "decision")
+    decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
+    return {
+        trouble: f"names audit: {decision}" if decisions.get(recording) == decision else None
+        for trouble, (recording, decision) in NAMES.items()
+    }
+
+
+def _in_lines(workspace: Workspace) -> dict[str, str | None]:
+    report = workspace.report("ingest")
+    warnings, problems = report.get("warnings", []), report.get("problems", [])
+
+    def first(pattern: str, lines: Sequence[str]) -> str | None:
+        return next((f"ingest: {line}" for line in lines if re.search(pattern, line)), None)
+
+    return {
+        "a line broken off in the middle": first(r"\bline 53\b", problems),
+        "a recording that declares more than it holds": first("truncated", [*warnings, *problems]),
+        "48 kHz stereo among the recordings": first(r"\b48\b.*kHz|48,?000", warnings),
+    }
+
+
+def _in_segments(rejected: pl.DataFrame) -> dict[str, str | None]:
+    found = {}
+    for trouble, (recording, reason, count) in SEGMENTS.items():
+        of_it = pl.lit(value=True) if recording is None else pl.col("recording_id") == recording
+        is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
+        found[trouble] = f"{count} out as {reason}" if is_caught else None
+    return found
+
+
+def _in_texts(out: Path, workspace: Workspace, rejected: pl.DataFrame) -> dict[str, str | None]:
+    odd = set(views.characters(workspace)["character"])
+    shared = leakage(workspace.segments, keys=()).row(by_predicate=pl.col("check") == SENTENCE, named=True)
+    texts = {*open_corpus(out / "corpus").segments["text"], *rejected["text"]}
+    # A formula cell is read back as its value.
+    sheet = pl.read_excel(out / "review/sheet.xlsx", sheet_name="review", engine="openpyxl")["transcript"]
+    verbatim = _FORMULA in texts and _FORMULA in sheet.to_list()
+    return {
+        f"odd characters {' '.join(_ODD)}": "score and 02_transcripts: listed with an example each" if odd >= set(_ODD) else None,
+        "one sentence in several recordings": f"leakage check: {', '.join(shared['examples'])}" if shared["shared"] else None,
+        "a transcript that begins with =": "plain text everywhere, also in the review sheet" if verbatim else None,
+    }

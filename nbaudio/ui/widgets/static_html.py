@@ -1,0 +1,219 @@
+"""Static HTML of clips, word differences and tables, shown in saved pages without a kernel.
+
+Every text is escaped and isolated, so that neither markup nor direction marks in it affect the text around it. Differences are
+marked by strike-through and underline, not by color alone. No scripts, no style sheets, nothing loaded from elsewhere.
+
+Audio is inside the page (16 kHz, mono, FLAC), hence the limits: `MOST_CLIPS` clips unless given, the first `LONGEST_S` seconds of
+each, `MOST_BYTES` of audio in all.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.audio import encode_clip
+from nbaudio.core.errors import AudioError
+from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
+from nbaudio.core.report import show
+from nbaudio.reading import open_corpus
+from nbaudio.text import word_diff
+from nbaudio.ui.widgets.clip_audio import RATE, read_window
+from nbaudio.ui.widgets.segments import MOST_CHARACTERS, Segments, segment_facts
+
+MOST_CLIPS = 12
+LONGEST_S = 30
+MOST_BYTES = 8_000_000
+MOST_ROWS = 50
+
+_LONGEST_CELL = 300
+_LONGEST_WORD = 40
+_DELETED = "color:#A33A00;text-decoration:line-through;unicode-bidi:isolate"
+_INSERTED = "color:#00557F;text-decoration:underline;text-decoration-thickness:2px;font-weight:bold;unicode-bidi:isolate"
+_MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
+
+
+@dataclass(frozen=True)
+class StaticClip:
+    """A segment to show: without `asr_text` its text as it is, `audio` a complete FLAC or WAV file, `note` a warning."""
+
+    segment_id: str
+    facts: tuple[str, ...]
+    text: str
+    asr_text: str | None = None
+    audio: bytes | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Clips as Jupyter and saved pages show them.
+
+    Attributes:
+        clips: the clips.
+        hidden: number of clips beyond the limit.
+    """
+
+    clips: tuple[StaticClip, ...]
+    hidden: int = 0
+
+    def _repr_html_(self) -> str:
+        return clips_html(self.clips, hidden=self.hidden)
+
+    def __repr__(self) -> str:
+        return f"{len(self.clips)} clips"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame as Jupyter shows it, the first rows of it.
+
+    Attributes:
+        frame: all of it, or its beginning.
+        limit: number of rows to show.
+        total: number of all rows, where `frame` is only the beginning.
+    """
+
+    frame: pl.DataFrame
+    limit: int = MOST_ROWS
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frame", as_polars(self.frame))
+
+    def _repr_html_(self) -> str:
+        right = {name for name, dtype in self.frame.schema.items() if dtype.is_numeric()}
+        align = {name: f"text-align:{'right' if name in right else 'left'};vertical-align:top" for name in self.frame.columns}
+        head = "".join(f'<th style="{align[name]}">{escape(name)}</th>' for name in self.frame.columns)
+        rows = "".join(
+            f"<tr>{''.join(_cell(value, align[name]) for name, value in row.items())}</tr>"
+            for row in self.frame.head(self.limit).iter_rows(named=True)
+        )
+        hidden = (len(self.frame) if self.total is None else self.total) - self.limit
+        more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows or '<tr><td>no rows</td></tr>'}</tbody></table>{more}"
+
+    def __repr__(self) -> str:
+        return repr(self.frame)
+
+
+def table(frame: Frame, *, limit: int = MOST_ROWS) -> Table:
+    """Show a pandas or polars frame: numbers to the right with few decimals, nothing in a cell taken for markup.
+
+    Examples:
+        >>> "&lt;script&gt;" in table(pl.DataFrame({"text": ["<script>"]}))._repr_html_()
+        True
+    """
+    return Table(as_polars(frame), limit)
+
+
+def _cell(value: Any, align: str) -> str:
+    text = show(value)
+    shown = text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]} …"
+    # Blanks are shown as they are, since names differ in them. An id stays in one line, though it has hyphens.
+    whole = len(shown.split()) == 1 and len(shown) <= _LONGEST_WORD
+    wrap = "white-space:pre" if whole else "white-space:pre-wrap;overflow-wrap:anywhere"
+    return f'<td dir="auto" style="{align};{wrap}">{escape(shown)}</td>'
+
+
+def diff_html(text: str, asr_text: str) -> str:
+    """Return the words of a transcript and a hypothesis in one line, differences marked as deleted or inserted."""
+    parts = []
+    for part in word_diff(_cut(text), _cut(asr_text)):
+        if part.kind == "equal":
+            parts.append(escape(" ".join(part.reference)))
+            continue
+        if part.reference:
+            parts.append(f'<del style="{_DELETED}">{escape(" ".join(part.reference))}</del>')
+        if part.hypothesis:
+            parts.append(f'<ins style="{_INSERTED}">{escape(" ".join(part.hypothesis))}</ins>')
+    return " ".join(parts)
+
+
+def clip_html(clip: StaticClip) -> str:
+    """Return id and facts of a clip, an audio element that holds its audio, and its words."""
+    name = escape(clip.segment_id)
+    facts = "".join(f' · <span style="unicode-bidi:isolate">{escape(fact)}</span>' for fact in clip.facts)
+    audio = ""
+    if clip.audio is not None:
+        data = f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,{b64encode(clip.audio).decode()}"
+        style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
+        audio = f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
+    words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text)
+    note = f'<div style="font-style:italic">&#9888; {escape(clip.note)}</div>' if clip.note else ""
+    return (
+        '<div style="padding:8px 0;border-bottom:1px solid #ccc;text-align:start">'
+        f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}'
+        f'<p dir="auto" style="margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate">{words}</p></div>'
+    )
+
+
+def clips_html(clips: Sequence[StaticClip], *, hidden: int = 0) -> str:
+    """Return clips below one another with the key to the marks, and the number of `hidden` ones."""
+    key = (
+        f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
+        f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
+    )
+    shown = "".join(map(clip_html, clips)) if clips else "<p>no segments</p>"
+    more = f"<p>and {hidden:,} more, not shown</p>" if hidden else ""
+    return f"<div>{key if any(clip.asr_text is not None for clip in clips) else ''}{shown}{more}</div>"
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - MOST_CHARACTERS
+    return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
+
+
+def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST_CLIPS, sound: bool = True) -> Clips:
+    """Return segments for a saved page, with their audio unless `sound` is False; a note says why one has none."""
+    budget, clips = MOST_BYTES, []
+    for number in numbers[:limit]:
+        row = segments.row(number)
+        audio, note = _read_audio(segments, row) if sound else (None, None)
+        if audio and len(audio) > budget:
+            audio, note = None, f"no sound: the page holds {MOST_BYTES / 1e6:g} MB of it already"
+        budget -= len(audio or b"")
+        clips.append(_clip(row, audio, note))
+    return Clips(tuple(clips), max(0, len(numbers) - limit))
+
+
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> Clips:
+    """Read clips from the shards of a corpus by byte offset, to hear what a training program will get.
+
+    Args:
+        corpus: the corpus folder.
+        segment_ids: ids, also as a pandas or polars table; the first of the corpus unless given.
+        limit: number of clips to show at most.
+
+    Raises:
+        InputError: there is no corpus, or a clip is not in it.
+        AudioError: a shard is damaged.
+    """
+    opened = open_corpus(corpus)
+    segments = opened.segments
+    wanted = as_ids(segments if segment_ids is None else segment_ids)
+    shown = wanted[:limit]
+    audio = [clip.encoded for clip in opened.read_many(shown, give="encoded")]
+    rows = {row["segment_id"]: row for row in segments.filter(pl.col("segment_id").is_in(shown)).iter_rows(named=True)}
+    clips = [
+        _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")
+        for row, data in zip((rows[key] for key in shown), audio, strict=True)
+    ]
+    return Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
+
+
+def _read_audio(segments: Segments, row: dict[str, Any]) -> tuple[bytes | None, str | None]:
+    """Return the FLAC of a segment, and a note if there is none or it is cut."""
+    try:
+        samples, _, shown_end = read_window(segments.audio_root, row, longest_s=LONGEST_S)
+    except AudioError as error:
+        return None, f"no sound: {str(error).removeprefix('no sound: ')}"
+    return encode_clip(samples, RATE, "flac"), f"the first {LONGEST_S} s of it" if shown_end < row["end_sample"] else None
+
+
+def _clip(row: dict[str, Any], audio: bytes | None, note: str | None, *further: str) -> StaticClip:
+    return StaticClip(row["segment_id"], (*segment_facts(row), *further), row["text"] or "", row["asr_text"], audio, note)
