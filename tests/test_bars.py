@@ -6,14 +6,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from nbaudio.core import bars
+from nbaudio.core import progress as bars
 from nbaudio.core.progress import progress
 from nbaudio.storage.download.meter import ByteProgress
 
 VERIFY = "from nbaudio.core.progress import progress\n"
 VERIFY += "with progress('verify', 3, 'shards') as advance:\n    for _ in range(3): advance(1)"
 FETCH = (
-    "from nbaudio.storage.download.meter import Meter\nwith Meter(1) as meter:\n"
+    "from nbaudio.storage.download.meter import ByteProgress\nwith ByteProgress(1) as meter:\n"
     "    meter.expect('a', 5000); meter.advance('a', 5000); meter.finish('a')"
 )
 FAILS = "with progress('cut ', 2.0, 'h of audio') as advance:\n    advance(0.5)\n    raise OSError"

@@ -10,11 +10,11 @@ import pytest
 import soundfile as sf
 from conftest import encoded
 from layout_kinds import Made, lines
+from table_checks import check_tables
 
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
-from nbaudio.core.tables import check_tables
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import Player

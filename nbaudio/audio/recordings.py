@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.core.errors import AudioError
-from nbaudio.core.locales import REMEDY
+from nbaudio.core.guards import UTF8_REMEDY
 from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import Remote
 
@@ -116,7 +116,7 @@ def _open(path: Path) -> Recording:
     except OSError as error:
         raise AudioError(f"{path}: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
-        raise AudioError(f"{path}: its name cannot be used in this locale; {REMEDY}") from error
+        raise AudioError(f"{path}: its name cannot be used in this locale; {UTF8_REMEDY}") from error
     try:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:

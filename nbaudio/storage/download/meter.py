@@ -3,8 +3,7 @@
 import threading
 from types import TracebackType
 
-from nbaudio.core.bars import open_bar
-from nbaudio.core.progress import naming_hosts
+from nbaudio.core.progress import naming_hosts, open_bar
 
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
