@@ -1,8 +1,8 @@
-"""Why a file is of no use as a recording, in words for people: the decoders' own words say little."""
+"""Reasons why a file is not usable as a recording, as decoders give none that users understand."""
 
 from pathlib import Path
 
-# Beyond what any recorder writes. A damaged header that says more would ask for gigabytes.
+# More than any recorder writes; a damaged header with larger numbers would allocate gigabytes.
 MAX_RATE = 1_000_000
 MAX_CHANNELS = 64
 
@@ -10,29 +10,14 @@ _HEAD_BYTES = 4096
 
 
 def implausible_header(rate: int, channels: int) -> str | None:
-    """What is wrong with a header's numbers; None when they can be true.
-
-    Examples:
-        >>> implausible_header(44100, 2)
-        >>> implausible_header(2**31 - 1, 2)
-        'its header is damaged: it says 2147483647 Hz, 2 channels'
-    """
+    """Return what is wrong with the numbers of a header; None when they are plausible."""
     if 0 < rate <= MAX_RATE and 0 < channels <= MAX_CHANNELS:
         return None
     return f"its header is damaged: it says {rate} Hz, {channels} channels"
 
 
 def unknown_format_reason(path: Path) -> str:
-    """What a file is that no decoder takes, from its first bytes.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "a.wav"
-        >>> path.write_text("<!DOCTYPE html><html>not found</html>")
-        37
-        >>> unknown_format_reason(path)
-        'not audio but a web page; did a download fail?'
-    """
+    """Return what a file is that no decoder opens, judged by its first bytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     kind = _kind(head)
@@ -47,7 +32,7 @@ def unknown_format_reason(path: Path) -> str:
 
 
 def no_samples_reason(path: Path) -> str:
-    """Why a file whose header is read gives no sample."""
+    """Return why a file with a readable header has no samples."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return _shortened(head) or "a header without a single sample behind it that can be decoded"
@@ -60,7 +45,7 @@ def _shortened(head: bytes) -> str | None:
 
 
 def _kind(head: bytes) -> str | None:
-    """Formats that are audio, of which something is missing."""
+    """Return which audio format a damaged or incomplete file begins like."""
     if shortened := _shortened(head):
         return shortened
     if head[:4] in (b"RIFF", b"RIFX", b"RF64"):
@@ -75,7 +60,7 @@ def _kind(head: bytes) -> str | None:
 def _is_text(head: bytes) -> bool:
     try:
         text = head.decode("utf8")
-    except UnicodeDecodeError as error:  # the cut may have split the last character
+    except UnicodeDecodeError as error:  # the last character may be incomplete
         if error.start < len(head) - 3:
             return False
         text = head[: error.start].decode("utf8")
