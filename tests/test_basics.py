@@ -7,6 +7,7 @@ import pytest
 
 from nbaudio.core import errors, guards, report, source_splits, times
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.progress import summary
 from nbaudio.core.resources import bundled
 from nbaudio.core.threads import ordered_map
 
@@ -21,6 +22,24 @@ def test_an_error_names_what_is_known_and_what_to_install():
     ):
         import no_such_package  # noqa: F401  # its import is what is tested
     assert errors.one_line(MemoryError()) == "MemoryError"
+    assert errors.one_line(ValueError("\nparquet: damaged\n\nwith the following stack:\n[1] scan")) == "parquet: damaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d", "java.io.IOException: disk"),
+        ("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n", "OSError: disk"),
+        ("one\ntwo", "one"),
+    ],
+)
+def test_the_cause_is_found_in_tracebacks_of_java_and_python(text: str, cause: str):
+    assert errors.root_cause(RuntimeError(text)) == cause
+
+
+def test_errors_redact_what_may_be_secret_in_urls():
+    error = errors.InputError("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
+    assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
 
 
 def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
@@ -50,6 +69,8 @@ def test_bundled_files_are_found_or_listed():
 
 
 def test_splits_are_found_in_paths():
+    names = {"train-clean-100": "train", "validation": "dev", "test_eval92": "test", "train_nodev": "train", "validated": None}
+    assert {name: source_splits.split_role(name) for name in names} == names
     assert [source_splits.split_in(path) for path in ("hr/test/0000", "2018/session")] == ["test", None]
     assert [source_splits.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == ["test", None]
 
@@ -73,3 +94,19 @@ def test_labels_of_facts():
     assert report.fact_key("near-identical sentence") == "near_identical_sentence"
     assert [report.fact_label(name) for name in ("mean_similarity", "hours")] == ["mean similarity", "audio"]
     assert report.count_table({"Ana M.": 3}, "reviewer", "verdicts") == [{"reviewer": "Ana M.", "verdicts": 3}]
+
+
+def test_facts_are_shown_for_people():
+    assert report.escape_control("a\nb \x1b[31m č") == "a\\nb \\x1b[31m č"
+    assert report.show(447542) == "447,542"
+    assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, share 0.25"
+    assert report.show({"seed": 42}, "parameters") == "seed=42"
+    assert (report.show(0.001, "hours"), report.show(6_200_000, "bytes")) == ("3.6 s", "6.2 MB")
+    assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == ["3.6 s", "5 min 28 s", "1.5 h", "2,000 h"]
+    assert [report.size(n) for n in (800, 2_640_000_000, 64_000)] == ["800 bytes", "2.6 GB", "64 kB"]
+
+
+def test_a_finished_bar_is_summed_up():
+    bar = {"prefix": "verify", "unit": "shards", "unit_scale": False, "elapsed": 3.2, "total": 12}
+    assert summary({**bar, "n": 12}) == "verify: 12 shards in 00:03"
+    assert summary({**bar, "n": 5}) == "verify: 5 shards of 12 shards in 00:03, then stopped"

@@ -42,13 +42,7 @@ def read_clip(
 
 
 def resample_window(
-    recording: Recording,
-    start: int,
-    stop: int,
-    *,
-    num_samples: int | None = None,
-    rate: int | None = 16000,
-    channel: str = "mix",
+    recording: Recording, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
     """Return samples [start, stop) of a recording as one channel at `rate`.
 

@@ -165,8 +165,4 @@ def codec_versions() -> dict[str, str]:
     """Return the versions of the libraries that decode, resample and encode; other versions may give other bytes."""
     import av
 
-    return {
-        "libsndfile": sf.__libsndfile_version__,
-        "soxr": soxr.__libsoxr_version__,
-        "ffmpeg": av.ffmpeg_version_info,
-    }
+    return {"libsndfile": sf.__libsndfile_version__, "soxr": soxr.__libsoxr_version__, "ffmpeg": av.ffmpeg_version_info}

@@ -12,12 +12,7 @@ _QUERY = re.compile(r"""(https?://[^\s?#'"]*)[?#](?!\.\.\.)[^\s'")>]+?(?=[:,;.]*
 
 
 def strip_queries(text: str) -> str:
-    """Redact user, query and fragment of all URLs in a text, since they may hold secrets.
-
-    Examples:
-        >>> strip_queries("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
-        "https://host/a.wav?...: missing (see 'http://host/?...')"
-    """
+    """Redact user, query and fragment of all URLs in a text, since they may hold secrets."""
     return _QUERY.sub(r"\1?...", _USER.sub(r"\1", text)) if "://" in text else text
 
 
@@ -80,24 +75,12 @@ def requires_extra(extra: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    r"""Return the first line of an error's message that is not blank, else its type.
-
-    Examples:
-        >>> one_line(ValueError("\nparquet: out of specification\n\nThis error occurred with the following stack:\n[1] scan"))
-        'parquet: out of specification'
-    """
+    """Return the first line of an error's message that is not blank, else its type."""
     return next((line for line in map(str.strip, str(error).splitlines()) if line), type(error).__name__)
 
 
 def root_cause(error: BaseException) -> str:
-    r"""Return the cause from a message that holds a traceback of Java or a remote Python, in one line; else `one_line`.
-
-    Examples:
-        >>> root_cause(RuntimeError("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d"))
-        'java.io.IOException: disk'
-        >>> root_cause(RuntimeError("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n"))
-        'OSError: disk'
-    """
+    """Return the cause from a message that holds a traceback of Java or a remote Python, in one line; else `one_line`."""
     lines = str(error).splitlines()
     if causes := [line.partition(":")[2].strip() for line in lines if line.lstrip().startswith(("Caused by:", ": "))]:
         return causes[-1]

@@ -29,10 +29,6 @@ def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str
 
     Otherwise other characters become ``_`` and a hash of the id is appended; so it is where two ids differ only in case, which
     some file systems do not distinguish.
-
-    Examples:
-        >>> clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
-        ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a0618990c.wav']
     """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 

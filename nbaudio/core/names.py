@@ -58,10 +58,6 @@ def recording_id(name: str) -> str:
     """Return the id of a recording by its file name: the `youtube_id`, else the name without extension, blanks collapsed.
 
     The folder is kept unless the path is absolute or a URL, since a mount point is not part of a recording's name.
-
-    Examples:
-        >>> recording_id("7. sjednica [HlauTe_NK6U].wav"), recording_id("2018/a  b .WAV")
-        ('HlauTe_NK6U', '2018/a b')
     """
     return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
@@ -81,10 +77,6 @@ def resolve(
         One row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
         ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
         `recording_id` (the same for names of one file, different for names of two files).
-
-    Examples:
-        >>> resolve(["a b.wav", "c.wav"], ["a  b.mp3"]).select("name", "decision", "path").rows()
-        [('a b.wav', 'blanks', 'a  b.mp3'), ('c.wav', 'missing', None)]
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -128,11 +120,6 @@ def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *,
     """Return segment keys ``<recording_id>_<start>-<end>``, seconds as in the source; repeated keys get #2, #3 in order.
 
     Where `own` is neither null nor empty, it is the key instead.
-
-    Examples:
-        >>> one, two = pl.Series(["HlauTe_NK6U"] * 2), pl.Series(["3207.7"] * 2)
-        >>> segment_ids(one, two, pl.Series(["3227.54"] * 2)).to_list()
-        ['HlauTe_NK6U_3207.7-3227.54', 'HlauTe_NK6U_3207.7-3227.54#2']
     """
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))

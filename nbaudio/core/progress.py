@@ -144,10 +144,7 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
     times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
     layout = f"{{desc}} {{percentage:3.0f}}% |{{bar}}| {number} {unit}  {times}{{postfix}}"
-    with (
-        open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar,
-        naming_hosts(bar.set_postfix_str),
-    ):
+    with open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar, naming_hosts(bar.set_postfix_str):
 
         def advance(amount: float) -> None:
             # Shares of a whole add up to a little more than it; tqdm warns of that.
@@ -211,13 +208,7 @@ def _notebook_bar(shell: Any, of: str, options: dict[str, Any]) -> Any:
 
 
 def summary(state: dict[str, Any]) -> str:
-    """Return the final line of a bar, from its `tqdm.format_dict`.
-
-    Examples:
-        >>> bar = {"prefix": "verify", "unit": "shards", "unit_scale": False, "elapsed": 3.2}
-        >>> summary({**bar, "n": 12, "total": 12}), summary({**bar, "n": 5, "total": 12})
-        ('verify: 12 shards in 00:03', 'verify: 5 shards of 12 shards in 00:03, then stopped')
-    """
+    """Return the final line of a bar, from its `tqdm.format_dict`."""
 
     def amount(number: float) -> str:
         if state["unit_scale"]:

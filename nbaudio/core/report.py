@@ -87,12 +87,7 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
 
 
 def escape_control(text: str) -> str:
-    r"""Escape the characters that control a terminal or hide in it, as Python writes them.
-
-    Examples:
-        >>> escape_control("a\nb \x1b[31m č")
-        'a\\nb \\x1b[31m č'
-    """
+    """Escape the characters that control a terminal or hide in it, as Python writes them."""
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
@@ -111,14 +106,7 @@ def fact_label(name: str) -> str:
 
 
 def show(value: Any, name: str = "") -> str:
-    """Format a fact for people, by the units of its `name`: thousands separated, three decimals, nested facts as a sentence.
-
-    Examples:
-        >>> show(447542), show({"train": 3, "dev": 1, "share": 0.25}), show({"seed": 42}, "parameters")
-        ('447,542', '3 train, 1 dev, share 0.25', 'seed=42')
-        >>> show(0.001, "hours"), show(6_200_000, "bytes")
-        ('3.6 s', '6.2 MB')
-    """
+    """Format a fact for people, by the units of its `name`: thousands separated, three decimals, nested facts as a sentence."""
     match value:
         case bool() | None:
             return {True: "yes", False: "no", None: "-"}[value]
@@ -169,12 +157,7 @@ def fact_key(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration.
-
-    Examples:
-        >>> duration(3.61), duration(328.2), duration(5400), duration(7.2e6)
-        ('3.6 s', '5 min 28 s', '1.5 h', '2,000 h')
-    """
+    """Format a duration."""
     if seconds < 59.95:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     if seconds < 3599.5:
@@ -183,12 +166,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Format a number of bytes.
-
-    Examples:
-        >>> size(800), size(2_640_000_000), size(64_000)
-        ('800 bytes', '2.6 GB', '64 kB')
-    """
+    """Format a number of bytes."""
     if num_bytes < 1000:
         return f"{num_bytes:,.0f} bytes"
     for unit in ("kB", "MB", "GB", "TB"):

@@ -26,12 +26,7 @@ _WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
 
 @lru_cache(maxsize=4096)
 def split_role(name: str) -> Role | None:
-    """Return what a source's split is for, judged by its name; None for an unknown name.
-
-    Examples:
-        >>> [split_role(name) for name in ("train-clean-100", "validation", "test_eval92", "train_nodev", "validated")]
-        ['train', 'dev', 'test', 'train', None]
-    """
+    """Return what a source's split is for, judged by its name; None for an unknown name."""
     words = _WORD.findall(name.casefold())
     if whole := _WHOLE_NAMES.get(name.casefold()):
         return whole

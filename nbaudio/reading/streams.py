@@ -1,7 +1,7 @@
-"""Clips one after the other, read ahead and decoded by threads of this process.
+"""Stream clips, read ahead and decoded by threads of this process.
 
-Requests for one block are under way while the block before is decoded and given out; threads decode a few clips at a time, in
-order. Memory is bounded by two blocks and what is decoded ahead, whatever the corpus.
+Requests for one block are in flight while the block before is decoded and consumed; threads decode a few clips at a time, in
+order. Memory is bounded by two blocks and the clips decoded ahead, whatever the size of the corpus.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.reading.clips import Clip, ClipReader
 from nbaudio.reading.order import Epoch, Groups, Partition
 
-# Clips that a thread decodes at once, and how many such tasks are ahead of each thread.
+# Clips per decoding task, and tasks ahead per thread.
 _AT_ONCE = 8
 _TASKS_AHEAD = 3
 
@@ -27,13 +27,13 @@ _Task = Callable[[], list[Clip]]
 
 
 class Stream:
-    """One epoch of a split, or a consumer's part of it; made by `Corpus.stream`.
+    """One epoch of a split, or a consumer's part of it, as returned by `Corpus.stream`.
 
-    Iterating goes on where the state is: a `state_dict` taken between two steps says exactly which come next. To go on with
-    another number of ranks or workers, give `load_state_dict` the states of all of them.
+    Iteration continues from its state: a `state_dict` taken between two steps determines exactly which come next. To continue
+    with another number of ranks or workers, pass the states of all of them to `load_state_dict`.
 
     Attributes:
-        clips: of the split, and how to have them.
+        clips: reader of the split's clips.
         epoch: what the order depends on.
         share: which part this is.
         threads: that decode.
@@ -45,7 +45,7 @@ class Stream:
         self._start_over([], 0)
 
     def __len__(self) -> int:
-        """Steps that are left."""
+        """Return the number of steps that are left."""
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
@@ -53,22 +53,22 @@ class Stream:
             decoded = chain.from_iterable(self._decoded(stack))
             for size in np.diff(self._steps.edges[self._taken :]).tolist():
                 clips = [next(decoded) for _ in range(size)]
-                # Counted before it is handed over: whoever asks for the state then has it.
+                # Counted before the yield, so that a state taken by the consumer includes this step.
                 self._taken += 1
                 yield clips if self.listed else clips[0]
 
     def of(self, share: Partition, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
-        """The same stream for another consumer, or of another epoch, from its beginning."""
+        """Return the same stream for another consumer or epoch, from its beginning."""
         order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
         return Stream(self.clips, order, share, threads=threads or self.threads)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this consumer is: plain numbers and text, for JSON or a checkpoint."""
+        """Return this consumer's position: plain numbers and text, for JSON or a checkpoint."""
         done = [[[*share, taken] for share, taken in level] for level in self._done]
         return {"version": 1, "epoch": self.epoch.parameters(), "done": done, "share": [*self.share], "taken": self._taken}
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Go on from a state of the same share; or from those of all shares, which may have been of another number.
+        """Resume from a state of the same share, or from the states of all shares, which may have been of another number.
 
         Raises:
             InputError: a state is of another corpus, epoch or order, or one is missing.
@@ -96,11 +96,7 @@ class Stream:
         self._start_over([*done, level], 0)
 
     def check_fresh(self) -> "Stream":
-        """Itself, for adapters that begin at its beginning.
-
-        Raises:
-            InputError: it stands in the middle.
-        """
+        """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
             raise InputError("the stream has begun, and this would begin anew: hand over a new one, and load the state there")
         return self
@@ -112,7 +108,7 @@ class Stream:
 
     @property
     def padding(self) -> float:
-        """Share of all batches that is padding, each padded to its longest clip: 0 to 1, known before anything is read."""
+        """Share of padding in all batches, each padded to its longest clip: 0 to 1, known before anything is read."""
         durations = self.epoch.index["duration_s"].to_numpy()
         real = padded = 0.0
         for step in self._steps:
@@ -127,7 +123,7 @@ class Stream:
             raise InputError(f"the state has taken {taken:,} of {len(self._steps):,} steps")
 
     def _decoded(self, stack: ExitStack) -> Iterator[list[Clip]]:
-        """Clips that are left, in order, some at a time."""
+        """Yield the clips that are left, in order, some at a time."""
         decoders = stack.enter_context(_Threads(self.threads))
         fetchers = stack.enter_context(_Threads(self.clips.in_flight))
         tasks = self._tasks(fetchers)
@@ -140,7 +136,7 @@ class Stream:
             yield under_way.popleft().result()
 
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
-        """What there is to decode, in order; requests are made a block ahead."""
+        """Yield decoding tasks in order; requests are made one block ahead."""
         requested: deque[list[_Task]] = deque()
         for start, end in pairwise(self._edges.tolist()):
             if end <= self._taken:
@@ -152,7 +148,7 @@ class Stream:
             yield from _drained(tasks)
 
     def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> list[_Task]:
-        """Ask for the audio of some steps, that of the first ones first; the tasks that decode it."""
+        """Request the audio of some steps, in the order of need; return the tasks that decode it."""
         requests = self.clips.requests(steps.clips)
         where: dict[int, _Piece] = {}
         for request in requests:
@@ -170,7 +166,7 @@ class Stream:
 
 
 class _Piece(NamedTuple):
-    """A clip's bytes in an answer that is awaited."""
+    """A clip's bytes in the result of a request."""
 
     data: "Future[bytes]"
     start: int
@@ -178,14 +174,14 @@ class _Piece(NamedTuple):
 
 
 def _drained(tasks: list[_Task]) -> Iterator[_Task]:
-    """Tasks in order, none kept: each holds its bytes."""
+    """Yield tasks in order without keeping them, as each holds its bytes."""
     tasks.reverse()
     while tasks:
         yield tasks.pop()
 
 
 class _Threads(ThreadPoolExecutor):
-    """Threads that leave what they have not begun when nobody waits for it any more."""
+    """Thread pool that cancels pending tasks when its context ends."""
 
     def __exit__(self, *exception: object) -> None:
         self.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Transcripts: compare them with hypotheses (`distance`, `near`), normalize them (`normal`), count their characters (`characters`).
+"""Compare transcripts with hypotheses (`distance`, `near`), normalize them (`normal`), count characters (`characters`).
 
 Texts are str, columns are Series of str, of polars or pandas; null means unknown and stays null. `score` does all this for a
 workspace.

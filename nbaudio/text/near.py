@@ -65,11 +65,6 @@ class NearIndex:
     """Index of sentences to search in any number of texts.
 
     `sentences` are as returned by `sentences`, each once, without nulls.
-
-    Examples:
-        >>> index = NearIndex(["hvala lijepa svima", "dobar dan"])
-        >>> index.among(["hvala ljepa svima", "dobar dan", "hvala svima"]).rows()
-        [(0, 0, 1)]
     """
 
     def __init__(self, sentences: Sequence[str]) -> None:
