@@ -139,38 +139,22 @@ class ClipReader:
         found = list(self._joined(order.tolist()))
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
-    def fetch(self, request: Request) -> bytes:
-        """Read the bytes of a request."""
-        return self.read(request.shard, request.start, request.stop)
-
     def decoded(self, number: int, data: memoryview) -> Clip:
         """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
-        table = self._table
-        encoded = verified_clip(bytes(data), table.sha256[number])
+        segment_id, shard, start, length, sha256, rate = (column[number] for column in self._columns)
+        encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_anew(shard, start, start + length), sha256)
         if encoded is None:
-            start = table.starts[number]
-            encoded = verified_clip(
-                self.read_anew(table.shards[number], start, start + table.lengths[number]), table.sha256[number]
-            )
-            if encoded is None:
-                which = f"{table.shards[number]}: clip {table.ids[number]!r}"
-                raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")
+            raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' shows all that is")
         frame = self.frame
         samples = self.decode(encoded) if self.decode else None
-        return Clip(
-            table.ids[number],
-            samples,
-            table.rates[number],
-            None if self.decode else encoded,
-            lambda: frame.row(number, named=True),
-        )
+        return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))
 
     def _joined(self, numbers: list[int]) -> Iterator[Request]:
-        table = self._table
+        _, shards, starts, lengths, *_ = self._columns
         request: Request | None = None
         for number in numbers:
-            shard, start = table.shards[number], table.starts[number]
-            stop = start + table.lengths[number]
+            shard, start = shards[number], starts[number]
+            stop = start + lengths[number]
             if request and request.shard == shard and start - request.stop <= _MAX_GAP and stop - request.start <= _MAX_REQUEST:
                 request.clips.append((number, start - request.start, stop - request.start))
                 request = request._replace(stop=max(stop, request.stop))
@@ -182,17 +166,7 @@ class ClipReader:
             yield request
 
     @cached_property
-    def _table(self) -> "_Table":
+    def _columns(self) -> list[list[Any]]:
+        """Columns by the number of the clip."""
         names = ("segment_id", "shard", "offset", "length", "audio_sha256", "sampling_rate")
-        return _Table(*(self.frame[name].to_list() for name in names))
-
-
-class _Table(NamedTuple):
-    """Columns by the number of the clip."""
-
-    ids: list[str]
-    shards: list[str]
-    starts: list[int]
-    lengths: list[int]
-    sha256: list[str]
-    rates: list[int]
+        return [self.frame[name].to_list() for name in names]

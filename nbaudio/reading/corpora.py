@@ -117,7 +117,7 @@ class Corpus:
         requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
 
         def read(request: Request) -> dict[int, Clip]:
-            data = memoryview(clips.fetch(request))
+            data = memoryview(clips.read(request.shard, request.start, request.stop))
             return {number: clips.decoded(number, data[start:end]) for number, start, end in request.clips}
 
         found: dict[int, Clip] = {}
@@ -270,7 +270,11 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
         asked = pool.submit(read_manifest, folder)
-        table = _table(folder)
+        try:
+            with folder.local(TABLE) as path:
+                table = read_parquet(path)
+        except InputError as error:
+            raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
         manifest = asked.result()
     check_places(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
@@ -290,11 +294,3 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 
 def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
     return decode_clip(data, encoding)[0]
-
-
-def _table(folder: Folder) -> pl.DataFrame:
-    try:
-        with folder.local(TABLE) as path:
-            return read_parquet(path)
-    except InputError as error:
-        raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error

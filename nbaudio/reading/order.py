@@ -79,11 +79,6 @@ class Groups:
     clips: IntArray
     edges: IntArray
 
-    @classmethod
-    def single(cls, clips: IntArray) -> "Groups":
-        """Return groups of one clip each."""
-        return cls(clips, np.arange(len(clips) + 1))
-
     def __len__(self) -> int:
         return len(self.edges) - 1
 
@@ -148,25 +143,20 @@ class Epoch:
         return found.hexdigest()
 
     @cached_property
-    def lengths(self) -> IntArray:
-        """Bytes of each clip's audio."""
-        return self.index["length"].to_numpy()
-
-    @cached_property
     def whole(self) -> Groups:
         """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive)
             return windows[self._order(windows, "window")] if self.shuffle else windows
         if self.batch_s is None:
-            return Groups.single(self._drawn)
+            return Groups(self._drawn, np.arange(len(self._drawn) + 1))
         ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
         return _joined([self._batches(self._drawn[start:end]) for start, end in pairwise([0, *ends.tolist()])])
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
         own = left[share.of(len(left), pad=self.pad)]
-        ends = _blocks(own.sums(self.lengths), self.buffer, self._pools[own.first])
+        ends = _blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])
         blocks = [own[start:end] for start, end in pairwise([0, *ends])]
         if self.shuffle:
             blocks = [block[self._order(block, "block")] for block in blocks]
@@ -195,7 +185,7 @@ class Epoch:
         """For each clip, the part of the epoch from which its batch is made, so that what is close is read together."""
         pools = np.zeros(len(self.index), np.int64)
         if self.batch_s is not None:
-            ends = _blocks(self.lengths[self._drawn], self.buffer, pools)
+            ends = _blocks(self.index["length"].to_numpy()[self._drawn], self.buffer, pools)
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -149,28 +149,19 @@ class Stream:
 
     def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> list[_Task]:
         """Request the audio of some steps, in the order of need; return the tasks that decode it."""
-        requests = self.clips.requests(steps.clips)
-        where: dict[int, _Piece] = {}
-        for request in requests:
-            future = fetchers.submit(self.clips.fetch, request)
-            where |= {clip: _Piece(future, start, end) for clip, start, end in request.clips}
+        where: dict[int, tuple[Future[bytes], int, int]] = {}
+        for request in self.clips.requests(steps.clips):
+            future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
+            where |= {clip: (future, start, end) for clip, start, end in request.clips}
 
-        def task(clips: Sequence[int], pieces: Sequence[_Piece]) -> _Task:
+        def task(clips: Sequence[int], pieces: Sequence[tuple[Future[bytes], int, int]]) -> _Task:
             return lambda: [
-                self.clips.decoded(clip, memoryview(piece.data.result())[piece.start : piece.end])
-                for clip, piece in zip(clips, pieces, strict=True)
+                self.clips.decoded(clip, memoryview(data.result())[start:end])
+                for clip, (data, start, end) in zip(clips, pieces, strict=True)
             ]
 
         parts = [steps.clips[at : at + _AT_ONCE].tolist() for at in range(0, len(steps.clips), _AT_ONCE)]
         return [task(part, [where.pop(clip) for clip in part]) for part in parts]
-
-
-class _Piece(NamedTuple):
-    """A clip's bytes in the result of a request."""
-
-    data: "Future[bytes]"
-    start: int
-    end: int
 
 
 def _drained(tasks: list[_Task]) -> Iterator[_Task]:

@@ -39,7 +39,7 @@ class ArrayForm:
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
         """Return a clip, or a padded batch where the step is a list."""
-        return self.clip(step) if isinstance(step, Clip) else self.batch(step)
+        return self.clip(step) if isinstance(step, Clip) else padded([self.clip(clip) for clip in step])
 
     def metadata(self, clip: Clip) -> dict[str, Any]:
         """Return a clip's id and columns."""
@@ -52,10 +52,6 @@ class ArrayForm:
         if self.dtype == "float32" and samples.dtype == np.int16:
             samples = samples / _FULL
         return self.metadata(clip) | {"samples": samples, "sampling_rate": clip.sampling_rate}
-
-    def batch(self, clips: Sequence[Clip], *, multiple: int = 1) -> dict[str, Any]:
-        """Return a padded batch; see `padded`."""
-        return padded([self.clip(clip) for clip in clips], multiple=multiple)
 
 
 def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> ArrayForm:
@@ -90,7 +86,7 @@ def batches(
     steps = iter(stream)
     for step in steps:
         clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step
-        yield form.batch(clips, multiple=multiple)
+        yield padded([form.clip(clip) for clip in clips], multiple=multiple)
 
 
 def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, Any]:
