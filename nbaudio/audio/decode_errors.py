@@ -7,6 +7,7 @@ MAX_RATE = 1_000_000
 MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096
+_SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
 
 
 def implausible_header(rate: int, channels: int) -> str | None:
@@ -35,19 +36,17 @@ def no_samples_reason(path: Path) -> str:
     """Return why a file with a readable header has no samples."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return _shortened(head) or "a header without a single sample behind it that can be decoded"
+    return _SHORTENED if _is_shortened(head) else "a header without a single sample behind it that can be decoded"
 
 
-def _shortened(head: bytes) -> str | None:
-    if not head.startswith(b"NIST_1A") or b"shorten" not in head:
-        return None
-    return "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
+def _is_shortened(head: bytes) -> bool:
+    return head.startswith(b"NIST_1A") and b"shorten" in head
 
 
 def _kind(head: bytes) -> str | None:
     """Return which audio format a damaged or incomplete file begins like."""
-    if shortened := _shortened(head):
-        return shortened
+    if _is_shortened(head):
+        return _SHORTENED
     if head[:4] in (b"RIFF", b"RIFX", b"RF64"):
         return "the beginning of a WAV file without the part that says what its samples are, or damaged there"
     if head[4:8] == b"ftyp":

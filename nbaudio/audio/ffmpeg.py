@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nbaudio.audio import mp3
 from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
 from nbaudio.audio.ogg import index_packets_of_ogg
-from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, packet_time
+from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_crc, packet_time
 from nbaudio.core.errors import AudioError
 
 # Run-up: seconds decoded and discarded before a window after a seek. AAC and Vorbis converge in a frame or two. Opus converges in
@@ -213,7 +213,8 @@ class AvRecording:
             self._container = av.open("fd:", options=options)
         except (av.error.FFmpegError, OSError, ValueError) as error:
             self._file.close()
-            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({_reason(error)})") from error
+            reason = getattr(error, "strerror", None) or error
+            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({reason})") from error
         if not self._container.streams.audio:
             self._container.close()
             self._file.close()
@@ -271,7 +272,7 @@ class AvRecording:
             if packet_time(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
-                if self._jumps and first and check(packet) != index.checks[number]:
+                if self._jumps and first and packet_crc(packet) != index.checks[number]:
                     raise _WrongPacketError
                 yield packet, int(index.ends[number])
 
@@ -292,7 +293,7 @@ class AvRecording:
                 at = packet_time(packet)
                 if at is None or at > wanted[0]:
                     return None
-                if (at, check(packet)) == wanted:
+                if (at, packet_crc(packet)) == wanted:
                     return chain([packet], packets)
         return None
 
@@ -387,7 +388,3 @@ def _packet(data: bytes) -> AudioPacket:
     packet = cast(AudioPacket, av.Packet(len(data)))
     packet.update(data)
     return packet
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

@@ -70,7 +70,7 @@ def packet_time(packet: AudioPacket) -> int | None:
     return packet.pts if packet.pts is not None else packet.dts
 
 
-def check(packet: AudioPacket) -> int:
+def packet_crc(packet: AudioPacket) -> int:
     """Return the CRC-32 of a packet's bytes."""
     return zlib.crc32(memoryview(packet))
 
@@ -86,10 +86,8 @@ def _trimmed(packet: AudioPacket) -> tuple[int, int]:
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
     """Read a stream's packets once; twice where they must be decoded.
 
-    Args:
-        begin: starts the stream anew and returns its packets and a decoder.
-        ticks: samples in one tick of the container's clock.
-        skipped: pre-skip of Opus in samples; None for the container's value.
+    `begin` restarts the stream, `ticks` are samples per tick of the container's clock, `skipped` is the pre-skip of Opus in
+    samples, None for the container's value.
     """
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
@@ -105,7 +103,7 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
             at = packet_time(packet)
             if at is not None:
                 stamps.append(at)
-                checks.append(check(packet))
+                checks.append(packet_crc(packet))
                 if opus:
                     trims.append(_trimmed(packet))
                 if callable(count):

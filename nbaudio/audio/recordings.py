@@ -53,11 +53,9 @@ class Recording(Protocol):
         Raises:
             AudioError: they cannot be decoded.
         """
-        ...
 
     def close(self) -> None:
         """Release the file."""
-        ...
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import polars as pl
 
@@ -67,16 +67,13 @@ def resolve(
 ) -> pl.DataFrame:
     """Find the file that each name means: a byte-exact match, else the only file that any looser comparison finds.
 
-    Args:
-        wanted: names as the transcripts spell them, with or without a folder.
-        available: files on disk; those without an audio extension are ignored.
-        mapping: names that stand for others: the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a
-            key means its value; one that equals a value but for blanks is resolved as that value where this settles it.
+    `wanted` are names as the transcripts spell them, `available` the files on disk. `mapping` has names that stand for others:
+    the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a key means its value; one that equals a value
+    but for blanks is resolved as that value where this settles it.
 
-    Returns:
-        One row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
-        ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
-        `recording_id` (the same for names of one file, different for names of two files).
+    Returns one row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
+    ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
+    `recording_id` (the same for names of one file, different for names of two files).
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -147,8 +144,7 @@ def _number_repeats(keys: pl.Series) -> pl.Series:
     return pl.Series(unique.keys(), dtype=pl.String)
 
 
-@dataclass(frozen=True)
-class _Spelling:
+class _Spelling(NamedTuple):
     """A name as seen by each comparison, strict to loose: folders and base name, and the id."""
 
     exact: tuple[str, ...]

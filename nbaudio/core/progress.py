@@ -25,15 +25,12 @@ class Watcher(Protocol):
 
     def stage(self, what: str, total: float, unit: str) -> None:
         """Begin a stage."""
-        ...
 
     def advance(self, amount: float) -> None:
         """Add a finished amount of the stage."""
-        ...
 
     def note(self, line: str) -> None:
         """Report an item that could not be used."""
-        ...
 
 
 _watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
@@ -130,13 +127,9 @@ naming_hosts = _silent_hosts.named_on
 
 @contextmanager
 def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterator[Callable[[float], object]]:
-    """Show how much of `total` is done; yields the function that adds a finished amount.
+    """Show how much of `total`, in `unit` such as ``h`` or ``shard``, is done; yields the function that adds a finished amount.
 
-    Args:
-        what: the stage's name.
-        total: the amount of work, in `unit`.
-        unit: such as ``h`` of audio or ``shard``.
-        show: False shows nothing; watchers are notified anyway.
+    `show=False` shows nothing; watchers are notified anyway.
     """
     watchers = _watchers.get()
     for watcher in watchers:

@@ -115,23 +115,12 @@ def show(value: Any, name: str = "") -> str:
         case int() | float():
             return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
         case dict():
-            write = _WRITE.get(name, _phrase)
+            write = _FORMATS.get(name, _phrase)
             return ", ".join(write(key, item) for key, item in value.items()) or "none"
         case list() | tuple():
             return ", ".join(show(item) for item in value) or "none"
         case _:
             return str(value)
-
-
-def _assignment(name: str, value: Any) -> str:
-    return f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
-
-
-def _rule(name: str, count: Any) -> str:
-    return f"{show(count)} {name}"  # the name as in the tables
-
-
-_WRITE = {"parameters": _assignment, "rejected": _rule, "reasons": _rule}
 
 
 def _phrase(name: str, value: Any) -> str:
@@ -181,6 +170,12 @@ def count_table(counts: Mapping[str, int], name: str, number: str) -> list[dict[
     return [{name: key, number: count} for key, count in counts.items()]
 
 
+# Nested facts with names as in tables or calls.
+_FORMATS: Mapping[str, Callable[[str, Any], str]] = {
+    "parameters": lambda name, value: f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}",
+    "rejected": lambda name, count: f"{show(count)} {name}",
+    "reasons": lambda name, count: f"{show(count)} {name}",
+}
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "hours": lambda hours: duration(3600 * hours),
     "minutes": lambda minutes: duration(60 * minutes),

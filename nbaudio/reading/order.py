@@ -56,7 +56,7 @@ class Partition(NamedTuple):
         return self._replace(worker=worker, num_workers=num_workers)
 
     def of(self, size: int, *, pad: bool = False) -> slice:
-        """Return its part of so many steps: ranks differ by at most one, and so do the workers of a rank.
+        """Return its slice of so many steps: ranks differ by at most one, and so do the workers of a rank.
 
         With `pad`, ranks get equally many: one with one fewer also gets the next rank's first step.
         """
@@ -105,16 +105,10 @@ class Groups:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of a split: all that its order depends on.
+    """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`.
 
-    Attributes:
-        index: the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`, `start_sample`
-            and `duration_s`.
-        run: neighbors that are drawn together.
-        buffer: bytes of audio that are shuffled at once.
-        consecutive: clips of a recording in a step, in their order.
-        batch_s: seconds of a batch with its padding; None where steps are not batches.
-        pad: ranks get equally many steps, some of them twice.
+    `index` has the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`, `start_sample`
+    and `duration_s`.
     """
 
     index: pl.DataFrame

@@ -9,7 +9,6 @@ from nbaudio.text.characters import vocabulary as vocabulary
 from nbaudio.text.distance import DiffPart as DiffPart
 from nbaudio.text.distance import cer as cer
 from nbaudio.text.distance import cer_column as cer_column
-from nbaudio.text.distance import edit_counts as edit_counts
 from nbaudio.text.distance import score_columns as score_columns
 from nbaudio.text.distance import similarity as similarity
 from nbaudio.text.distance import similarity_column as similarity_column

@@ -211,15 +211,10 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
-    """Return the counts behind the measures, which can be summed over a corpus.
+    """Return the counts behind the measures, which can be summed over a corpus: i64 columns, null where either text is null.
 
-    Returns:
-        i64 columns, null where either text is null: for `similarity` `edits` and `length` (characters of both texts), for `cer`
-        `inner_edits` and `inner_length` (of the reference without blanks at its ends), for `wer` `word_edits` and `words` (of the
-        reference).
-
-    Raises:
-        InputError: the columns differ in length or are not text.
+    They are `edits` and `length` (characters of both texts) for `similarity`, `inner_edits` and `inner_length` (of the reference
+    without blanks at its ends) for `cer`, `word_edits` and `words` (of the reference) for `wer`.
     """
     text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):

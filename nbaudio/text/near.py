@@ -126,7 +126,8 @@ class NearIndex:
             first = np.searchsorted(pieces.hashes, hashes[place], "left")
             number = np.searchsorted(pieces.hashes, hashes[place], "right") - first
             # A common phrase is a piece of many sentences, so pairs are made a bounded number at a time.
-            for some in np.split(np.arange(len(place)), _bounds(number)):
+            bounds = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
+            for some in np.split(np.arange(len(place)), bounds):
                 piece = np.repeat(first[some], number[some]) + _counted(number[some])
                 position = np.repeat(place[some], number[some])
                 text, sentence, nth = owner[position], pieces.sentence[piece], pieces.number[piece]
@@ -154,8 +155,3 @@ def _counted(numbers: Integers) -> Integers:
     """Count from 0 up to each number in turn: 2, 3 gives 0, 1, 0, 1, 2."""
     ends = np.cumsum(numbers)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - numbers, numbers)
-
-
-def _bounds(numbers: Integers) -> Integers:
-    """Return where to split numbers so that no part has a sum much above `_PAIRS`."""
-    return np.flatnonzero(np.diff(np.cumsum(numbers) // _PAIRS)) + 1

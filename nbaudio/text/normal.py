@@ -27,15 +27,11 @@ def lower(text: str) -> str:
 
 
 def punctuation(text: str) -> str:
-    """Remove punctuation, except where it is part of a number or a word.
+    """Remove punctuation (Unicode's category P, and ` and ´ in place of quotes) unless it is part of a number or a word.
 
-    Punctuation is Unicode's category P and the accents ` and ´ that replace quotes. These stay:
-
-    - a full stop directly after a number, as in ordinals, unless further full stops follow;
-    - an apostrophe inside a word, which becomes the plain ``'``;
-    - a hyphen inside a word, which becomes the plain ``-``. Dashes are not hyphens.
-
-    Punctuation between two words without a blank becomes a blank.
+    A full stop directly after a number stays, as in ordinals, unless further full stops follow. An apostrophe or hyphen inside a
+    word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two words without a blank becomes a
+    blank.
 
     Examples:
         >>> punctuation("„Dobar dan…” – 5. i 6. ožujka, d’Artagnan!").split()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nbaudio.core.errors import InputError, requires_extra
-from nbaudio.reading import Clip, Corpus, Stream
+from nbaudio.reading import Corpus, Stream
 from nbaudio.reading.adapters.arrays import ArrayForm, Dtype, array_form, padded
 from nbaudio.reading.order import Partition
 
@@ -109,7 +109,7 @@ class _StreamDataset:
 
     def __iter__(self) -> Any:
         self._running, self._states = self._started(), None
-        return map(self._handed, self._running)
+        return (_tensors(self._form.step(step)) for step in self._running)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, and with it the order, from the next iteration on."""
@@ -137,9 +137,6 @@ class _StreamDataset:
         if self._states is not None:
             stream.load_state_dict(self._states)
         return stream
-
-    def _handed(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
-        return _tensors(self._form.step(step))
 
 
 @cache
