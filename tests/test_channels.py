@@ -144,7 +144,7 @@ def test_a_mean_of_some_channels(tmp_path):
     some = read_clip(path, 100, 4100, channel="3,1,3")
     assert np.abs(some - (pcm[100:4100, 1] + pcm[100:4100, 3]) / 2).max() <= 0.5
     np.testing.assert_array_equal(read_clip(path, 100, 4100, channel="2"), pcm[100:4100, 2])
-    with pytest.raises(AudioError, match="channel 1,4 asked for, the recording has 4 channels"):
+    with pytest.raises(AudioError, match="channel 1,4 does not exist, the recording has 4 channels"):
         read_clip(path, 100, 4100, channel="1,4")
 
 

@@ -88,7 +88,7 @@ def resample_window(
 
 def _check_length(end: int, start: int, stop: int) -> None:
     if end < stop:
-        raise AudioError(f"samples {start} to {stop} asked for, the recording ends after {end}")
+        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {end}")
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
@@ -110,5 +110,5 @@ def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = mono * np.float32(scale)
     if np.isnan(scaled).any():
-        raise AudioError("holds values that are no numbers (NaN or infinity)")
+        raise AudioError("contains values that are not numbers (NaN or infinity)")
     return np.clip(np.rint(scaled, out=scaled), -32768, 32767, out=scaled).astype(np.int16)

@@ -104,7 +104,7 @@ def decode_levels(data: bytes) -> NDArray[np.uint8]:
     try:
         levels = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise AudioError(f"{len(data)} bytes are no levels of a clip ({error})") from error
+        raise AudioError(f"{len(data)} bytes are not the levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
         raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
     found: NDArray[np.uint8] = levels

@@ -131,21 +131,22 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     starts = starts[headers:]
     if len(starts) < 2:
         return None
-    held = _held(file, codec, begin, starts, offsets)
-    ends = np.cumsum(held)
-    lead = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
-    told = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
+    ends = np.cumsum(_packet_samples(file, codec, begin, starts, offsets))
+    pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
+    known = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
     total = int(ends[-1])
-    if told:
+    if known:
         # A stream may be an excerpt of a longer one: then all positions are greater by the same number.
-        by = told[0][0] - told[0][1] if len(told) > 1 else 0
-        if any(granule - end != by for granule, end in told[:-1]) or told[-1][0] - told[-1][1] > by:
+        by = known[0][0] - known[0][1] if len(known) > 1 else 0
+        if any(granule - end != by for granule, end in known[:-1]) or known[-1][0] - known[-1][1] > by:
             return None
-        total = min(total, told[-1][0] - by) if pages[-1].flags & _LAST else total
-    return OggIndex(ends - lead, max(0, total - lead), starts, offsets, lacing)
+        total = min(total, known[-1][0] - by) if pages[-1].flags & _LAST else total
+    return OggIndex(ends - pre_skip, max(0, total - pre_skip), starts, offsets, lacing)
 
 
-def _held(file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _packet_samples(
+    file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the samples that each packet completes."""
     data = np.memmap(file, np.uint8, "r")
     at = np.append(offsets, len(data))[starts[:-1]]
@@ -155,9 +156,9 @@ def _held(file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], o
         return np.asarray(OPUS_FRAME[first >> 3] * frames, np.int64)
     # Half of a packet's window overlaps the one before; of the two modes in use, the first is the short one (Vorbis I, 4.3).
     window = np.where(first & 2, 1 << (begin[28] >> 4), 1 << (begin[28] & 15))
-    held = np.zeros(len(window), np.int64)
-    held[1:] = (window[1:] + window[:-1]) // 4
-    return held
+    samples = np.zeros(len(window), np.int64)
+    samples[1:] = (window[1:] + window[:-1]) // 4
+    return samples
 
 
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:

@@ -71,26 +71,26 @@ def open_recording(path: Path | Remote, *, windows: int | None = None, share: fl
         AudioError: it is missing, not readable, or not audio; names the file and the reason.
     """
     with ExitStack() as stack:
-        recording = _open_elsewhere(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
+        recording = _open_remote(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
         stack.callback(recording.close)
         yield recording
 
 
-def _open_elsewhere(place: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
-    status = place.status()
-    file = None if windows is None else place.ranges(status, windows=windows, share=share)
-    if file is not None and (ranged := _open_ranges(place, file)):
+def _open_remote(remote: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
+    status = remote.status()
+    file = None if windows is None else remote.ranges(status, windows=windows, share=share)
+    if file is not None and (ranged := _open_ranges(remote, file)):
         return ranged
-    recording = _open(stack.enter_context(place.fetched(status)))
+    recording = _open(stack.enter_context(remote.fetched(status)))
     if isinstance(recording, SoundfileRecording):
-        recording.path = place  # errors name the remote file
+        recording.path = remote  # errors name the remote file
     return recording
 
 
-def _open_ranges(place: Remote, file: RangeFile) -> Recording | None:
+def _open_ranges(remote: Remote, file: RangeFile) -> Recording | None:
     """Open a recording for range reads; None where the whole file is better, also to report what is wrong with it."""
     try:
-        recording = SoundfileRecording(place, file)
+        recording = SoundfileRecording(remote, file)
         file.settle()
     except (AudioError, sf.LibsndfileError):
         return None

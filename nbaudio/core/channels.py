@@ -29,7 +29,7 @@ def channel_numbers(channel: str, num_channels: int) -> list[int]:
     numbers = [0] if channel == "left" else [1] if channel == "right" else list(dict.fromkeys(map(int, channel.split(","))))
     if max(numbers) >= num_channels:
         has = "one channel" if num_channels == 1 else f"{num_channels} channels"
-        raise AudioError(f"channel {channel} asked for, the recording has {has}")
+        raise AudioError(f"channel {channel} does not exist, the recording has {has}")
     return numbers
 
 

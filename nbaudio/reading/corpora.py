@@ -269,13 +269,13 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     fork_guard.check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
-        asked = pool.submit(read_manifest, folder)
+        pending = pool.submit(read_manifest, folder)
         try:
             with folder.local(TABLE) as path:
                 table = read_parquet(path)
         except InputError as error:
             raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
-        manifest = asked.result()
+        manifest = pending.result()
     check_places(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)

@@ -88,7 +88,7 @@ class Stream:
             if version != 1 or differing:
                 raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
             if before != known[0][2]:
-                raise InputError("the states are of different pasts: take them from all consumers at one time")
+                raise InputError("the states do not belong together: take them from all consumers at the same time")
         if len(states) == 1 and level[0][0] == self.share:
             self._start_over(done, level[0][1])
             return
@@ -98,7 +98,9 @@ class Stream:
     def check_fresh(self) -> "Stream":
         """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
-            raise InputError("the stream has begun, and this would begin anew: hand over a new one, and load the state there")
+            raise InputError(
+                "the stream has begun, but an adapter starts at the beginning: pass a new stream, and load the state there"
+            )
         return self
 
     @property
@@ -127,13 +129,13 @@ class Stream:
         decoders = stack.enter_context(_Threads(self.threads))
         fetchers = stack.enter_context(_Threads(self.clips.in_flight))
         tasks = self._tasks(fetchers)
-        under_way: deque[Future[list[Clip]]] = deque()
+        pending: deque[Future[list[Clip]]] = deque()
         for task in tasks:
-            under_way.append(decoders.submit(task))
-            if len(under_way) > _TASKS_AHEAD * self.threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(decoders.submit(task))
+            if len(pending) > _TASKS_AHEAD * self.threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
         """Yield decoding tasks in order; requests are made one block ahead."""
@@ -184,5 +186,5 @@ def _check_complete(shares: list[Partition]) -> None:
     wanted = {Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
     if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
         raise InputError(
-            f"to part what is left anew, the states of all {len(wanted)} consumers are wanted, one each; {len(shares)} were given"
+            f"to resume with other consumers, pass the states of all {len(wanted)} earlier ones, one each; got {len(shares)}"
         )
