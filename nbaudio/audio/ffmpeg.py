@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import mp3
 from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
-from nbaudio.audio.ogg import index_packets_of_ogg
+from nbaudio.audio.ogg import first_packet, index_packets_of_ogg
 from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_crc, packet_time
 from nbaudio.core.errors import AudioError
 
@@ -258,7 +258,7 @@ class AvRecording:
         """Yield packets from the one with a position on, each with its end position; None where the clock tells the position."""
         if self._ogg:
             self._stream.codec_context.flush_buffers()
-            for number in range(self._ogg.first_for(target), len(self._ogg.ends)):
+            for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
                 yield _packet(self._ogg.packet(self._file, number)), int(self._ogg.ends[number])
             return
         if self._clock_tells:
@@ -266,7 +266,7 @@ class AvRecording:
             yield from ((packet, None) for packet in self._demux())
             return
         index = self._index
-        first = index.first_for(target)
+        first = first_packet(index.ends, target)
         packets = (self._jump_to(first) if first and self._jumps else None) or islice(self._begin()[0], first, None)
         for number, packet in enumerate(packets, first):
             if packet_time(packet) is None:

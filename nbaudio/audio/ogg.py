@@ -49,12 +49,9 @@ class _DamagedError(Exception):
 class OggIndex:
     """The audio packets of one stream.
 
-    Attributes:
-        ends: end position of each packet; 0 is the first sample of the recording.
-        num_samples: samples in all, without those that the last page's granule position cuts off.
-        starts: number of the first segment (one lacing value each) of each packet, and the number of segments at the end.
-        offsets: offset of each segment in the file.
-        sizes: bytes of each segment.
+    `ends` are their end positions (0 is the first sample of the recording), `num_samples` excludes samples that the last page's
+    granule position cuts off. Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the
+    number of each packet's first segment, and the number of all segments.
     """
 
     ends: NDArray[np.int64]
@@ -62,10 +59,6 @@ class OggIndex:
     starts: NDArray[np.int64]
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
-
-    def first_for(self, position: int) -> int:
-        """Return the number of the first packet that ends after a position; the first for 0, the last where none does."""
-        return 0 if position <= 0 else min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1)
 
     def packet(self, file: BinaryIO, number: int) -> bytes:
         """Return a packet's bytes, joined where it spans pages."""
@@ -78,6 +71,11 @@ class OggIndex:
             parts.append(os.pread(file.fileno(), int(self.sizes[at:end].sum()), offset))
             at = end
         return b"".join(parts)
+
+
+def first_packet(ends: NDArray[np.int64], position: int) -> int:
+    """Return the number of the first packet that ends after a position; the first for 0, the last where none does."""
+    return 0 if position <= 0 else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
 
 
 def scan_pages(path: Path) -> Pages:

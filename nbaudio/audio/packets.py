@@ -39,12 +39,9 @@ _TICKS_OFF = 2
 class PacketIndex:
     """Packets in the order of the file.
 
-    Attributes:
-        stamps: the container's time of each packet.
-        checks: CRC-32 of each packet, which identifies it after a seek.
-        ends: end position of each packet; the last is the recording's length, before the container's trimming of the end.
-        rising: whether stamps never fall, so that a packet can be found by its stamp where no other has the same.
-        dropped: samples at the end that the container trims, where that is known without decoding.
+    `stamps` are the container's times, `checks` CRC-32s, which identify packets after a seek, `ends` end positions before the
+    container's trimming of the end. `rising` is whether stamps never fall, so that a packet can be found by its stamp where no
+    other has the same. `dropped` are samples at the end that the container trims, where that is known without decoding.
     """
 
     stamps: NDArray[np.int64]
@@ -57,12 +54,6 @@ class PacketIndex:
     def num_samples(self) -> int:
         """Samples in all, before trimming of the end where only the decoder knows it."""
         return max(0, int(self.ends[-1]) - self.dropped) if len(self.ends) else 0
-
-    def first_for(self, position: int) -> int:
-        """Return the number of the first packet that ends after a position; the last where none does."""
-        if position <= 0:
-            return 0
-        return max(0, min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1))
 
 
 def packet_time(packet: AudioPacket) -> int | None:

@@ -116,14 +116,10 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class ClipReader:
-    """Reader of all clips of a split or a corpus.
+    """Reader of the clips in `frame`, rows of `Corpus.segments` by shard and offset.
 
-    Attributes:
-        frame: rows of `Corpus.segments`, by shard and offset.
-        read: returns the bytes [start, stop) of a shard.
-        decode: decodes a clip's bytes to samples; None leaves them encoded.
-        in_flight: concurrent requests.
-        read_anew: as `read`, bypassing the cache, for bytes that turned out to be wrong.
+    `read` returns the bytes [start, stop) of a shard, `read_anew` bypasses the cache, for bytes that turned out to be wrong.
+    `decode` decodes a clip's bytes to samples, None leaves them encoded. `in_flight` is the number of concurrent requests.
     """
 
     frame: pl.DataFrame

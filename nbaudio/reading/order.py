@@ -69,12 +69,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Consecutive groups of clips.
-
-    Attributes:
-        clips: numbers of all their clips.
-        edges: where each group begins in `clips`, and where the last ends.
-    """
+    """Consecutive groups of clips: the numbers of their `clips`, and the `edges` of groups in them, first and last included."""
 
     clips: IntArray
     edges: IntArray

@@ -98,9 +98,7 @@ class Stream:
     def check_fresh(self) -> "Stream":
         """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
-            raise InputError(
-                "the stream has begun, but an adapter starts at the beginning: pass a new stream, and load the state there"
-            )
+            raise InputError("the stream has begun, adapters start at the beginning: pass a new one, and load the state there")
         return self
 
     @property
