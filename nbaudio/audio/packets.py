@@ -104,8 +104,8 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     rising = not (np.diff(clock) < 0).any()
     ends = np.cumsum(held)
     if opus:  # packets tell their samples, whatever the clock says
-        begun = sum(start for start, _ in trims) if skipped is None else skipped
-        return PacketIndex(clock, known, ends - begun, rising, sum(end for _, end in trims))
+        pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
+        return PacketIndex(clock, known, ends - pre_skip, rising, sum(end for _, end in trims))
     # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
     if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):

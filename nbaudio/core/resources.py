@@ -16,7 +16,7 @@ def bundled(name: str) -> Path:
     """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
-        raise InputError(f"{name}: does not come with nbaudio; what does lies in {' or '.join(FOLDERS)}")
+        raise InputError(f"{name}: does not come with nbaudio; bundled files are in {' or '.join(FOLDERS)}")
     for top in (PACKAGE / "_bundled", PACKAGE.parent):
         if (top / name).exists():
             return top / name

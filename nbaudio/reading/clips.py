@@ -118,7 +118,7 @@ class Request(NamedTuple):
 class ClipReader:
     """Reader of the clips in `frame`, rows of `Corpus.segments` by shard and offset.
 
-    `read` returns the bytes [start, stop) of a shard, `read_anew` bypasses the cache, for bytes that turned out to be wrong.
+    `read` returns the bytes [start, stop) of a shard, `read_uncached` bypasses the cache, for bytes that turned out to be wrong.
     `decode` decodes a clip's bytes to samples, None leaves them encoded. `in_flight` is the number of concurrent requests.
     """
 
@@ -126,7 +126,7 @@ class ClipReader:
     read: Callable[[str, int, int], bytes]
     decode: Callable[[bytes], NDArray[Any]] | None
     in_flight: int
-    read_anew: Callable[[str, int, int], bytes]
+    read_uncached: Callable[[str, int, int], bytes]
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""
@@ -138,7 +138,7 @@ class ClipReader:
     def decoded(self, number: int, data: memoryview) -> Clip:
         """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
         segment_id, shard, start, length, sha256, rate = (column[number] for column in self._columns)
-        encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_anew(shard, start, start + length), sha256)
+        encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_uncached(shard, start, start + length), sha256)
         if encoded is None:
             raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' shows all that is")
         frame = self.frame

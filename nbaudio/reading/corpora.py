@@ -211,9 +211,9 @@ class Corpus:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = isinstance(self.folder, LocalFolder)
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_anew)
+        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_uncached)
 
-    def _read_anew(self, name: str, start: int, stop: int) -> bytes:
+    def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
         """Read the bytes [start, stop) of a file past the cache, which forgets them."""
         if self.cache is not None and not isinstance(self.folder, LocalFolder):
             for identity, _, _ in self._pieces(name, start, stop):
