@@ -1,15 +1,14 @@
-"""Long recordings, their transcripts and a recognizer's hypotheses into a training corpus whose label quality is known.
+"""Turn long recordings, their transcripts and a recognizer's hypotheses into a training corpus whose label quality is known.
 
-Every step is a function of the name of its command, tables in and tables out:
+Each step is a function named as its command, tables in and tables out:
 
     ingest -> score -> review.export -> evidence -> select -> materialize -> verify
 
-and `open_corpus` reads back what came of it. Names are imported when they are first used (SPEC 1, PEP 562).
+`open_corpus` reads the corpus. Names are imported on first use (SPEC 1, PEP 562).
 """
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import allocator as allocator  # first: polars looks at the environment once
 from nbaudio.core import lazy
 from nbaudio.core.version import __version__ as __version__
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from nbaudio.corpus.verify import verify as verify
     from nbaudio.formats.export import export as export
     from nbaudio.proof.evidence import evidence as evidence
-    from nbaudio.reading import clip as clip
     from nbaudio.reading import open_corpus as open_corpus
+    from nbaudio.reading.cutting import clip as clip
     from nbaudio.runs.demo import demo as demo
     from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from nbaudio.sources.ingest import ingest as ingest
     from nbaudio.storage.download.download import download as download
     from nbaudio.storage.workspace import Workspace as Workspace
-    from nbaudio.text import score as score
+    from nbaudio.text.score import score as score
     from nbaudio.ui.statistics.stats import stats as stats
 
-# Public names of modules that lie deeper.
+# Public names of nested modules.
 lazy.alias(
     __name__,
     {
@@ -49,7 +48,7 @@ lazy.alias(
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
-        "clip": "nbaudio.reading",
+        "clip": "nbaudio.reading.cutting",
         "convert": "nbaudio.corpus.convert",
         "demo": "nbaudio.runs.demo",
         "download": "nbaudio.storage.download.download",
@@ -62,7 +61,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "Report": "nbaudio.core.report",
         "review": "nbaudio.review",
         "run": "nbaudio.runs.run",
-        "score": "nbaudio.text",
+        "score": "nbaudio.text.score",
         "select": "nbaudio.selection.select",
         "stats": "nbaudio.ui.statistics.stats",
         "status": "nbaudio.corpus.status",

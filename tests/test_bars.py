@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from nbaudio.core import bars
+from nbaudio.core import progress as bars
 from nbaudio.core.progress import progress
 from nbaudio.storage.download.download import byte_progress
 

@@ -10,11 +10,11 @@ import pytest
 import soundfile as sf
 from conftest import encoded
 from layout_kinds import Made, lines
+from table_checks import check_tables
 
 import nbaudio
 from nbaudio.audio import decode_clip, read_clip
 from nbaudio.core.errors import AudioError
-from nbaudio.core.tables import check_tables
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import Player
@@ -147,7 +147,7 @@ def test_a_mean_of_some_channels(tmp_path):
     some = read_clip(path, 100, 4100, channel="3,1,3")
     assert np.abs(some - (pcm[100:4100, 1] + pcm[100:4100, 3]) / 2).max() <= 0.5
     np.testing.assert_array_equal(read_clip(path, 100, 4100, channel="2"), pcm[100:4100, 2])
-    with pytest.raises(AudioError, match="channel 1,4 asked for, the recording has 4 channels"):
+    with pytest.raises(AudioError, match="channel 1,4 does not exist, the recording has 4 channels"):
         read_clip(path, 100, 4100, channel="1,4")
 
 

@@ -12,7 +12,7 @@ from nbaudio.core.resources import bundled
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import score
+from nbaudio.text.score import score
 
 SENTENCES = yaml.safe_load(bundled("data_manifests/demo/sentences.yaml").read_text(encoding="utf8"))
 IDS = {

@@ -10,9 +10,9 @@ import pytest
 import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_checks import check_tables
 
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.tables import check_tables
 from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layout_kinds import LAYOUTS, Made, format_of, librispeech_archive, lines, tone
+from table_checks import check_tables
 from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.audio import read_clip
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import check_tables
 from nbaudio.core.times import to_samples
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
 from nbaudio.sources.ingest import READERS

@@ -71,7 +71,7 @@ def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
     wanted = NearIndex(base).among(right)
     assert len(wanted) > 100
     monkeypatch.setattr(near, "_TEXTS", 7)
-    monkeypatch.setattr(near, "_PLACES", 50)
+    monkeypatch.setattr(near, "_PAIRS", 50)
     assert NearIndex(base).among(right).equals(wanted)
 
 

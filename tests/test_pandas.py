@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from sheets import make_workspace as make_small
+from table_checks import check_tables
 
 import nbaudio
 from nbaudio import review, text
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import as_ids, as_polars
 from nbaudio.core.report import Report
-from nbaudio.core.tables import check_tables
 from nbaudio.selection import leakage
 from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import choose

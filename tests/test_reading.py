@@ -352,7 +352,7 @@ def test_states_that_do_not_fit_are_refused(corpus, tmp_path):
     for other, says in (
         (opened.stream("train", seed=1, rank=0, world_size=2), "another stream: seed 0, not 1"),
         (opened.stream("dev", rank=0, world_size=2), "another stream: clips 96, not 1"),
-        (opened.stream("train", rank=1, world_size=2), "states of all 2 consumers are wanted"),
+        (opened.stream("train", rank=1, world_size=2), "states of all 2 earlier ones, one each; got 1"),
     ):
         with pytest.raises(InputError, match=says):
             other.load_state_dict(state)

@@ -406,7 +406,7 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
 
-def test_words_that_differ_after_normalisation_alone_are_marked():
+def test_words_that_differ_after_normalization_alone_are_marked():
     said, heard = "MISTER – Quilter, is", "mister quilter his"
     both = spreadsheets.diff_fragments(said, heard, steps=["lower", "punctuation"])
     assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rules import GROUPING_RULES
+from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.splits import Target, assign_splits, parse_target, usable_keys
 
 KEYS = ["speaker_id", "recording_id"]

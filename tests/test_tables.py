@@ -5,9 +5,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from table_checks import check_tables
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, check_tables, conform
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, conform
 from nbaudio.storage.workspace import Workspace
 
 RECORDING = {"recording_id": "r", "path": "r.wav", "sampling_rate": 16000, "num_channels": 1, "num_samples": 160_000}

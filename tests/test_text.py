@@ -12,6 +12,7 @@ from nbaudio import text
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import distance
+from nbaudio.text.score import score
 
 # Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
 letters = st.sampled_from("aabčć😀 \t\n\x1c\x85\xa0\u2003\u3000")
@@ -234,7 +235,7 @@ def workspace(tmp_path):
 
 def test_score_writes_the_measures_and_keeps_the_rest(workspace):
     before = workspace.segments
-    report = text.score(workspace)
+    report = score(workspace)
     after = workspace.segments
     assert after.columns == before.columns
     assert_frame_equal(after.drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
@@ -252,7 +253,7 @@ def test_score_writes_the_measures_and_keeps_the_rest(workspace):
 
 def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
     before = workspace.segments
-    report = text.score(workspace, normalize=text.DEFAULT_STEPS)
+    report = score(workspace, normalize=text.DEFAULT_STEPS)
     after = workspace.segments
     assert_frame_equal(after.select(before.columns).drop("similarity", "wer", "cer"), before.drop("similarity", "wer", "cer"))
     assert after["text_normalized"].to_list() == ["evo blic", "", "dobar dan"]
@@ -261,7 +262,7 @@ def test_score_keeps_the_texts_and_stores_their_normal_forms(workspace):
     assert report.facts["odd_characters"] == []
     tables = (workspace.path / "segments.parquet").read_bytes()
     with pytest.raises(InputError, match="'upper'"):
-        text.score(workspace, normalize=["upper"])
+        score(workspace, normalize=["upper"])
     assert (workspace.path / "segments.parquet").read_bytes() == tables
 
 
@@ -277,21 +278,21 @@ def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, 
     for workspace in (often, once):
         workspace.save(segments=pl.DataFrame(rows))
     for steps in several:
-        text.score(often, normalize=steps)
-    text.score(once, normalize=several[-1])
+        score(often, normalize=steps)
+    score(once, normalize=several[-1])
     assert_frame_equal(often.segments, once.segments, check_column_order=False)
     assert often.segments.select(*rows).to_dict(as_series=False) == rows
 
 
 def test_a_workspace_whose_texts_an_older_version_replaced_is_told_of(workspace):
     workspace.save(segments=workspace.segments.with_columns(asr_text_raw="asr_text"))
-    [warning] = text.score(workspace).warnings
+    [warning] = score(workspace).warnings
     assert "ingest again" in warning
 
 
 def test_score_without_any_hypothesis_warns(workspace):
     workspace.save(segments=workspace.segments.drop("asr_text"))
-    report = text.score(workspace.path)
+    report = score(workspace.path)
     assert workspace.segments["similarity"].to_list() == [None] * 3
     assert report.facts["mean_similarity"] is None
     assert report.facts["word_error_rate"] is None
@@ -301,4 +302,4 @@ def test_score_without_any_hypothesis_warns(workspace):
 
 def test_score_of_no_workspace(tmp_path):
     with pytest.raises(InputError, match="not a workspace"):
-        text.score(tmp_path)
+        score(tmp_path)

@@ -1,40 +1,21 @@
-"""Audio in and out: what a recording is, exact windows of it, one channel at one rate, encoded clips.
+"""Read and write audio: probe recordings, read exact windows, cut, encode and decode clips.
 
-Conventions: positions are samples per channel at the recording's own rate, half open; a window is an array of shape
-(samples, channels), int16 where the source holds no more than 16 bits, else float32 in [-1, 1]; a clip is one channel,
-shape (samples,), int16.
+Positions are samples per channel at the recording's own rate, half open. A window is an array of shape (samples, channels), int16
+where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one channel, shape (samples,), int16.
 """
 
-from nbaudio.audio.clips import read_clip, resample_window
-from nbaudio.audio.encoding import (
-    ENCODERS,
-    Encoding,
-    codec_versions,
-    decode_clip,
-    decode_levels,
-    encode_clip,
-    encode_mp3,
-    encoder,
-)
-from nbaudio.audio.probing import Probe, probe
-from nbaudio.audio.quantization import dequantize, quantize
-from nbaudio.audio.recordings import Recording, open_recording
-
-__all__ = [
-    "ENCODERS",
-    "Encoding",
-    "Probe",
-    "Recording",
-    "codec_versions",
-    "decode_clip",
-    "decode_levels",
-    "dequantize",
-    "encode_clip",
-    "encode_mp3",
-    "encoder",
-    "open_recording",
-    "probe",
-    "quantize",
-    "read_clip",
-    "resample_window",
-]
+from nbaudio.audio.clips import read_clip as read_clip
+from nbaudio.audio.clips import resample_window as resample_window
+from nbaudio.audio.encoding import ENCODERS as ENCODERS
+from nbaudio.audio.encoding import Encoding as Encoding
+from nbaudio.audio.encoding import codec_versions as codec_versions
+from nbaudio.audio.encoding import decode_clip as decode_clip
+from nbaudio.audio.encoding import decode_levels as decode_levels
+from nbaudio.audio.encoding import encode_clip as encode_clip
+from nbaudio.audio.encoding import encoder as encoder
+from nbaudio.audio.probing import Probe as Probe
+from nbaudio.audio.probing import probe as probe
+from nbaudio.audio.quantization import dequantize as dequantize
+from nbaudio.audio.quantization import quantize as quantize
+from nbaudio.audio.recordings import Recording as Recording
+from nbaudio.audio.recordings import open_recording as open_recording

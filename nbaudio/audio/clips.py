@@ -1,7 +1,7 @@
-"""From a window of a recording to a clip: one channel, one rate, 16 bits, as if the whole recording had been converted.
+"""Cut clips from recordings: one channel, one rate, 16 bits, equal to a conversion of the whole recording.
 
-A clip of a window is the same, to float rounding, as that stretch of the whole recording converted at once: the resampler
-sees the samples around the window, on the same output grid.
+A clip equals, to float rounding, the same stretch of the whole recording converted at once: the resampler gets the samples around
+the window, on the same output grid.
 """
 
 from math import gcd
@@ -17,17 +17,17 @@ from nbaudio.core.errors import AudioError
 from nbaudio.core.times import rescale
 from nbaudio.storage.remote import Remote
 
-# Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the whole
-# recording's conversion to the last bit of rounding.
+# Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the
+# conversion of the whole recording to the last bit of rounding.
 CONTEXT_S = 0.03
-#: Of all channels, in one clip: 90 minutes of 48 kHz, half a gigabyte. A FLAC of silence says as much in one megabyte.
+#: Limit of a clip, over all channels: 90 minutes at 48 kHz, 512 MB, which a FLAC of 1 MB holds if it is silent.
 MOST_SAMPLES = 1 << 28
 
 
 def read_clip(
     path: Path | Remote, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
-    """One clip of a recording; see `resample_window`, which serves many windows of an open recording.
+    """Cut one clip of a recording file; see `resample_window`, which cuts many clips of an open recording.
 
     Examples:
         >>> import tempfile, soundfile
@@ -42,29 +42,23 @@ def read_clip(
 
 
 def resample_window(
-    recording: Recording,
-    start: int,
-    stop: int,
-    *,
-    num_samples: int | None = None,
-    rate: int | None = 16000,
-    channel: str = "mix",
+    recording: Recording, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
-    """Samples [start, stop) of a recording as one channel at `rate`.
+    """Return samples [start, stop) of a recording as one channel at `rate`.
 
     Args:
         recording: an open recording.
         start: first sample, at the recording's own rate.
         stop: one past the last sample.
-        num_samples: length of the recording where it is known (needed where its header lies): nothing is read behind it.
+        num_samples: length of the recording where it is known; nothing beyond it is read, which may be a file's trailer.
         rate: Hz of the clip; None keeps the recording's own.
         channel: ``mix``, ``left``, ``right`` or numbers; see `nbaudio.core.channels`.
 
     Returns:
-        int16 of shape (rescale(stop) - rescale(start),): each bound is moved to the new rate on its own, half up.
+        int16 of shape (rescale(stop) - rescale(start),): each bound is converted to the new rate on its own, half up.
 
     Raises:
-        AudioError: the window cannot be decoded or holds not one sample at `rate`, or the channel is not there.
+        AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not exist.
         InputError: an unknown channel.
     """
     own = recording.sampling_rate
@@ -79,7 +73,7 @@ def resample_window(
         window = recording.read(start, stop)
         _check_length(start + len(window), start, stop)
         return _to_int16(*_one_channel(window, channel))
-    # Whole blocks of `own_block` samples become whole blocks of `new_block`: cutting there keeps the output grid.
+    # Blocks of `own_block` samples become whole blocks of `new_block` samples: cutting at blocks keeps the output grid.
     own_block, new_block = own // gcd(own, rate), rate // gcd(own, rate)
     context = int(CONTEXT_S * own) + own_block
     first_block = max(0, start - context) // own_block
@@ -94,16 +88,16 @@ def resample_window(
 
 def _check_length(end: int, start: int, stop: int) -> None:
     if end < stop:
-        raise AudioError(f"samples {start} to {stop} asked for, the recording ends after {end}")
+        raise AudioError(f"samples {start} to {stop} do not exist, the recording ends after {end}")
 
 
 def _one_channel(window: Window, channel: str) -> tuple[Window, float]:
-    """One channel of a window and the factor that brings it to int16 full scale: exact, and no copy where none is needed."""
+    """Return one channel and its factor to int16 full scale: exact, and without a copy where none is needed."""
     scale = 1.0 if window.dtype == np.int16 else 32768.0
     first, *others = channel_numbers(channel, window.shape[1])
     if not others:
         return window[:, first], scale
-    with np.errstate(invalid="ignore", over="ignore"):  # `_to_int16` refuses what is no number
+    with np.errstate(invalid="ignore", over="ignore"):  # `_to_int16` raises for NaN
         mixed = np.add(window[:, first], window[:, others[0]], dtype=np.float32)
         for other in others[1:]:
             mixed += window[:, other]
@@ -116,5 +110,5 @@ def _to_int16(mono: Window, scale: float) -> NDArray[np.int16]:
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = mono * np.float32(scale)
     if np.isnan(scaled).any():
-        raise AudioError("holds values that are no numbers (NaN or infinity)")
+        raise AudioError("contains values that are not numbers (NaN or infinity)")
     return np.clip(np.rint(scaled, out=scaled), -32768, 32767, out=scaled).astype(np.int16)

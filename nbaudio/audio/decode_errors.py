@@ -1,38 +1,24 @@
-"""Why a file is of no use as a recording, in words for people: the decoders' own words say little."""
+"""Reasons why a file is not usable as a recording, as decoders give none that users understand."""
 
 from pathlib import Path
 
-# Beyond what any recorder writes. A damaged header that says more would ask for gigabytes.
+# More than any recorder writes; a damaged header with larger numbers would allocate gigabytes.
 MAX_RATE = 1_000_000
 MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096
+_SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
 
 
 def implausible_header(rate: int, channels: int) -> str | None:
-    """What is wrong with a header's numbers; None when they can be true.
-
-    Examples:
-        >>> implausible_header(44100, 2)
-        >>> implausible_header(2**31 - 1, 2)
-        'its header is damaged: it says 2147483647 Hz, 2 channels'
-    """
+    """Return what is wrong with the numbers of a header; None when they are plausible."""
     if 0 < rate <= MAX_RATE and 0 < channels <= MAX_CHANNELS:
         return None
     return f"its header is damaged: it says {rate} Hz, {channels} channels"
 
 
 def unknown_format_reason(path: Path) -> str:
-    """What a file is that no decoder takes, from its first bytes.
-
-    Examples:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "a.wav"
-        >>> path.write_text("<!DOCTYPE html><html>not found</html>")
-        37
-        >>> unknown_format_reason(path)
-        'not audio but a web page; did a download fail?'
-    """
+    """Return what a file is that no decoder opens, judged by its first bytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     kind = _kind(head)
@@ -47,22 +33,20 @@ def unknown_format_reason(path: Path) -> str:
 
 
 def no_samples_reason(path: Path) -> str:
-    """Why a file whose header is read gives no sample."""
+    """Return why a file with a readable header has no samples."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return _shortened(head) or "a header without a single sample behind it that can be decoded"
+    return _SHORTENED if _is_shortened(head) else "a header without a single sample behind it that can be decoded"
 
 
-def _shortened(head: bytes) -> str | None:
-    if not head.startswith(b"NIST_1A") or b"shorten" not in head:
-        return None
-    return "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
+def _is_shortened(head: bytes) -> bool:
+    return head.startswith(b"NIST_1A") and b"shorten" in head
 
 
 def _kind(head: bytes) -> str | None:
-    """Formats that are audio, of which something is missing."""
-    if shortened := _shortened(head):
-        return shortened
+    """Return which audio format a damaged or incomplete file begins like."""
+    if _is_shortened(head):
+        return _SHORTENED
     if head[:4] in (b"RIFF", b"RIFX", b"RF64"):
         return "the beginning of a WAV file without the part that says what its samples are, or damaged there"
     if head[4:8] == b"ftyp":
@@ -75,7 +59,7 @@ def _kind(head: bytes) -> str | None:
 def _is_text(head: bytes) -> bool:
     try:
         text = head.decode("utf8")
-    except UnicodeDecodeError as error:  # the cut may have split the last character
+    except UnicodeDecodeError as error:  # the last character may be incomplete
         if error.start < len(head) - 3:
             return False
         text = head[: error.start].decode("utf8")

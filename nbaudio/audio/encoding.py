@@ -1,9 +1,8 @@
-"""Clips to bytes and back: small, complete files of one channel.
+"""Encode clips of one channel to complete small files and decode them.
 
-``flac`` and ``wav`` keep 16-bit samples and their rate. ``opus`` and ``mp3`` lose some of the sound, not its length: encoders'
-delays are told in the files, and decoders take them off again (Opus comes up to an eighth of a millisecond early). ``mulaw`` and
-``linear`` are NumPy files (.npy) of 256 levels, uint8, shape (samples,), which know neither their rate nor their law: the corpus
-says both.
+``flac`` and ``wav`` keep 16-bit samples and their rate. ``opus`` and ``mp3`` are lossy but keep the length: the files declare the
+encoder delay, and decoders remove it (Opus comes up to an eighth of a millisecond early). ``mulaw`` and ``linear`` are NumPy
+files (.npy) of 256 levels, uint8, shape (samples,), without rate or law: the corpus declares both.
 """
 
 import io
@@ -13,29 +12,29 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+import miniaudio
 import numpy as np
 import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
-from nbaudio.audio.flac import decode_flac
 from nbaudio.audio.quantization import QUANTIZATIONS, dequantize, quantize
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 
-# Speech of one channel is hard to tell from the original then.
+# Enough for one channel of speech to be hard to distinguish from the original.
 _OPUS_BITS_A_SECOND = 32_000
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
 class Encoding(NamedTuple):
-    """An encoding.
+    """An encoding of clips.
 
     Attributes:
         extension: of its files.
         encode: samples and rate to bytes.
-        decode: bytes to samples and rate (None where it is not told).
-        rates: Hz that it can have; any where empty.
+        decode: bytes to samples and rate (None where the file does not declare it).
+        rates: supported rates in Hz; any where empty.
     """
 
     extension: str
@@ -44,23 +43,19 @@ class Encoding(NamedTuple):
     rates: tuple[int, ...] = ()
 
     def check_rate(self, rate: int | None) -> None:
-        """Refuse a rate that it cannot have.
-
-        Raises:
-            InputError: names those that it can.
-        """
+        """Raise InputError with the supported rates for a rate that the encoding does not support."""
         if rate is not None and self.rates and rate not in self.rates:
             raise InputError(f"{self.extension} has no rate of {rate} Hz; it has {', '.join(map(str, self.rates))}")
 
 
-def _encode_pcm(samples: NDArray[np.int16], rate: int, *, container: str) -> bytes:
+def _write_pcm(samples: NDArray[np.int16], rate: int, *, container: str, subtype: str = "PCM_16") -> bytes:
     file = io.BytesIO()
-    sf.write(file, samples, rate, format=container, subtype="PCM_16")
+    sf.write(file, samples, rate, format=container, subtype=subtype)
     return file.getvalue()
 
 
 def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
-    if found := decode_flac(data):
+    if found := _decode_flac(data):
         return found
     try:
         samples, rate = sf.read(io.BytesIO(data), dtype="int16")
@@ -69,11 +64,23 @@ def _decode_pcm(data: bytes) -> tuple[NDArray[np.int16], int | None]:
     return samples, rate
 
 
+def _decode_flac(data: bytes) -> tuple[NDArray[np.int16], int] | None:
+    """Decode FLAC by dr_flac, twice as fast as libsndfile with the same samples; None unless it has one channel and 16 bits."""
+    try:
+        info = miniaudio.flac_get_info(data)
+        if info.nchannels != 1 or info.sample_width != 2:
+            return None
+        sound = miniaudio.flac_read_s16(data)
+    except miniaudio.DecodeError:
+        return None
+    return np.frombuffer(sound.samples, np.int16), sound.sample_rate
+
+
 def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
     import av
 
     file = io.BytesIO()
-    # Bit-exact: no random number of the stream, no version of the encoder in the file.
+    # Bit-exact: no random stream number and no encoder version in the file.
     with av.open(file, "w", format="ogg", options={"fflags": "+bitexact"}) as container:
         stream = container.add_stream("libopus", rate=rate, layout="mono")
         stream.bit_rate = _OPUS_BITS_A_SECOND
@@ -85,22 +92,6 @@ def _encode_opus(samples: NDArray[np.int16], rate: int) -> bytes:
     return file.getvalue()
 
 
-def encode_mp3(samples: NDArray[np.int16], rate: int) -> bytes:
-    """A clip as an MP3, about 50 kbit/s at 16 kHz; the same samples give the same bytes.
-
-    Args:
-        samples: int16, shape (samples,).
-        rate: Hz, one of those that MP3 knows, such as 16000.
-
-    Examples:
-        >>> len(encode_mp3(np.zeros(16000, dtype=np.int16), 16000)) < 16000
-        True
-    """
-    file = io.BytesIO()
-    sf.write(file, samples, rate, format="MP3", subtype="MPEG_LAYER_III")
-    return file.getvalue()
-
-
 def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
     del rate
     file = io.BytesIO()
@@ -109,15 +100,11 @@ def _encode_levels(samples: NDArray[np.int16], rate: int, *, law: str) -> bytes:
 
 
 def decode_levels(data: bytes) -> NDArray[np.uint8]:
-    """Levels of a quantised clip: uint8, shape (samples,).
-
-    Raises:
-        AudioError: the bytes are none.
-    """
+    """Return the levels of a quantized clip: uint8, shape (samples,); raise AudioError for anything else."""
     try:
         levels = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise AudioError(f"{len(data)} bytes are no levels of a clip ({error})") from error
+        raise AudioError(f"{len(data)} bytes are not the levels of a clip ({error})") from error
     if levels.dtype != np.uint8 or levels.ndim != 1:
         raise AudioError(f"levels of a clip are uint8 of shape (samples,), not {levels.dtype} of shape {levels.shape}")
     found: NDArray[np.uint8] = levels
@@ -130,26 +117,23 @@ def _decode_levels(data: bytes, *, law: str) -> tuple[NDArray[np.int16], int | N
 
 ENCODERS: Mapping[str, Encoding] = MappingProxyType(
     {
-        "flac": Encoding("flac", partial(_encode_pcm, container="FLAC"), _decode_pcm),
-        "wav": Encoding("wav", partial(_encode_pcm, container="WAV"), _decode_pcm),
+        "flac": Encoding("flac", partial(_write_pcm, container="FLAC"), _decode_pcm),
+        "wav": Encoding("wav", partial(_write_pcm, container="WAV"), _decode_pcm),
         "opus": Encoding("opus", _encode_opus, _decode_pcm, _OPUS_RATES),
-        "mp3": Encoding("mp3", encode_mp3, _decode_pcm, _MP3_RATES),
+        # About 50 kbit/s at 16 kHz.
+        "mp3": Encoding("mp3", partial(_write_pcm, container="MP3", subtype="MPEG_LAYER_III"), _decode_pcm, _MP3_RATES),
         **{law: Encoding("npy", partial(_encode_levels, law=law), partial(_decode_levels, law=law)) for law in QUANTIZATIONS},
     }
 )
 
 
 def encoder(name: str) -> Encoding:
-    """The encoding of that name.
-
-    Raises:
-        InputError: there is none; names those that are.
-    """
+    """Return the encoding of a name; raise InputError with the known names."""
     return get_by_name(ENCODERS, name, "encoding")
 
 
 def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -> bytes:
-    """A clip as the bytes of a complete file; the same samples give the same bytes.
+    """Encode a clip as the bytes of a complete file; equal samples give equal bytes.
 
     Args:
         samples: int16, shape (samples,).
@@ -165,29 +149,20 @@ def encode_clip(samples: NDArray[np.int16], rate: int, encoding: str = "flac") -
 
 
 def decode_clip(data: bytes, encoding: str = "flac") -> tuple[NDArray[np.int16], int | None]:
-    """Samples (int16, shape (samples,)) and rate (Hz; None where the encoding does not tell) of an encoded clip.
+    """Return samples (int16, shape (samples,)) and rate (Hz; None where the file does not declare it) of an encoded clip.
 
     Args:
-        data: what `encode_clip` gave.
+        data: bytes from `encode_clip`.
         encoding: a key of `ENCODERS`; ``flac`` reads ``wav`` too.
 
     Raises:
-        AudioError: the bytes are not a whole clip.
-
-    Examples:
-        >>> clip = np.array([0, 100, -20000], dtype=np.int16)
-        >>> decode_clip(encode_clip(clip, 8000, "mulaw"), "mulaw")[0].tolist()
-        [3, 103, -20260]
+        AudioError: the bytes are not a complete clip.
     """
     return encoder(encoding).decode(data)
 
 
 def codec_versions() -> dict[str, str]:
-    """The versions of the libraries that decode, resample and encode: other versions may give other bytes."""
+    """Return the versions of the libraries that decode, resample and encode; other versions may give other bytes."""
     import av
 
-    return {
-        "libsndfile": sf.__libsndfile_version__,
-        "soxr": soxr.__libsoxr_version__,
-        "ffmpeg": av.ffmpeg_version_info,
-    }
+    return {"libsndfile": sf.__libsndfile_version__, "soxr": soxr.__libsoxr_version__, "ffmpeg": av.ffmpeg_version_info}

@@ -1,4 +1,4 @@
-"""Recordings read by FFmpeg (PyAV): what libsndfile cannot read, does slowly or not exactly; see `recordings`."""
+"""Recordings read by FFmpeg (PyAV): formats that libsndfile cannot read, or reads slowly or inexactly; see `recordings`."""
 
 import sys
 from collections import deque
@@ -20,56 +20,56 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import mp3
 from nbaudio.audio.decode_errors import implausible_header, no_samples_reason, unknown_format_reason
-from nbaudio.audio.ogg import index_packets_of_ogg
-from nbaudio.audio.packets import AudioPacket, PacketIndex, check, index_packets, opus_samples, packet_time
+from nbaudio.audio.ogg import first_packet, index_packets_of_ogg
+from nbaudio.audio.packets import AudioPacket, PacketIndex, index_packets, opus_samples, packet_crc, packet_time
 from nbaudio.core.errors import AudioError
 
-# Decoded and thrown away before a window after a jump, in seconds: AAC and Vorbis settle in a frame or two. Opus settles in 1 s
-# where it predicts speech (SILK, at low bit rates), and in 80 ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from what
-# was decoded long before; measured, on speech and tones. Others may never settle: the predictors of G.722 and G.726, the noise
-# that WMA fills bands with. Those are decoded from their beginning.
+# Run-up: seconds decoded and discarded before a window after a seek. AAC and Vorbis converge in a frame or two. Opus converges in
+# 1 s where it predicts speech (SILK, at low bit rates), and in 80 ms elsewhere (RFC 7845, section 4.6). AMR and GSM predict from
+# much earlier samples; measured on speech and tones. Others may never converge, because of the predictors of G.722 and G.726 or
+# the noise that fills bands in WMA; they are decoded from the beginning of the recording.
 _RUN_UP_S = {
     **dict.fromkeys(("aac", "ac3", "eac3", "mp1", "mp2", "mp3", "vorbis"), 0.3),
     **dict.fromkeys(("alac", "flac", "tta", "wavpack"), 0.3),
     "opus": 2.0,
     **dict.fromkeys(("amrnb", "amrwb", "gsm", "gsm_ms"), 3.0),
 }
-# An MP3's frame takes up to 511 bytes of those before it (ISO 11172-3, main_data_begin), at rates below 32 kHz 255 bytes: at
-# 8 kbit/s and 22.05 kHz, where a frame holds 5 bytes of its own, that is 51 frames.
+# An MP3 frame uses up to 511 bytes of earlier frames (ISO 11172-3, main_data_begin), 255 bytes below 32 kHz: that is 51 frames at
+# 8 kbit/s and 22.05 kHz, where a frame has 5 bytes of its own.
 _LOW_MP3_RUN_UP_S = 2.0
 
-# Decoders that a flush does not bring back to their start: AAC keeps the seed of the noise that it fills bands with, AMR its
-# predictors, MP3 what it makes up for a first frame that takes bits from before the file.
-_REMEMBERING = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
-# Decoders that are better than the usual ones: that of MP2 dithers from where it began.
-_BETTER = {"mp2": "mp2float"}
+# Decoders that a flush does not reset: AAC keeps the seed of its noise, AMR its predictors, MP3 the replacement for bits from
+# before the first frame.
+_STATEFUL = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp2", "mp3"}
+# Decoders to prefer over the default ones: the default for MP2 dithers, depending on where it began.
+_PREFERRED = {"mp2": "mp2float"}
 
-# Codecs whose decoders fill bands with noise, which is another noise from another start. Their recordings are decoded in blocks
-# that begin at fixed places, each by a new decoder, so that a window is made of the same samples as a read of the whole.
+# Codecs whose decoders fill bands with noise that depends on where decoding begins. They are decoded in blocks at fixed
+# positions, each by a new decoder, so that windows have the same samples as a read of the whole.
 _NOISY = {"aac", "ac3", "amrwb", "eac3"}
 _BLOCK_S = 5.0
-# What stays in memory of a recording that is decoded from its beginning, in seconds: segments may overlap.
+# Seconds kept in memory of a recording that is decoded from its beginning, as segments may overlap.
 _KEPT_S = 30
-# Entries of a container's index that are compared with an even clock.
-_LOOKED_AT = 500
-# Packets that a seek goes back further than to the one that is wanted: in MPEG program streams the first times are off by one.
-_BEFORE = 16
+# Entries of a container's index that are checked for an even clock.
+_CHECKED_ENTRIES = 500
+# A seek goes back this many packets further than needed: in MPEG program streams the first times are off by one.
+_SEEK_BACK = 16
 
-# Formats that hold sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
+# Formats that contain sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
     "mp3,mpc,mpc8,mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
 )
-# Bare streams: their length is a guess from the bit rate, and places are found by reading from the start.
+# Bare streams: their length is an estimate from the bit rate, and seeking means reading from the start.
 _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
 
 
 class _WrongPacketError(Exception):
-    """After a seek in a damaged file, other packets come than in a pass from the beginning."""
+    """In a damaged file, a seek leads to other packets than a read from the beginning."""
 
 
 class _Decoded(NamedTuple):
-    """Samples, shape (samples, channels), and the positions in them that could not be decoded, which are zeros."""
+    """Samples, shape (samples, channels), and the ranges of them that could not be decoded, which are zeros."""
 
     samples: NDArray[np.float32]
     holes: list[tuple[int, int]]
@@ -78,25 +78,21 @@ class _Decoded(NamedTuple):
 class AvRecording:
     """A recording read by FFmpeg.
 
-    The samples of a window depend on the file and the window alone, never on what was read before. A seek flushes the decoder,
-    which does for most codecs; those that remember all the same get a new decoder.
+    The samples of a window depend on the file and the window alone, never on earlier reads. A seek flushes the decoder, which
+    resets most codecs; the others get a new decoder.
 
-    Positions count samples as a decode from the beginning gives them. In MP4 and the like, where a tick of the container's clock
-    is one sample or part of one (or two samples, where spectral band replication doubles the rate) and the clock runs evenly,
-    places are found by the clock; elsewhere by an index of the packets, made at the first jump. Opus and Vorbis in Ogg have an
-    index of their own, as the clock is off by a packet after some jumps.
+    Positions count samples as decoded from the beginning. A window is found by the container's clock in MP4 and the like, where a
+    tick is one sample or a fraction of it (or two samples, where spectral band replication doubles the rate) and the clock is
+    even; elsewhere by an index of the packets, made at the first seek. Opus and Vorbis in Ogg have their own index, as their
+    clock is off by a packet after some seeks.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Read an open file, which `close` closes.
-
-        Raises:
-            AudioError: it is not audio that FFmpeg can decode.
-        """
+        """Take an open file, which `close` closes; raise AudioError unless FFmpeg can decode it."""
         self.path = path
         self._file = file
         self._open()
-        # PyAV types a stream as if its codec were always known.
+        # PyAV's types exclude an unknown codec, which is None.
         context: AudioCodecContext | None = self._stream.codec_context
         if context is None:
             self.close()
@@ -157,7 +153,7 @@ class AvRecording:
                 raise AudioError(f"{self.path}: damaged: samples {first} to {last} cannot be decoded")
 
     def _read(self, start: int, stop: int) -> _Decoded:
-        """Samples [start, stop), decoded from a little before."""
+        """Decode samples [start, stop) from a run-up before them."""
         try:
             return self._decode_window(start, stop)
         except _WrongPacketError:
@@ -181,7 +177,7 @@ class AvRecording:
         return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
     def count_samples(self, tail_s: float = 5.0) -> int:
-        """Where decoding ends; only the last seconds are decoded where that is possible."""
+        """Return where decoding ends; only the last seconds are decoded where possible."""
         if self._ogg or self.codec == "opus":
             return (self._ogg or self._index).num_samples
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
@@ -199,25 +195,26 @@ class AvRecording:
         self._file.close()
 
     def _find_run_up(self) -> int:
-        """Samples to decode before a window; all where nothing less is known to do."""
+        """Return the samples to decode before a window; `sys.maxsize`, for all, where no smaller number is known to suffice."""
         if self.codec == "mp3" and self.sampling_rate < 32000:
             return int(_LOW_MP3_RUN_UP_S * self.sampling_rate)
         if self.codec.startswith("pcm_"):
             return 0
         if self._container.format.name == "flac":
-            # FFmpeg gets FLAC that libsndfile does not open, and its seeks may find nothing behind a damaged header.
+            # FFmpeg only gets FLAC that libsndfile cannot open; seeks may find nothing after a damaged header.
             return sys.maxsize
         return int(_RUN_UP_S[self.codec] * self.sampling_rate) if self.codec in _RUN_UP_S else sys.maxsize
 
     def _open(self) -> None:
         self._file.seek(0)
-        # Through the descriptor: the content decides, and no part of the name is taken for a protocol.
+        # Opened by descriptor: the content decides on the format, and no part of the name is parsed as a protocol.
         options = {"fd": str(self._file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
         try:
             self._container = av.open("fd:", options=options)
         except (av.error.FFmpegError, OSError, ValueError) as error:
             self._file.close()
-            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({_reason(error)})") from error
+            reason = getattr(error, "strerror", None) or error
+            raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({reason})") from error
         if not self._container.streams.audio:
             self._container.close()
             self._file.close()
@@ -229,39 +226,39 @@ class AvRecording:
         header, container = self._stream.codec_context.extradata or b"", self._container.format.name
         misread = "matroska" in container or ("mov" in container and self._ticks != 1)
         if self.codec == "opus" and misread and header.startswith(b"OpusHead"):
-            # Some writers give Matroska this number at another rate, and FFmpeg takes MP4's, which is at the rate of the
-            # container's clock, for 48 kHz; the codec's own header counts (RFC 7845, section 5.1).
+            # The pre-skip of the container is unreliable: some Matroska writers store it at another rate, and FFmpeg reads MP4's,
+            # which is at the rate of the container's clock, as 48 kHz. The codec's own header counts (RFC 7845, section 5.1).
             return index_packets(self._begin, self._ticks, int.from_bytes(header[10:12], "little"))
         return index_packets(self._begin, self._ticks)
 
     def _is_even(self) -> bool:
-        """Whether the container's index, where it has one, gives all packets but the last the same duration."""
+        """Return whether all packets but the last have the same duration in the container's index, where it has one."""
         entries = self._stream.index_entries
         last = len(entries) - 1
         if last < 2:
             return True
         first, step = entries[0].timestamp, entries[1].timestamp - entries[0].timestamp
-        looked_at = range(0, last + 1, max(1, last // _LOOKED_AT))
-        return all(entries[number].timestamp == first + number * step for number in (*looked_at, last))
+        checked = range(0, last + 1, max(1, last // _CHECKED_ENTRIES))
+        return all(entries[number].timestamp == first + number * step for number in (*checked, last))
 
     def _begin(self) -> tuple[Iterator[AudioPacket], AudioCodecContext]:
-        """All packets and a decoder, as if the file had just been opened."""
+        """Reopen the file and return all packets and a decoder."""
         self._container.close()
         self._open()
         return self._demux(), self._stream.codec_context
 
     def _demux(self) -> Iterator[AudioPacket]:
-        """Packets from where the container stands."""
-        # PyAV ends with an IndexError, at random, where streams turn up that were not there at first (`demux`, seen in 18.1);
-        # by then all packets have come.
+        """Yield packets from the container's current position."""
+        # PyAV raises IndexError, at random, where new streams appear after the beginning (`demux`, seen in 18.1); by then all
+        # packets have been read.
         with suppress(IndexError):
             yield from self._container.demux(self._stream)
 
     def _packets_from(self, target: int) -> Iterator[tuple[AudioPacket, int | None]]:
-        """Packets from the one that holds a position on, each with the position behind it; None where the clock tells."""
+        """Yield packets from the one with a position on, each with its end position; None where the clock tells the position."""
         if self._ogg:
             self._stream.codec_context.flush_buffers()
-            for number in range(self._ogg.first_for(target), len(self._ogg.ends)):
+            for number in range(first_packet(self._ogg.ends, target), len(self._ogg.ends)):
                 yield _packet(self._ogg.packet(self._file, number)), int(self._ogg.ends[number])
             return
         if self._clock_tells:
@@ -269,46 +266,46 @@ class AvRecording:
             yield from ((packet, None) for packet in self._demux())
             return
         index = self._index
-        first = index.first_for(target)
+        first = first_packet(index.ends, target)
         packets = (self._jump_to(first) if first and self._jumps else None) or islice(self._begin()[0], first, None)
         for number, packet in enumerate(packets, first):
             if packet_time(packet) is None:
                 yield packet, index.num_samples
             elif number < len(index.ends):
-                if self._jumps and first and check(packet) != index.checks[number]:
+                if self._jumps and first and packet_crc(packet) != index.checks[number]:
                     raise _WrongPacketError
                 yield packet, int(index.ends[number])
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
-        """Packets from that of the index on; None where a seek does not bring it up as it was.
+        """Seek and yield packets from one of the index on; None where the seek does not lead to that packet.
 
-        Some files mark no packet as one to seek to, in MPEG streams a seek may end in the middle of a packet, and some clocks are
-        off after a seek: all this shows in its time and bytes.
+        Some files mark no packet for seeking, in MPEG streams a seek may end inside a packet, and some clocks are off after a
+        seek: all of this shows in the packet's time and bytes.
         """
         index = self._index
         if not index.rising or not len(index.stamps) or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any():
             return None
         wanted = index.stamps[number], index.checks[number]
         with suppress(av.error.FFmpegError):
-            self._container.seek(int(index.stamps[max(0, number - _BEFORE)]), stream=self._stream, backward=True)
+            self._container.seek(int(index.stamps[max(0, number - _SEEK_BACK)]), stream=self._stream, backward=True)
             packets = self._demux()
             for packet in packets:
                 at = packet_time(packet)
                 if at is None or at > wanted[0]:
                     return None
-                if (at, check(packet)) == wanted:
+                if (at, packet_crc(packet)) == wanted:
                     return chain([packet], packets)
         return None
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decoded frames as (position, samples of shape (channels, n)), from a little before `start` on."""
+        """Yield decoded frames as (position, samples of shape (channels, n)), from a run-up before `start` on."""
         if self._run_up < start:
             yield from self._decode(self._packets_from(start - self._run_up))
             return
         if self._run_up < sys.maxsize:
             yield from self._decode_all()
             return
-        # The decoder goes on where it stands, so that windows in rising order cost one pass.
+        # The decoder continues from its current position, so that windows in rising order take one pass.
         if self._decoded is None or not self._recent or start < self._recent[0][0]:
             self._decoded = self._decode_all()
             self._recent.clear()
@@ -320,7 +317,7 @@ class AvRecording:
             yield position, samples
 
     def _decode_all(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decoded frames from the beginning of the recording on; see `_decode_from`."""
+        """Yield decoded frames from the beginning of the recording; see `_decode_from`."""
         if self._clock_tells or self._run_up == sys.maxsize:
             yield from self._decode(((packet, None) for packet in self._begin()[0]), 0)
         else:
@@ -329,9 +326,9 @@ class AvRecording:
     def _decode(
         self, packets: Iterator[tuple[AudioPacket, int | None]], position: int | None = None
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decode packets, given with the positions behind them; `position` is that of the first sample, None where they tell.
+        """Decode packets, given with their end positions; `position` is that of the first sample, None where the packets tell it.
 
-        A packet that is broken leaves a gap in the positions; where none can tell its place, it ends the recording.
+        A broken packet leaves a gap in the positions; where no later position can be determined, it ends the recording.
         """
         to_packed = AudioResampler(format="flt")
         decoder: AudioCodecContext | None = None
@@ -349,24 +346,24 @@ class AvRecording:
                 position = None
                 continue
             if position is None and frames:
-                # The first frame of Opus may be shorter than its packet: its decoder holds back samples when it resamples.
+                # The first frame of Opus may be shorter than its packet: a decoder that resamples delays samples.
                 held = opus_samples(bytes(packet)) if self.codec == "opus" else sum(frame.samples for frame in frames)
                 position = self._time_of(frames[0]) if end is None else end - held
             for frame in frames:
                 if (frame.sample_rate, frame.layout.nb_channels) != (self.sampling_rate, self.num_channels):
-                    return  # the stream turns into another
+                    return  # the stream changes its rate or channels
                 for samples in self._samples(frame, to_packed):
                     yield cast(int, position), samples
                     position = cast(int, position) + samples.shape[1]
 
     def _time_of(self, frame: av.AudioFrame) -> int:
-        """Where the clock says that a frame begins."""
+        """Return the position of a frame by the container's clock."""
         position = int((frame.pts or 0) * self._ticks)
-        # A new decoder drops the samples that come before 0, as the container says, and leaves the time of the frame as it was.
-        return (max(0, position) if self.codec in _REMEMBERING else position) - self._origin
+        # A new decoder drops the samples before 0 as the container says, but does not change the time of the frame.
+        return (max(0, position) if self.codec in _STATEFUL else position) - self._origin
 
     def _samples(self, frame: av.AudioFrame, to_packed: AudioResampler) -> list[NDArray[np.float32]]:
-        """A frame's samples, each array of shape (channels, n)."""
+        """Return a frame's samples, arrays of shape (channels, n)."""
         # PyAV reads past the planes of a frame that has eight or more (`AudioFrame.planes`, seen in 18.1).
         if frame.format.name == "fltp" and self.num_channels < 8:
             return [cast(NDArray[np.float32], frame.to_ndarray())]
@@ -374,24 +371,20 @@ class AvRecording:
         return [cast(NDArray[np.float32], samples.reshape(-1, self.num_channels).T) for samples in packed]
 
     def _decoder(self) -> AudioCodecContext:
-        """The stream's decoder, or a new one of its kind; asked for after a seek."""
+        """Return a decoder for packets after a seek: the stream's, or a new one where a flush does not reset it."""
         decoder = self._stream.codec_context
         if self.codec == "opus":
-            # Otherwise the samples before the first are dropped from the first packet that is decoded, whichever that is.
+            # Without the flag, the pre-skip is dropped from the first packet that is decoded, whichever that is.
             decoder.flags2 |= int(Flags2.skip_manual)
-        if self.codec not in _REMEMBERING:
+        if self.codec not in _STATEFUL:
             return decoder
-        new = cast(AudioCodecContext, AudioCodecContext.create(_BETTER.get(decoder.name, decoder.codec), "r"))
+        new = cast(AudioCodecContext, AudioCodecContext.create(_PREFERRED.get(decoder.name, decoder.codec), "r"))
         new.extradata = decoder.extradata
         return new
 
 
 def _packet(data: bytes) -> AudioPacket:
-    """Copy data into a packet with zero padding, which decoders read past its end; `av.Packet(data)` has none."""
+    """Copy data to a packet with zero padding, which decoders read; `av.Packet(data)` has none."""
     packet = cast(AudioPacket, av.Packet(len(data)))
     packet.update(data)
     return packet
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

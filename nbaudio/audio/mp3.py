@@ -1,11 +1,11 @@
-"""Whether an MP3 is as its first frame says: the tag that Xing and LAME write there, and frame after frame up to the end."""
+"""Check whether an MP3 agrees with its Xing or LAME tag, frame by frame."""
 
 import os
 from typing import NamedTuple
 
 _SEARCHED = 16384
 _PIECE = 1 << 20
-# Flags of the tag: which numbers it holds.
+# Flags of the tag: it holds the numbers of frames and bytes.
 _FRAMES_AND_BYTES = 3
 # kbit/s of layer III by four bits of the header, in MPEG 1 and in MPEG 2 and 2.5; Hz by two bits, in MPEG 2.5, 2 and 1
 # (ISO 11172-3 and 13818-3, section 2.4.2.3).
@@ -14,16 +14,16 @@ _BIT_RATES = (
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 )
 _RATES = {0: (11025, 12000, 8000), 2: (22050, 24000, 16000), 3: (44100, 48000, 32000)}
-# What was found of files, by device, number, size and time of change: a recording is opened many times.
+# Cache of `is_consistent` by device, inode, size and modification time, since a recording is opened many times.
 _known: dict[tuple[int, ...], bool] = {}
 _MOST_KNOWN = 1000
 
 
 def is_consistent(descriptor: int) -> bool:
-    """Whether a tag says how many frames an open MP3 has, and frames of one kind follow each other up to the end.
+    """Return whether the tag of an open MP3 has the number of frames, and frames of one kind follow each other up to the end.
 
-    Elsewhere libmpg123 guesses the length from the first frame, which is far off at a variable rate, and loses its place where it
-    has to look for the next frame. The place in the file, which libmpg123 counts on, stays.
+    Otherwise libmpg123 guesses the length from the first frame, which is far off at a variable rate, and loses its position where
+    it has to search for the next frame. The file position, on which libmpg123 relies, does not change.
     """
     found = os.fstat(descriptor)
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -35,13 +35,13 @@ def is_consistent(descriptor: int) -> bool:
 
 
 def declared_samples(descriptor: int) -> int:
-    """Samples that the tag of an open MP3 declares; 0 without one."""
+    """Return the samples that the tag of an open MP3 declares; 0 without a tag."""
     tag = _find_tag(descriptor)
     return tag.frames * (1152 if tag.header[1] >> 3 & 3 == 3 else 576) if tag else 0
 
 
 class _Tag(NamedTuple):
-    """Where the first frame begins, its header, and how many frames it says there are."""
+    """Offset of the first frame, its header, and its declared number of frames."""
 
     at: int
     header: bytes
@@ -65,14 +65,14 @@ def _look_through(descriptor: int, size: int) -> bool:
     if not (tag := _find_tag(descriptor)):
         return False
     end, counted = _last_frame(descriptor, tag.at, size, kind=tag.header)
-    # The tag may count its own frame. Behind the last there may be ID3v1, Lyrics3 and APE tags.
+    # The tag may count its own frame. ID3v1, Lyrics3 and APE tags may follow the last frame.
     rest = os.pread(descriptor, 8, end)
     return counted - 1 <= tag.frames <= counted and (not rest.strip(b"\0") or rest.startswith((b"TAG", b"APETAGEX", b"LYRICS")))
 
 
 def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, int]:
-    """Where frames of the kind of the first stop following each other, and how many there are."""
-    # Version, layer and rate of all frames, and whether they have one channel.
+    """Return the end of the run of frames of the first frame's kind, and their number."""
+    # All frames must agree in version, layer, rate and mono or stereo.
     version_and_layer, rate, mono = kind[1] & 0xFE, kind[2] & 0x0C, kind[3] >> 6 == 3
     lengths = {bits: _frame_bytes(bytes((0xFF, kind[1], bits, kind[3]))) for bits in range(256) if bits & 0x0C == rate}
     count, data, begin = 0, b"", at
@@ -89,7 +89,7 @@ def _last_frame(descriptor: int, at: int, size: int, kind: bytes) -> tuple[int, 
 
 
 def _after_id3(head: bytes) -> int:
-    """Where an ID3v2 tag ends."""
+    """Return the end of an ID3v2 tag."""
     if not head.startswith(b"ID3") or len(head) < 10:
         return 0
     size = 0
@@ -99,12 +99,7 @@ def _after_id3(head: bytes) -> int:
 
 
 def _frame_bytes(header: bytes) -> int:
-    """Bytes of a frame of layer III, 0 where this is no header of one.
-
-    Examples:
-        >>> _frame_bytes(bytes.fromhex("fffb9064"))  # 128 kbit/s at 44.1 kHz
-        417
-    """
+    """Return the bytes of a layer III frame by its header; 0 for an invalid header."""
     version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
     bits, rate = header[2] >> 4, header[2] >> 2 & 3
     if header[0] != 0xFF or header[1] < 0xE0 or version == 1 or layer != 1 or rate == 3 or not 0 < bits < 15:

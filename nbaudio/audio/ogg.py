@@ -1,7 +1,7 @@
-"""Ogg files page by page: where they are damaged, and where every packet of Opus or Vorbis lies and which samples it holds.
+"""Read the pages of Ogg files: detect damage, and index the packets and samples of Opus and Vorbis.
 
-A page begins with ``OggS``, its flags, the granule position (of the last sample that it completes), the serial number of its
-stream, its own number and its checksum; then come the lacing values, which split its body into packets (RFC 3533, section 6).
+A page has ``OggS``, flags, the granule position (of the last sample that it completes), the serial number of its stream, its own
+number and its checksum, then the lacing values, which split its body into packets (RFC 3533, section 6).
 """
 
 import os
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 _HEADER = struct.Struct("<4sBBqIIIB")
 _FIRST, _LAST = 0x02, 0x04  # flags: the first and the last page of a stream
 _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-# What a codec's first packet begins with, and how many packets come before the audio.
+# The first bytes of a codec's first packet, and the number of header packets before the audio.
 _HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
-# Samples of 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
-_OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
+# Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
+OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
 
 
 class Pages(NamedTuple):
-    """What is wrong with a file, None for nothing, and how many samples it holds before that; None where this is not known."""
+    """The first problem of a file, None for none, and the number of samples before it; None where that is unknown."""
 
     problem: str | None
     num_samples: int | None
 
 
 class _Page(NamedTuple):
-    """One page: its flags, granule position and stream, where its body begins in the file, and its lacing values."""
+    """One page: flags, granule position, stream, offset of its body in the file, and lacing values."""
 
     flags: int
     granule: int
@@ -42,19 +42,16 @@ class _Page(NamedTuple):
 
 
 class _DamagedError(Exception):
-    """The file cannot be followed further; the message says why and names the byte."""
+    """The file cannot be read further; the message has the reason and the byte."""
 
 
 @dataclass(frozen=True)
 class OggIndex:
     """The audio packets of one stream.
 
-    Attributes:
-        ends: for each packet, the position of the first sample behind its own; 0 is the first sample of the recording.
-        num_samples: samples in all, without those that the last page's granule position cuts off.
-        starts: number of the first segment (one lacing value each) of each packet, and the number of segments at the end.
-        offsets: where each segment begins in the file.
-        sizes: bytes of each segment.
+    `ends` are their end positions (0 is the first sample of the recording), `num_samples` excludes samples that the last page's
+    granule position cuts off. Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the
+    number of each packet's first segment, and the number of all segments.
     """
 
     ends: NDArray[np.int64]
@@ -63,12 +60,8 @@ class OggIndex:
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
-    def first_for(self, position: int) -> int:
-        """Number of the first packet that reaches behind a position; the first for 0, the last where none does."""
-        return 0 if position <= 0 else min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1)
-
     def packet(self, file: BinaryIO, number: int) -> bytes:
-        """A packet's bytes, joined where it goes on behind a page's header."""
+        """Return a packet's bytes, joined where it spans pages."""
         first, last = int(self.starts[number]), int(self.starts[number + 1])
         parts, at = [], first
         while at < last:
@@ -80,12 +73,15 @@ class OggIndex:
         return b"".join(parts)
 
 
-def scan_pages(path: Path) -> Pages:
-    """Go through the pages of an Ogg file up to the first that is not as it should be.
+def first_packet(ends: NDArray[np.int64], position: int) -> int:
+    """Return the number of the first packet that ends after a position; the first for 0, the last where none does."""
+    return 0 if position <= 0 else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
 
-    Returns:
-        A problem that names the byte, and how many samples the pages before it hold, in Opus those at 48 kHz; None where that is
-        not known, as of streams side by side. Of a file that is no Ogg, no problem.
+
+def scan_pages(path: Path) -> Pages:
+    """Check the pages of an Ogg file up to the first problem; a file that is not Ogg has none.
+
+    The number of samples, of Opus at 48 kHz, is None where it is unknown, as for several streams side by side.
     """
     problem, position, serials, begin = None, 0, set(), b""
     with path.open("rb") as file:
@@ -99,20 +95,15 @@ def scan_pages(path: Path) -> Pages:
     opus = begin.find(b"OpusHead")
     if len(serials) != 1 or (opus < 0 and b"\x01vorbis" not in begin):
         return Pages(problem, None)
-    # The header says how many samples the encoder puts before the sound (RFC 7845, section 5.1).
+    # Pre-skip: samples that the encoder adds before the sound (RFC 7845, section 5.1).
     delay = int.from_bytes(begin[opus + 10 : opus + 12], "little") if opus >= 0 else 0
     return Pages(problem, max(0, position - delay))
 
 
 def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
-    """Find all packets of the first stream of a codec, without decoding them.
+    """Index all packets of the first ``opus`` or ``vorbis`` stream without decoding, reading an open file by offset.
 
-    Args:
-        file: an open file; it is read by offset.
-        codec: ``opus`` or ``vorbis``.
-
-    Returns:
-        The index; None where there is no such stream, or where the packets' sizes contradict the pages' granule positions.
+    None where there is no such stream, or where the sizes of packets contradict the granule positions of pages.
     """
     magic, headers = _HEADERS[codec]
     pages: list[_Page] = []
@@ -124,7 +115,7 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
             if begin and (not pages or page.serial == pages[0].serial):
                 pages.append(page)
     except _DamagedError:
-        pass  # what comes behind is not read
+        pass  # the pages after the damage are not used
     if not pages:
         return None
     lacing = np.frombuffer(b"".join(page.lacing for page in pages), np.uint8).astype(np.int64)
@@ -138,40 +129,41 @@ def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
     starts = starts[headers:]
     if len(starts) < 2:
         return None
-    held = _held(file, codec, begin, starts, offsets)
-    ends = np.cumsum(held)
-    lead = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
-    told = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
+    ends = np.cumsum(_packet_samples(file, codec, begin, starts, offsets))
+    pre_skip = int.from_bytes(begin[10:12], "little") if codec == "opus" else 0
+    known = [(page.granule, int(ends[done - 1])) for page, done in zip(pages, completed, strict=True) if page.granule > 0 < done]
     total = int(ends[-1])
-    if told:
-        # A stream may have been cut out of a longer one: then all positions are greater by the same number.
-        by = told[0][0] - told[0][1] if len(told) > 1 else 0
-        if any(granule - end != by for granule, end in told[:-1]) or told[-1][0] - told[-1][1] > by:
+    if known:
+        # A stream may be an excerpt of a longer one: then all positions are greater by the same number.
+        by = known[0][0] - known[0][1] if len(known) > 1 else 0
+        if any(granule - end != by for granule, end in known[:-1]) or known[-1][0] - known[-1][1] > by:
             return None
-        total = min(total, told[-1][0] - by) if pages[-1].flags & _LAST else total
-    return OggIndex(ends - lead, max(0, total - lead), starts, offsets, lacing)
+        total = min(total, known[-1][0] - by) if pages[-1].flags & _LAST else total
+    return OggIndex(ends - pre_skip, max(0, total - pre_skip), starts, offsets, lacing)
 
 
-def _held(file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Samples that each packet completes."""
+def _packet_samples(
+    file: BinaryIO, codec: str, begin: bytes, starts: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the samples that each packet completes."""
     data = np.memmap(file, np.uint8, "r")
     at = np.append(offsets, len(data))[starts[:-1]]
     first, second = (data[np.minimum(at + by, len(data) - 1)].astype(np.int64) for by in (0, 1))
     if codec == "opus":
         frames = np.choose(first & 3, [1, 2, 2, second & 63])
-        return np.asarray(_OPUS_FRAME[first >> 3] * frames, np.int64)
-    # A packet's window overlaps the one before by halves; of the two modes in use, the first is the short one (Vorbis I, 4.3).
+        return np.asarray(OPUS_FRAME[first >> 3] * frames, np.int64)
+    # Half of a packet's window overlaps the one before; of the two modes in use, the first is the short one (Vorbis I, 4.3).
     window = np.where(first & 2, 1 << (begin[28] >> 4), 1 << (begin[28] & 15))
-    held = np.zeros(len(window), np.int64)
-    held[1:] = (window[1:] + window[:-1]) // 4
-    return held
+    samples = np.zeros(len(window), np.int64)
+    samples[1:] = (window[1:] + window[:-1]) // 4
+    return samples
 
 
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
-    """All pages; with `checked` by their checksums too.
+    """Yield all pages, with `checked` also verifying their checksums.
 
     Raises:
-        _DamagedError: a page is missing, broken or not the next one, or another recording begins.
+        _DamagedError: a page is missing, broken or out of order, or another recording begins.
     """
     numbers: dict[int, int] = {}
     at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
@@ -207,6 +199,6 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
 
 
 def _checksum(page: bytes) -> int:
-    """The CRC of a page: zlib's polynomial, from the highest bit on, and without inverting anything."""
+    """Return the CRC of a page: zlib's polynomial, most significant bit first, without inversion."""
     mirrored = zlib.crc32(page.translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{mirrored:032b}"[::-1], 2)

@@ -1,8 +1,8 @@
-"""Where the samples of every packet begin, for streams whose clock cannot tell: Matroska counts milliseconds, MPEG-TS 1/90000 s.
+"""Index the packets of streams whose clock is too coarse for samples: Matroska counts milliseconds, MPEG-TS 1/90000 s.
 
-Packets are read, not decoded: an Opus packet's first bytes say how many samples it holds (RFC 6716, section 3), a Vorbis packet's
-first bits whether its window is long or short (Vorbis I, section 4.3), and other codecs' packets all hold the same number. What
-does not agree with the container's clock, or is of another codec, is decoded once instead.
+Packets are read, not decoded: the first bytes of an Opus packet tell its number of samples (RFC 6716, section 3), the first bits
+of a Vorbis packet tell a long from a short window (Vorbis I, section 4.3), and packets of the other codecs all have the same
+number. Streams that contradict the container's clock, or are of another codec, are decoded once instead.
 """
 
 import struct
@@ -21,15 +21,17 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 from numpy.typing import NDArray
 
+from nbaudio.audio.ogg import OPUS_FRAME
+
 Count = Callable[[memoryview], int]
 AudioPacket: TypeAlias = "Packet[AudioStream]"
 Begin = Callable[[], tuple[Iterator[AudioPacket], AudioCodecContext]]
 
-# Codecs whose packets all hold as many samples as the first.
+# Codecs whose packets all have the same number of samples.
 _FIXED = {"aac", "ac3", "amrnb", "amrwb", "eac3", "mp1float", "mp2float", "mp3float"}
-# Packets that are decoded to see what the first ones lack (encoder delay) and how many samples one holds.
+# Packets that are decoded to find the encoder delay and the samples of a packet.
 _FIRST = 16
-# How far counted samples may be from the clock's: it is rounded once when written and once when read.
+# Tolerance between counted samples and the clock, which is rounded once when written and once when read.
 _TICKS_OFF = 2
 
 
@@ -37,13 +39,9 @@ _TICKS_OFF = 2
 class PacketIndex:
     """Packets in the order of the file.
 
-    Attributes:
-        stamps: the container's time of each packet.
-        checks: a CRC-32 of each packet, by which it is known again after a seek.
-        ends: position of the first sample behind each packet's own; the last is the recording's length, less nothing that the
-            container says to drop at the end.
-        rising: whether stamps never fall from packet to packet, so that a packet can be found by its own where no other has it.
-        dropped: samples at the end that the container says to drop, where that is known without decoding.
+    `stamps` are the container's times, `checks` CRC-32s, which identify packets after a seek, `ends` end positions before the
+    container's trimming of the end. `rising` is whether stamps never fall, so that a packet can be found by its stamp where no
+    other has the same. `dropped` are samples at the end that the container trims, where that is known without decoding.
     """
 
     stamps: NDArray[np.int64]
@@ -54,28 +52,22 @@ class PacketIndex:
 
     @property
     def num_samples(self) -> int:
-        """Samples in all, before the container's word on what to drop at the end where only the decoder knows it."""
+        """Samples in all, before trimming of the end where only the decoder knows it."""
         return max(0, int(self.ends[-1]) - self.dropped) if len(self.ends) else 0
-
-    def first_for(self, position: int) -> int:
-        """Number of the first packet that reaches behind a position; the last where none does."""
-        if position <= 0:
-            return 0
-        return max(0, min(int(np.searchsorted(self.ends, position, side="right")), len(self.ends) - 1))
 
 
 def packet_time(packet: AudioPacket) -> int | None:
-    """The container's time of a packet; None for the one that only marks the end."""
+    """Return the container's time of a packet; None for the one that marks the end."""
     return packet.pts if packet.pts is not None else packet.dts
 
 
-def check(packet: AudioPacket) -> int:
-    """A CRC-32 of a packet's bytes."""
+def packet_crc(packet: AudioPacket) -> int:
+    """Return the CRC-32 of a packet's bytes."""
     return zlib.crc32(memoryview(packet))
 
 
 def _trimmed(packet: AudioPacket) -> tuple[int, int]:
-    """Samples that the container says to drop at a packet's start and end."""
+    """Return the samples that the container trims at a packet's start and end."""
     if not packet.has_sidedata("skip_samples"):
         return 0, 0
     start, end = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
@@ -83,12 +75,10 @@ def _trimmed(packet: AudioPacket) -> tuple[int, int]:
 
 
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
-    """Read a stream's packets once; where they must be decoded, twice.
+    """Read a stream's packets once; twice where they must be decoded.
 
-    Args:
-        begin: starts the stream anew and gives its packets and a decoder.
-        ticks: samples in one tick of the container's clock.
-        skipped: samples of Opus before the first that was recorded; None for as many as the container says.
+    `begin` restarts the stream, `ticks` are samples per tick of the container's clock, `skipped` is the pre-skip of Opus in
+    samples, None for the container's value.
     """
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
@@ -99,12 +89,12 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     stamps: list[int] = []
     checks: list[int] = []
     counts: list[int] = []
-    with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
+    with suppress(av.error.FFmpegError):  # packets after damage are not found
         for packet in packets:
             at = packet_time(packet)
             if at is not None:
                 stamps.append(at)
-                checks.append(check(packet))
+                checks.append(packet_crc(packet))
                 if opus:
                     trims.append(_trimmed(packet))
                 if callable(count):
@@ -113,10 +103,10 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
     held = np.array(counts, np.int64) if callable(count) else np.full(len(clock), count, np.int64)
     rising = not (np.diff(clock) < 0).any()
     ends = np.cumsum(held)
-    if opus:  # each packet says what it holds, whatever the clock says
-        begun = sum(start for start, _ in trims) if skipped is None else skipped
-        return PacketIndex(clock, known, ends - begun, rising, sum(end for _, end in trims))
-    # The first packet is left out: where it gives no samples, writers disagree on how long it lasts.
+    if opus:  # packets tell their samples, whatever the clock says
+        pre_skip = sum(start for start, _ in trims) if skipped is None else skipped
+        return PacketIndex(clock, known, ends - pre_skip, rising, sum(end for _, end in trims))
+    # The first packet is not compared: where it decodes to no samples, writers disagree on its duration.
     off = (ends - held)[1:] - clock[1:] * float(ticks)
     if not count or lead is None or lead[0] >= len(ends) or (len(off) and np.ptp(off) > _TICKS_OFF * max(1.0, float(ticks))):
         return PacketIndex(clock, known, _decoded_ends(*begin(), len(clock)), rising)
@@ -125,7 +115,7 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
 
 
 def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) -> tuple[tuple[int, int] | None, int]:
-    """The first packet that gives samples as (its number, how many), and how many the last one gives."""
+    """Return the first packet with samples as (its number, samples), and the samples of the last packet."""
     first, size = None, 0
     with suppress(av.error.FFmpegError):
         for number, packet in enumerate(packets):
@@ -136,7 +126,7 @@ def _decode_first(packets: Iterator[AudioPacket], decoder: AudioCodecContext) ->
 
 
 def _counter(context: AudioCodecContext, size: int) -> Count | int:
-    """What tells how many samples a packet holds without decoding it, or how many all hold; 0 where nothing does."""
+    """Return the function that counts a packet's samples without decoding, or the number that all have; 0 for neither."""
     name = context.name.removeprefix("lib")
     if name == "opus":
         return opus_samples
@@ -147,28 +137,17 @@ def _counter(context: AudioCodecContext, size: int) -> Count | int:
 
 
 def opus_samples(packet: bytes | memoryview) -> int:
-    """Samples of 48 kHz in an Opus packet.
-
-    Examples:
-        >>> opus_samples(bytes([0b11111_0_00])), opus_samples(bytes([0b00000_0_01])), opus_samples(bytes([0b10000_0_11, 3]))
-        (960, 960, 360)
-    """
+    """Return the samples at 48 kHz in an Opus packet."""
     if len(packet) < 2 and (not packet or packet[0] & 3 == 3):
         return 0
-    mode, frames = packet[0] >> 3, packet[0] & 3
-    if mode < 12:
-        size = (480, 960, 1920, 2880)[mode & 3]
-    elif mode < 16:
-        size = (480, 960)[mode & 1]
-    else:
-        size = (120, 240, 480, 960)[mode & 3]
-    return size * (1, 2, 2, packet[1] & 63 if frames == 3 else 0)[frames]
+    frames = packet[0] & 3
+    return int(OPUS_FRAME[packet[0] >> 3]) * (packet[1] & 63 if frames == 3 else (1, 2, 2)[frames])
 
 
 class _VorbisSamples:
-    """Samples that the next Vorbis packet completes: its window overlaps the one before by halves.
+    """Counter of the samples that the next Vorbis packet completes: half of its window overlaps the one before.
 
-    All encoders in use write two modes, the short window first; another order is seen by the clock.
+    All encoders in use write two modes, the short window first; another order shows in the clock.
     """
 
     def __init__(self, *, short: int, long: int) -> None:
@@ -183,14 +162,14 @@ class _VorbisSamples:
 
 
 def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:
-    """Where each packet ends, by decoding; a packet that is broken holds nothing."""
+    """Return the end position of each packet by decoding; a broken packet has no samples."""
     ends: list[int] = []
     position = 0
-    with suppress(av.error.FFmpegError):  # what comes behind a damaged place is not found
+    with suppress(av.error.FFmpegError):  # packets after damage are not found
         for packet in packets:
             with suppress(av.error.FFmpegError):
                 position += sum(frame.samples for frame in decoder.decode(packet))
             ends.append(position)
-    # The last packet only marks the end; what it brings out of the decoder belongs to the one before.
+    # The last packet only marks the end; samples that it flushes out of the decoder belong to the one before.
     ends = [*ends[:length], *[position] * (length - len(ends))]
     return np.array([*ends[:-1], position] if ends else [], np.int64)

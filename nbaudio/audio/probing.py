@@ -1,4 +1,4 @@
-"""What a recording really is: headers are read, and not believed."""
+"""Probe recordings: read headers and verify them by decoding."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.remote import Remote
 
-# Enough to make a decoder touch the last frames.
+# Enough to make a decoder read the last frames.
 _TAIL_SAMPLES = 4096
-# Of the beginning, seconds that are decoded twice, and in how many windows.
+# Seconds at the beginning that are decoded twice, and the number of windows.
 _BEGINNING_S = 2.0
 _WINDOWS = 3
 _ALAC_WINDOWS = 300
-# How far windows may be from a decode of the whole, full scale being 1; see docs/audio.md. Others are equal.
-_WINDOWS_OFF = {"amrnb": 0.001, "opus": 0.001}
+# Tolerance between windows and a decode of the whole, full scale being 1; see docs/audio.md. Other codecs must be equal.
+_TOLERANCE = {"amrnb": 0.001, "opus": 0.001}
 _RAW_CODECS = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw"}
-# Samples of all channels together.
+# Samples over all channels.
 _COUNT_BLOCK = 1 << 20
 
 
@@ -38,7 +38,7 @@ class Probe:
         num_channels: number of channels.
         num_samples: samples per channel that can be decoded, which may be fewer than the header declares.
         codec: such as ``pcm_16``, ``flac``, ``mp3``, ``aac``, ``opus``.
-        warning: what is wrong with the file although it can be used; None when nothing is.
+        warning: what is wrong with the file although it is usable; None when nothing is.
     """
 
     sampling_rate: int
@@ -49,13 +49,13 @@ class Probe:
 
 
 def probe(path: Path | Remote) -> Probe:
-    """Read a recording's header and make sure that its end is where the header says.
+    """Read a recording's header and verify that its samples can be decoded.
 
-    Only a file whose end is not there is decoded whole, to find where it ends. Encoder delay that an MP3's or MP4's header
-    declares is not counted: sample 0 is the first sample that was recorded.
+    Only a file without its declared end is decoded as a whole, to find where it ends. The encoder delay that an MP3's or MP4's
+    header declares is not counted: sample 0 is the first recorded sample.
 
     Raises:
-        AudioError: it cannot be decoded at all, or holds no sample; names the file and why.
+        AudioError: it cannot be decoded at all, or has no sample; names the file and the reason.
 
     Examples:
         >>> import tempfile, soundfile
@@ -75,7 +75,7 @@ def probe(path: Path | Remote) -> Probe:
         known = recording.container if isinstance(recording, SoundfileRecording) else "OGG"
         pages = scan_pages(path) if known == "OGG" else None
         if pages and pages.problem:
-            # Behind a hole decoders go on as if it were not there: sound from elsewhere would come under these times.
+            # Decoders skip a gap silently: the samples after it would be at the wrong times.
             num_samples = min(num_samples, num_samples if pages.num_samples is None else pages.num_samples)
             warning = f"{pages.problem}; {num_samples / recording.sampling_rate:.1f} s are used"
         if num_samples > 0:
@@ -94,16 +94,13 @@ def _count_with_ffmpeg(recording: Recording) -> tuple[int, str | None]:
 
 
 def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:
-    """Decode the beginning in one go and in windows: what damage does to a header shows there.
+    """Decode the beginning in one go and in windows, as damage to a header shows there.
 
-    Returns:
-        How many samples can be used, which is less where a short recording is damaged, and what is wrong.
-
-    Raises:
-        AudioError: windows are not what a decode from the start gives.
+    Returns the number of usable samples, fewer where a short recording is damaged, and the warning; raises AudioError where
+    windows differ from a decode from the start.
     """
     if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
-        return num_samples, warning  # a sample's place follows from its number
+        return num_samples, warning  # a sample's offset follows from its number
 
     def fresh(start: int, stop: int) -> Window:
         with open_recording(path) as opened:
@@ -111,8 +108,8 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
 
     if not isinstance(recording, SoundfileRecording):
         return _compare([recording.read, recording.read], recording, path, num_samples, warning)
-    # libsndfile may keep what it read before: a new one shows where it lands, one that read all shows what it keeps. It reports
-    # damaged frames of FLAC by their numbers and checksums.
+    # libsndfile may depend on earlier reads: a fresh handle shows where a seek lands, one that has read everything shows what it
+    # keeps. Damaged frames of FLAC need neither, as libsndfile detects them by their numbers and checksums.
     with open_recording(path) as new:
         readers = [new.read] if recording.codec == "flac" else [new.read, new.read, fresh]
         return _compare(readers, recording, path, num_samples, warning)
@@ -121,8 +118,8 @@ def _check_beginning(recording: Recording, path: Path, num_samples: int, warning
 def _compare(
     readers: Sequence[Callable[[int, int], Window]], recording: Recording, path: Path, num_samples: int, warning: str | None
 ) -> tuple[int, str | None]:
-    """Check that windows of the other readers equal the beginning as the first one reads it."""
-    # In CAF, libsndfile finds each packet of ALAC by a table of its own, of which any entry may be damaged.
+    """Check that windows of the other readers equal the beginning as decoded by the first one."""
+    # In CAF, libsndfile finds each packet of ALAC by a table, any entry of which may be damaged.
     alac = recording.codec.startswith("alac_")
     length = num_samples if alac else min(num_samples, int(_BEGINNING_S * recording.sampling_rate))
     rate = recording.sampling_rate
@@ -144,13 +141,13 @@ def _compare(
         window = read(start, start + len(same))
         with np.errstate(invalid="ignore"):
             off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
-        if (off > _WINDOWS_OFF.get(recording.codec, 0)).any():
-            raise AudioError(f"{path}: damaged: its sound is another one when it is read from {start / rate:.2f} s on")
+        if (off > _TOLERANCE.get(recording.codec, 0)).any():
+            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than reading it whole")
     return num_samples, warning
 
 
 def _decodable(path: Path, length: int) -> int:
-    """The most samples, up to `length`, that decode in one go from the start."""
+    """Return the most samples, up to `length`, that decode in one go from the start."""
     held = 0
     while held < length:
         middle = (held + length + 1) // 2
@@ -179,7 +176,7 @@ def _check_end(recording: SoundfileRecording, path: Path) -> tuple[int, str | No
 
 
 def _promised(recording: SoundfileRecording, path: Path) -> int:
-    """Samples that the header declares: libsndfile takes what is there for declared, and says so in its log at best."""
+    """Return the samples that the header declares; libsndfile replaces their number by the actual one and at best logs it."""
     log, declared = recording.log, recording.declared_samples
     if size := re.search(r"(?:data|SSND|Data Size|BODY|riff) *: (\d+) \(should be (\d+)\)", log):
         return int(declared * int(size[1]) / max(1, int(size[2])))
@@ -193,7 +190,7 @@ def _promised(recording: SoundfileRecording, path: Path) -> int:
 
 
 def _count(path: Path, channels: int) -> int:
-    """Samples that decode from the start on; where a block breaks, smaller ones find the last sample before the break."""
+    """Count the samples that decode from the start; after a failed block, smaller ones find the last sample before the break."""
     held, block = 0, _COUNT_BLOCK // channels
     while block:
         try:
@@ -208,7 +205,7 @@ def _count(path: Path, channels: int) -> int:
 
 
 def _short(declared: int, held: int, rate: int) -> str | None:
-    # An estimate from a bit rate, an encoder's delay and last frame: nobody misses them.
+    # Smaller differences come from estimates by bit rate, encoder delay or a last frame.
     if declared - held < max(rate / 10, _TAIL_SAMPLES):
         return None
     return f"truncated: the header declares {declared / rate:.1f} s, {held / rate:.1f} s can be decoded"

@@ -1,15 +1,15 @@
-"""256 levels for models that predict one sample at a time (WaveNet): mu-law and linear, and their inverses.
+"""Quantize samples to 256 levels, mu-law or linear, for models that predict one sample at a time (WaveNet).
 
-Conventions: samples are int16, of which 32768 is 1; levels are uint8. A sample x in [-1, 1] becomes the level
+Samples are int16, of which 32768 is 1; levels are uint8. A sample x in [-1, 1] becomes the level
 
     floor((f(x) + 1) / 2 * 255 + 1/2)   with   f(x) = sign(x) * ln(1 + 255 |x|) / ln(256)   (mu-law)   or   f(x) = x   (linear)
 
 as in van den Oord et al., "WaveNet: A Generative Model for Raw Audio" (2016), section 2.2, after ITU-T G.711. torchaudio's
-`mu_law_encoding` computes the same; telephones' segmented code is another. The inverse is x = f^-1(level / 255 * 2 - 1), where
-f^-1(y) = sign(y) * (256^|y| - 1) / 255 for mu-law. Silence is level 128, which is one half step above 0.
+`mu_law_encoding` is the same; the segmented code of telephony is another. The inverse is x = f^-1(level / 255 * 2 - 1), where
+f^-1(y) = sign(y) * (256^|y| - 1) / 255 for mu-law. Silence is level 128, which is half a step above 0.
 
-Signal to noise of a tone after encoding and decoding: mu-law 37 dB or more from full loudness down to -30 dB, 33 dB at -40 dB;
-linear 49 dB at full loudness, and one dB less for every dB below.
+Signal-to-noise ratio of a tone after quantization: mu-law 37 dB or more from full scale down to -30 dB, 33 dB at -40 dB; linear
+49 dB at full scale, and one dB less for every dB below.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ _FULL = 32768
 
 
 def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8]:
-    """Levels of samples.
+    """Return the levels of samples.
 
     Args:
         samples: int16 of any shape.
@@ -45,7 +45,7 @@ def quantize(samples: NDArray[np.int16], law: str = "mulaw") -> NDArray[np.uint8
 
 
 def dequantize(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int16]:
-    """Samples of levels; the inverse of `quantize` but for its rounding.
+    """Return the samples of levels, the inverse of `quantize` up to rounding.
 
     Args:
         levels: uint8 of any shape.
@@ -66,9 +66,9 @@ def dequantize(levels: NDArray[np.uint8], law: str = "mulaw") -> NDArray[np.int1
 
 @cache
 def _tables(law: str) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
-    """The level of every sample (by its bits as unsigned) and the sample of every level."""
+    """Return the level of every sample (by its bits as unsigned) and the sample of every level."""
     if law not in QUANTIZATIONS:
-        raise InputError(f"quantisation {law!r} is unknown; known are {', '.join(QUANTIZATIONS)}")
+        raise InputError(f"quantization {law!r} is unknown; known are {', '.join(QUANTIZATIONS)}")
     x = np.arange(1 << 16, dtype=np.uint16).view(np.int16) / _FULL
     y = np.arange(_MU + 1) / _MU * 2 - 1
     if law == "mulaw":

@@ -1,8 +1,8 @@
-"""Windows of recordings, exact to the sample, without reading the file from its start.
+"""Read exact windows of recordings without decoding them from the start.
 
-libsndfile (soundfile) reads WAV, FLAC, MP3, AIFF, SPHERE and the like; FFmpeg (PyAV) reads what libsndfile cannot (AAC, Matroska,
-AMR), does slowly (Opus) or not exactly (some MP3s). The content decides, never the extension. Windows asked for in order are
-decoded in one pass.
+libsndfile (soundfile) reads WAV, FLAC, MP3, AIFF, SPHERE and the like; FFmpeg (PyAV) reads formats that libsndfile cannot read
+(AAC, Matroska, AMR), or reads slowly (Opus) or inexactly (some MP3s). The content decides, never the extension. Windows in rising
+order are decoded in one pass.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.core.errors import AudioError
-from nbaudio.core.locales import REMEDY
+from nbaudio.core.guards import UTF8_REMEDY
 from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.remote import Remote
 
@@ -26,38 +26,36 @@ Window = NDArray[np.int16] | NDArray[np.float32]
 # Subtypes whose samples fit int16 without loss; all others are read as float32.
 _INT16_SUBTYPES = {"PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW"}
 
-# Of these, any window is decoded from the bytes around it.
+# Codecs whose windows are decoded from the bytes around them, by range reads.
 _RANGED_CODECS = {"pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double", "ulaw", "alaw", "flac"}
 
-# In Vorbis libsndfile lands on the wrong sample after some jumps, in Opus it is slow, in MP2 the last bits of a window depend on
-# where decoding began, and the last block of these ADPCMs on what was read before, where it is damaged.
+# Codecs that FFmpeg reads instead of libsndfile: in Vorbis some of its seeks land on the wrong sample, in Opus it is slow, in MP2
+# the last bits of a window depend on where decoding began, and in these ADPCMs a damaged last block depends on earlier reads.
 _INEXACT_CODECS = {"vorbis", "opus", "mpeg_layer_i", "mpeg_layer_ii", "ima_adpcm", "ms_adpcm"}
 
 _OPEN_LENGTH = 1 << 62
 
-# Decoded and thrown away before a window after a jump, in seconds. An MP3 frame takes bits from up to nine frames before it
-# (ISO 11172-3, main_data_begin).
+# Run-up: seconds decoded and discarded before a window after a seek. An MP3 frame uses bits of up to nine earlier frames (ISO
+# 11172-3, main_data_begin).
 _RUN_UP_S = 0.3
 
 
 class Recording(Protocol):
-    """An open recording; one process opens a recording once and asks for windows in order."""
+    """An open recording; read windows in rising order, from one process."""
 
     sampling_rate: int
     num_channels: int
     codec: str
 
     def read(self, start: int, stop: int) -> Window:
-        """Samples [start, stop) of all channels: shape (stop - start, channels), shorter where the recording ends before.
+        """Return samples [start, stop) of all channels: shape (stop - start, channels), shorter at the end of the recording.
 
         Raises:
-            AudioError: it cannot be decoded there.
+            AudioError: they cannot be decoded.
         """
-        ...
 
     def close(self) -> None:
         """Release the file."""
-        ...
 
 
 @contextmanager
@@ -65,34 +63,34 @@ def open_recording(path: Path | Remote, *, windows: int | None = None, share: fl
     """Open a recording for reading windows.
 
     Args:
-        path: the file, or where it lies.
-        windows: how many will be read; with `share` it says whether ranges of a file that lies elsewhere are cheaper than all.
-        share: of the recording that they are.
+        path: a local or remote file.
+        windows: how many will be read; with `share` it decides whether range reads of a remote file are cheaper than fetching it.
+        share: of the recording that they cover.
 
     Raises:
-        AudioError: it is not there, may not be read, or no decoder makes sense of it; names the file and why.
+        AudioError: it is missing, not readable, or not audio; names the file and the reason.
     """
     with ExitStack() as stack:
-        recording = _open_elsewhere(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
+        recording = _open_remote(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
         stack.callback(recording.close)
         yield recording
 
 
-def _open_elsewhere(place: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
-    status = place.status()
-    file = None if windows is None else place.ranges(status, windows=windows, share=share)
-    if file is not None and (ranged := _open_ranges(place, file)):
+def _open_remote(remote: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
+    status = remote.status()
+    file = None if windows is None else remote.ranges(status, windows=windows, share=share)
+    if file is not None and (ranged := _open_ranges(remote, file)):
         return ranged
-    recording = _open(stack.enter_context(place.fetched(status)))
+    recording = _open(stack.enter_context(remote.fetched(status)))
     if isinstance(recording, SoundfileRecording):
-        recording.path = place  # what it says is about the place
+        recording.path = remote  # errors name the remote file
     return recording
 
 
-def _open_ranges(place: Remote, file: RangeFile) -> Recording | None:
-    """A recording of which ranges are read; None where the whole file serves better, be it to say what is wrong with it."""
+def _open_ranges(remote: Remote, file: RangeFile) -> Recording | None:
+    """Open a recording for range reads; None where the whole file is better, also to report what is wrong with it."""
     try:
-        recording = SoundfileRecording(place, file)
+        recording = SoundfileRecording(remote, file)
         file.settle()
     except (AudioError, sf.LibsndfileError):
         return None
@@ -116,7 +114,7 @@ def _open(path: Path) -> Recording:
     except OSError as error:
         raise AudioError(f"{path}: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
-        raise AudioError(f"{path}: its name cannot be used in this locale; {REMEDY}") from error
+        raise AudioError(f"{path}: its name cannot be used in this locale; {UTF8_REMEDY}") from error
     try:
         recording = SoundfileRecording(path, file)
     except sf.LibsndfileError:
@@ -128,24 +126,24 @@ def _open(path: Path) -> Recording:
 
 
 def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
-    from nbaudio.audio.ffmpeg import AvRecording  # every worker starts sooner without it
+    from nbaudio.audio.ffmpeg import AvRecording  # imported on demand, so that workers start faster
 
     return AvRecording(path, file)
 
 
 class SoundfileRecording:
-    """A recording read by libsndfile: any window equals the same window of a full decode, sample for sample."""
+    """A recording read by libsndfile: any window equals the same window of a full decode, bit for bit."""
 
     def __init__(self, path: Path | Remote, file: BinaryIO | RangeFile) -> None:
-        """Read an open file, which `close` closes.
+        """Take an open file, which `close` closes.
 
         Raises:
-            AudioError: its header cannot be true.
-            soundfile.LibsndfileError: it is nothing that libsndfile reads.
+            AudioError: its header is implausible.
+            soundfile.LibsndfileError: libsndfile cannot read it.
         """
         self.path = path
         self._descriptor = file
-        # Through the descriptor: libsndfile sees no name, so that the content decides.
+        # Opened by descriptor: without a name, the content decides on the format.
         self._file = sf.SoundFile(file if isinstance(file, RangeFile) else file.fileno(), closefd=False)
         self.sampling_rate: int = self._file.samplerate
         self.num_channels: int = self._file.channels
@@ -162,13 +160,13 @@ class SoundfileRecording:
 
     @property
     def is_exact(self) -> bool:
-        """Whether length and windows can be trusted.
+        """Whether length and windows are reliable.
 
-        Of MP3s, those with two channels, 32 kHz or more and a tag: elsewhere libmpg123 adds up in another order after a jump,
-        which shows in the last bit, and guesses the length.
+        MP3s need two channels, 32 kHz or more and a tag: otherwise libmpg123 adds up in another order after a seek, which changes
+        the last bit, or estimates the length.
         """
-        # Below 0 is what libsndfile makes of an absurd length, beyond all bounds of one that the header leaves open. In GSM and
-        # some ADPCM it cannot seek.
+        # libsndfile turns an absurd length into a negative one, and an open length into one beyond the bound. In GSM and some
+        # ADPCM it cannot seek.
         if not 0 <= self.declared_samples < _OPEN_LENGTH or not self._file.seekable():
             return False
         if self.codec in _INEXACT_CODECS:
@@ -179,10 +177,10 @@ class SoundfileRecording:
 
     def read(self, start: int, stop: int) -> Window:
         """See `Recording.read`."""
-        # Run-up and window in one call: python-soundfile seeks after every read, and an MP3 decoder then starts anew.
+        # Run-up and window in one call: python-soundfile seeks after every read, which restarts an MP3 decoder.
         first = max(0, start - self._run_up)
         if self.codec.startswith("alac_") and not isinstance(self._descriptor, RangeFile):
-            # Where its table of packets is damaged, libsndfile lands elsewhere after an earlier read.
+            # With a damaged packet table, where libsndfile lands depends on earlier reads, so each read gets a new handle.
             self._file.close()
             self._descriptor.seek(0)
             self._file = sf.SoundFile(self._descriptor.fileno(), closefd=False)

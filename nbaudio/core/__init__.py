@@ -1,1 +1,7 @@
-"""What everything rests on: errors, times, table schemas, workspace, report, progress, names, hashing and the run log."""
+"""Basics of all rooms: errors, times, table schemas, reports, progress, file names, hashing and input guards."""
+
+import os
+
+# For the allocator of polars (jemalloc), which reads the environment once, when polars is imported. By default it keeps freed
+# pages for ten seconds: 150 MB more where 447,542 segments are read.
+os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:100,muzzy_decay_ms:0")

@@ -1,6 +1,6 @@
-"""Tables and ids as callers have them: pandas or polars in, polars inside.
+"""Convert tables, columns and ids of pandas or polars to polars.
 
-Every public function that takes a table or ids passes them through `as_polars`, `as_series` or `as_ids`. pandas is imported
+Every public function that takes a table or ids passes them through `as_polars`, `as_series` or `as_ids`. pandas is imported only
 when a table is not of polars.
 """
 
@@ -20,27 +20,14 @@ else:
     Frame, Column = pl.DataFrame, pl.Series
 
 Ids = Iterable[str] | Frame
-"""Segment ids: texts, a pandas or polars Series of them, or a table with a column `segment_id`."""
+"""Segment ids: strings, a pandas or polars Series of them, or a table with a column `segment_id`."""
 
 
 def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
-    """A table of pandas or polars as a polars frame.
+    """Convert a table of pandas or polars to a polars frame; raise InputError for anything else and for duplicate column names.
 
-    Of a pandas frame, levels of the index that have a name, or that are not whole numbers, become columns; NaN, None and NA
-    become null; categories become text, and so do values that polars has no type for.
-
-    Args:
-        frame: a DataFrame or a Series.
-        what: it is, for the error.
-
-    Raises:
-        InputError: it is something else, or two of its columns have one name.
-
-    Examples:
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"speaker_id": ["a", "a", "b"], "similarity": [0.5, 1.0, float("nan")]})
-        >>> as_polars(frame.groupby("speaker_id").mean()).rows()
-        [('a', 0.75), ('b', None)]
+    Index levels of a pandas frame become columns if they have a name or are not integers; NaN, None and NA become null;
+    categories and values without a polars type become text. `what` names the table in the error.
     """
     if isinstance(frame, pl.DataFrame):
         return frame
@@ -71,34 +58,16 @@ def as_polars(frame: Any, what: str = "table") -> pl.DataFrame:
 
 
 def as_series(values: Any) -> pl.Series:
-    """Convert a pandas or polars Series, or any other values, to a polars Series by the rules of `as_polars`.
-
-    Examples:
-        >>> import pandas as pd
-        >>> as_series(pd.Series(["da", None], index=[7, 3])).to_list()
-        ['da', None]
-    """
+    """Convert a Series of pandas or polars, or any other values, to a polars Series by the rules of `as_polars`."""
     if isinstance(values, pl.Series):
         return values
-    if hasattr(values, "array"):  # of pandas
+    if hasattr(values, "array"):  # pandas
         return _column("" if values.name is None else str(values.name), values)
     return pl.Series(values=values)
 
 
 def as_ids(ids: Any, what: str = "segment_ids") -> list[str]:
-    """Segment ids as a list, in their order.
-
-    Args:
-        ids: one id, or as of `Ids`.
-        what: they are, for the error.
-
-    Raises:
-        InputError: one is no text, or a table has no column `segment_id`.
-
-    Examples:
-        >>> as_ids(pl.DataFrame({"segment_id": ["b", "a"], "wer": [0.1, 0.2]}))
-        ['b', 'a']
-    """
+    """Return segment ids as a list, in order, from one id or any kind of `Ids`; raise InputError with `what` otherwise."""
     if isinstance(ids, str):
         return [ids]
     if hasattr(ids, "columns"):
@@ -120,7 +89,7 @@ def _column(name: str, values: "pd.Series[Any]") -> pl.Series:
 
     try:
         found: pl.Series = pl.from_pandas(values)
-    except (pl.exceptions.PolarsError, ArithmeticError, NotImplementedError, TypeError, ValueError):  # Arrow's are of these
+    except (pl.exceptions.PolarsError, ArithmeticError, NotImplementedError, TypeError, ValueError):  # bases of Arrow's errors
         found = pl.Series(dtype=pl.Object)
     if found.dtype == pl.Object or isinstance(found.dtype, pl.BaseExtension):
         known = (None if pd.api.types.is_scalar(value) and pd.isna(value) else str(value) for value in values)

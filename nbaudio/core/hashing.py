@@ -1,4 +1,4 @@
-"""Numbers and names that depend on keys alone: the same everywhere, in every version and on every machine."""
+"""Hashes and file names that depend on their keys alone, the same in every version and on every machine."""
 
 import hashlib
 import re
@@ -8,18 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-#: What Windows takes for devices, whatever follows the first dot.
+#: Names that Windows reserves for devices, whatever follows the first dot.
 RESERVED_DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,119}")
 
 
 def hash_column(keys: pl.Series, salt: str) -> pl.Series:
-    """A 64-bit hash of each key (BLAKE2b of the key's UTF-8, keyed by `salt`): u64, same length, null counts as an empty key.
-
-    Examples:
-        >>> hash_column(pl.Series(["a", "b"]), "seed 42").to_list() == hash_column(pl.Series(["a", "b"]), "seed 42").to_list()
-        True
-    """
+    """Return a 64-bit hash of each key (BLAKE2b of its UTF-8, keyed by `salt`) as u64; null counts as an empty key."""
     start = hashlib.blake2b(digest_size=8, key=hashlib.sha256(salt.encode()).digest())
     hashes = bytearray()
     for key in keys.fill_null(""):
@@ -30,14 +25,10 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
 
 
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
-    """A file name for each segment that no system reads as anything else: the id itself where it is plain.
+    """Return a file name per segment that is safe on every system: the id itself where it is plain.
 
-    Otherwise other characters become ``_`` and a hash of the id follows; so it does where two ids differ only in case, which
-    some file systems do not tell apart.
-
-    Examples:
-        >>> clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "../a b"])
-        ['HlauTe_NK6U_3207.7-3227.54.wav', '___a_b-2c2c791a0618990c.wav']
+    Otherwise other characters become ``_`` and a hash of the id is appended; so it is where two ids differ only in case, which
+    some file systems do not distinguish.
     """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (SPEC 1, PEP 562)."""
+"""Lazy imports: names of a package are imported on first use (SPEC 1, PEP 562)."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,9 @@ from typing import Any
 
 
 def attach(package: str, exports: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, which also gives its submodules as attributes.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; its submodules are attributes too.
 
-    Args:
-        package: its name.
-        exports: the module of each exported name; a name that equals its module is the module itself.
+    `exports` maps each name to its module; a name that equals its module is the module itself.
     """
 
     def getattr_(name: str) -> Any:
@@ -33,34 +31,25 @@ def attach(package: str, exports: Mapping[str, str]) -> tuple[Callable[[str], An
 
 
 def alias(package: str, modules: Mapping[str, str]) -> None:
-    """Let ``import package.name`` give a module that lies elsewhere, with what is below it: the same objects.
-
-    Args:
-        package: its name.
-        modules: the full name of the module of each alias.
-    """
-    sys.meta_path.insert(0, _AliasFinder({f"{package}.{name}": module for name, module in modules.items()}))
+    """Make ``import package.name`` return a module from elsewhere, with its submodules; `modules` maps names to full names."""
+    sys.meta_path.insert(0, _AliasImporter({f"{package}.{name}": module for name, module in modules.items()}))
 
 
-class _AliasFinder(MetaPathFinder):
+class _AliasImporter(MetaPathFinder, Loader):
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
+        self._specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
         for name, module in self._aliases.items():
             if fullname == name or fullname.startswith(f"{name}."):
-                return spec_from_loader(fullname, _AliasLoader(module + fullname[len(name) :]))
+                return spec_from_loader(fullname, self, origin=module + fullname[len(name) :])
         return None
 
-
-class _AliasLoader(Loader):
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002
-        module = import_module(self._module)
-        self._spec = module.__spec__
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(str(spec.origin))
+        self._specs[module.__name__] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # the import system has set that of the alias
+        module.__spec__ = self._specs[module.__name__]  # the import system has replaced it by the spec of the alias

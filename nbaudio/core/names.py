@@ -1,17 +1,17 @@
-"""Which file a messy name means, with an audit of every decision.
+"""Resolve messy file names to audio files, with an audit of every decision.
 
-Conventions: names and paths are POSIX and relative to the audio folder. Two names are compared from strict to loose: byte by
-byte, by Unicode normal form, without the extension, with blanks collapsed, by the ``[11-character id]`` that ends the name;
-each comparison includes the stricter ones. A folder that a name mentions must agree with the file's, except where the id does.
-Nothing is guessed: what could mean two files is ambiguous until a mapping settles it.
+Names and paths are POSIX and relative to the audio folder. Names are compared from strict to loose: byte by byte, by Unicode
+normal form, without the extension, with blanks collapsed, by the ``[11-character id]`` at the end; each comparison includes the
+stricter ones. Folders in a name must agree with the file's, except for the id. A name that could mean two files is ambiguous
+until a mapping settles it.
 """
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import polars as pl
 
@@ -36,7 +36,7 @@ AUDIT = pl.Schema(
     }
 )
 
-# A name that every comparison leaves as it is: nothing to fold, no id in brackets, no folder to pass over.
+# A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no folder to skip.
 _PLAIN = rf"^((?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*)\.(?i:{'|'.join(sorted(AUDIO_EXTENSIONS))})$"
 # Zero-width blanks are blanks too, though str.isspace() does not know them.
 _BLANKS = re.compile(r"[\s\u200b\u2060\ufeff]+")
@@ -44,34 +44,20 @@ _ID = re.compile(r"\[([A-Za-z0-9_-]{11})\]$")
 
 
 def is_audio(name: str) -> bool:
-    """Whether a name ends in one of `AUDIO_EXTENSIONS`, in any case.
-
-    Examples:
-        >>> is_audio("a.FLAC"), is_audio("a.flac.part")
-        (True, False)
-    """
+    """Return whether a name ends in one of `AUDIO_EXTENSIONS`, in any case."""
     return bool(_split_extension(name)[1])
 
 
 def youtube_id(name: str) -> str | None:
-    """The 11-character id in square brackets that ends a name, before its extension.
-
-    Examples:
-        >>> youtube_id("17 1 2018 - 2. dio, 7. sjednica, 9. saziv [HlauTe_NK6U].wav")
-        'HlauTe_NK6U'
-    """
+    """Return the 11-character id in square brackets that ends a name, before its extension."""
     found = _ID.search(_tidy(_split_extension(name)[0]))
     return found[1] if found else None
 
 
 def recording_id(name: str) -> str:
-    """What a recording of that name is called: the id that ends it, else the name without extension, blanks collapsed.
+    """Return the id of a recording by its file name: the `youtube_id`, else the name without extension, blanks collapsed.
 
-    The folder is kept, unless the path is absolute or a URL: where a machine mounts its disk is not part of a recording's name.
-
-    Examples:
-        >>> recording_id("7. sjednica [HlauTe_NK6U].wav"), recording_id("2018/a  b .WAV")
-        ('HlauTe_NK6U', '2018/a b')
+    The folder is kept unless the path is absolute or a URL, since a mount point is not part of a recording's name.
     """
     return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
@@ -79,25 +65,15 @@ def recording_id(name: str) -> str:
 def resolve(
     wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series, *, mapping: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    """Find the file that each name means.
+    """Find the file that each name means: a byte-exact match, else the only file that any looser comparison finds.
 
-    A byte-exact match wins. Otherwise every file that any looser comparison finds is a candidate: one is taken, several are
-    ambiguous, none is missing.
+    `wanted` are names as the transcripts spell them, `available` the files on disk. `mapping` has names that stand for others:
+    the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a key means its value; one that equals a value
+    but for blanks is resolved as that value where this settles it.
 
-    Args:
-        wanted: names as the transcripts spell them, with or without a folder.
-        available: files on disk; those without an audio extension are ignored.
-        mapping: names that stand for others: the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a
-            key means its value; one that equals a value but for blanks is taken as that value where this settles it.
-
-    Returns:
-        One row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
-        ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
-        `recording_id` (the same for names that mean one file, never the same for names that mean two).
-
-    Examples:
-        >>> resolve(["a b.wav", "c.wav"], ["a  b.mp3"]).select("name", "decision", "path").rows()
-        [('a b.wav', 'blanks', 'a  b.mp3'), ('c.wav', 'missing', None)]
+    Returns one row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
+    ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
+    `recording_id` (the same for names of one file, different for names of two files).
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
@@ -110,7 +86,7 @@ def resolve(
     for name in sorted(set(wanted)):
         decision, candidates = files.find(mapping.get(name, name))
         if decision == "ambiguous" and name not in mapping:
-            # A single value of that spelling says which of the files is meant.
+            # A single mapped value of that spelling settles which file is meant.
             spelling = _spell(name)
             meant = [value for value in values[spelling.blanks[-1]] if _agree(_spell(value).blanks, spelling.blanks)]
             if len(meant) == 1 and len(settled := files.find(meant[0])[1]) == 1:
@@ -121,10 +97,7 @@ def resolve(
 
 
 def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] | pl.Series) -> pl.DataFrame | None:
-    """The same in columns, where names are plain, no two would share an id, and all of their files are there or none at all.
-
-    None otherwise.
-    """
+    """Return `resolve` computed on columns where all names are plain, ids are unique, and all files exist or none; else None."""
     names = pl.DataFrame({"name": pl.Series(wanted, dtype=pl.String).unique().sort()})
     found = names.select("name", id=pl.col("name").str.extract(_PLAIN, 1))
     there = names["name"].is_in(pl.Series(available, dtype=pl.String).implode())
@@ -141,14 +114,9 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
 
 
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
-    """Keys of segments: ``<recording_id>_<start>-<end>`` with seconds as in the source; repeated ones get #2, #3 in order.
+    """Return segment keys ``<recording_id>_<start>-<end>``, seconds as in the source; repeated keys get #2, #3 in order.
 
     Where `own` is neither null nor empty, it is the key instead.
-
-    Examples:
-        >>> one, two = pl.Series(["HlauTe_NK6U"] * 2), pl.Series(["3207.7"] * 2)
-        >>> segment_ids(one, two, pl.Series(["3227.54"] * 2)).to_list()
-        ['HlauTe_NK6U_3207.7-3227.54', 'HlauTe_NK6U_3207.7-3227.54#2']
     """
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
@@ -164,23 +132,20 @@ def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *,
 
 
 def _number_repeats(keys: pl.Series) -> pl.Series:
-    """The slow way, for sources whose own decimals end in what looks like a number of ours."""
+    """Number repeated keys one by one, for sources whose own keys end in ``#2``."""
     taken = set(keys)
-    seen: set[str] = set()
-    unique = []
+    unique: dict[str, None] = {}
     for key in keys:
         candidate, number = key, 1
-        while candidate in seen or (number > 1 and candidate in taken):
+        while candidate in unique or (number > 1 and candidate in taken):
             number += 1
             candidate = f"{key}#{number}"
-        seen.add(candidate)
-        unique.append(candidate)
-    return pl.Series(unique, dtype=pl.String)
+        unique[candidate] = None
+    return pl.Series(unique.keys(), dtype=pl.String)
 
 
-@dataclass(frozen=True)
-class _Spelling:
-    """A name as each comparison sees it, strict to loose: folders and base name, and the id."""
+class _Spelling(NamedTuple):
+    """A name as seen by each comparison, strict to loose: folders and base name, and the id."""
 
     exact: tuple[str, ...]
     unicode: tuple[str, ...]
@@ -203,7 +168,7 @@ def _spell(name: str) -> _Spelling:
 
 
 def _level(a: _Spelling, b: _Spelling) -> str | None:
-    """The strictest comparison at which two names agree."""
+    """Return the strictest comparison at which two names agree."""
     for level in ("exact", "unicode", "extension", "blanks"):
         if _agree(getattr(a, level), getattr(b, level)):
             return level
@@ -211,12 +176,12 @@ def _level(a: _Spelling, b: _Spelling) -> str | None:
 
 
 def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
-    """As far as both tell: the shorter one may have left out the outer folders."""
+    """Return whether two paths agree from the end; the shorter one may lack the outer folders."""
     return all(x == y for x, y in zip(reversed(a), reversed(b), strict=False))
 
 
 class _Files:
-    """The audio files on disk, found by stem or id."""
+    """Audio files on disk, indexed by stem and id."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
@@ -227,7 +192,7 @@ class _Files:
                 self._alike[f"[{spelling.id}]"].append(path)
 
     def find(self, name: str) -> tuple[str, list[str]]:
-        """Decision and candidates for one name."""
+        """Return decision and candidates for one name."""
         if name in self._files:
             return "exact", [name]
         spelling = _spell(name)
@@ -235,19 +200,15 @@ class _Files:
         levels = {path: level for path in sorted(alike) if (level := _level(spelling, self._files[path]))}
         exact = [path for path, level in levels.items() if level == "exact"]
         candidates = exact if len(exact) == 1 else list(levels)
-        match candidates:
-            case []:
-                return "missing", []
-            case [path]:
-                return levels[path], [path]
-            case _:
-                return "ambiguous", candidates
+        if len(candidates) > 1:
+            return "ambiguous", candidates
+        return (levels[candidates[0]] if candidates else "missing"), candidates
 
 
 def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:
-    """Ids by name: shared by the names of one file, told apart where two files would share one.
+    """Return ids by name: shared by the names of one file, different where two files would share one.
 
-    Ids are made from the names and not from the files, so that they stay the same when the audio arrives.
+    Ids are derived from the names and not from the files, so that they stay the same when the audio arrives.
     """
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
@@ -270,7 +231,7 @@ def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) 
 
 
 def _split_extension(name: str) -> tuple[str, str]:
-    """Stem and audio extension as spelled; a dot that begins no audio extension belongs to the stem."""
+    """Return stem and audio extension as spelled; a dot before any other ending belongs to the stem."""
     stem, dot, extension = name.rpartition(".")
     return (stem, extension) if dot and extension.strip().lower() in AUDIO_EXTENSIONS else (name, "")
 

@@ -1,9 +1,8 @@
-"""Progress of long work, with rate and time left: text in a terminal, an ipywidgets bar in a notebook (see `bars`).
+"""Progress of long work, with rate and time left: text on standard error in a terminal, an ipywidgets bar in a notebook.
 
-A caller that runs a step in a thread follows it with `listen_to_progress`: its callback gets every stage and failure while it
-runs. Several may watch at once.
-
-A host that does not answer is named behind the bars that are shown; where there is no bar, on standard error.
+A notebook's bar becomes one line of text when it ends, so that a saved notebook shows what was done without a kernel or frontend.
+A caller that runs a step in a thread follows it with `listen_to_progress`. Hosts that stop responding are named behind the bars,
+or on standard error where there is no bar.
 """
 
 import sys
@@ -12,36 +11,34 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Protocol
+from html import escape
+from typing import Any, Protocol
 
-from nbaudio.core.bars import open_bar
+from tqdm import tqdm
+
+# A host is named after this many seconds of silence, and then at this interval where there is no bar.
+_SILENT_S, _REPEAT_S = 1.0, 10.0
 
 
 class Watcher(Protocol):
-    """Somebody who hears of the work of one thread, in that thread."""
+    """Listener for the work of one thread; called in that thread."""
 
     def stage(self, what: str, total: float, unit: str) -> None:
-        """A stage begins."""
-        ...
+        """Begin a stage."""
 
     def advance(self, amount: float) -> None:
-        """So much more of the stage is done."""
-        ...
+        """Add a finished amount of the stage."""
 
     def note(self, line: str) -> None:
-        """Something could not be used."""
-        ...
+        """Report an item that could not be used."""
 
-
-# A host is named when it has been silent for so long, and then every so many seconds where there is no bar.
-_SILENT_S, _REPEAT_S = 1.0, 10.0
 
 _watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 @contextmanager
 def listen_to_progress(watcher: Watcher) -> Iterator[None]:
-    """Let somebody hear of the work that this thread does meanwhile."""
+    """Notify a watcher of the work that this thread does inside the context; several may watch at once."""
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
@@ -50,19 +47,19 @@ def listen_to_progress(watcher: Watcher) -> Iterator[None]:
 
 
 def progress_note(line: str) -> None:
-    """Tell whoever is watching, if anybody, that something could not be used."""
+    """Report an item that could not be used to all watchers."""
     for watcher in _watchers.get():
         watcher.note(line)
 
 
-class _Waits:
-    """Requests that are underway in this process, and the bars that name the hosts that are silent."""
+class _SilentHosts:
+    """Requests in flight in this process, and the bars that name hosts which have stopped responding."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: dict[object, tuple[str, float]] = {}
         self._bars: list[Callable[[str], object]] = []
-        self._told: dict[str, float] = {}
+        self._printed: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     @contextmanager
@@ -79,13 +76,13 @@ class _Waits:
             with self._lock:
                 del self._since[key]
 
-    def heard(self, host: str) -> None:
+    def on_message(self, host: str) -> None:
         now = time.monotonic()
         with self._lock:
             self._since.update({key: (host, now) for key, (other, _) in self._since.items() if other == host})
 
     @contextmanager
-    def on(self, bar: Callable[[str], object]) -> Iterator[None]:
+    def named_on(self, bar: Callable[[str], object]) -> Iterator[None]:
         with self._lock:
             self._bars.append(bar)
         try:
@@ -112,35 +109,27 @@ class _Waits:
                 for bar in bars:
                     bar(text)
             for host in silent if not bars else ():
-                if now - self._told.get(host, -_REPEAT_S) >= _REPEAT_S:
-                    self._told[host] = now
+                if now - self._printed.get(host, -_REPEAT_S) >= _REPEAT_S:
+                    self._printed[host] = now
                     with suppress(OSError, ValueError):  # standard error is closed
                         print(f"waiting for {host}", file=sys.stderr, flush=True)
             shown = text
 
 
-_waits = _Waits()
-#: Names a host in what is shown, as soon as it has been silent for a while: a context for one request or pause.
-waiting = _waits.waiting
-#: Notes that a host has sent something.
-on_message = _waits.heard
-#: A bar, as a function of the words behind it, that names silent hosts for as long as the context lasts.
-naming_hosts = _waits.on
+_silent_hosts = _SilentHosts()
+#: Context of one request or pause: shows the host's name once it has been silent for a while.
+waiting = _silent_hosts.waiting
+#: Record that a host has sent something.
+on_message = _silent_hosts.on_message
+#: Context in which a bar, given as a function of its postfix, names silent hosts.
+naming_hosts = _silent_hosts.named_on
 
 
 @contextmanager
 def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterator[Callable[[float], object]]:
-    """Show how much of `total` is done.
+    """Show how much of `total`, in `unit` such as ``h`` or ``shard``, is done; yields the function that adds a finished amount.
 
-    Args:
-        what: the stage's name.
-        total: the amount of work, in `unit`.
-        unit: such as ``h`` of audio or ``shard``.
-        show: False keeps silent.
-
-    Examples:
-        >>> with progress("cut", 2.0, "h", show=False) as advance:
-        ...     _ = advance(0.5)
+    `show=False` shows nothing; watchers are notified anyway.
     """
     watchers = _watchers.get()
     for watcher in watchers:
@@ -148,10 +137,7 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
     number = "{n:.2f}/{total:.2f}" if isinstance(total, float) else "{n:,}/{total:,}"
     times = "{elapsed} passed, {remaining} left, {rate_noinv_fmt}"
     layout = f"{{desc}} {{percentage:3.0f}}% |{{bar}}| {number} {unit}  {times}{{postfix}}"
-    with (
-        open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar,
-        naming_hosts(bar.set_postfix_str),
-    ):
+    with open_bar(total=total, desc=what, of=unit, bar_format=layout, disable=not show) as bar, naming_hosts(bar.set_postfix_str):
 
         def advance(amount: float) -> None:
             # Shares of a whole add up to a little more than it; tqdm warns of that.
@@ -160,3 +146,71 @@ def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterat
                 watcher.advance(amount)
 
         yield advance
+
+
+def kernel_shell() -> Any:
+    """Return the shell of the Jupyter kernel that runs this process; None without a kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell if hasattr(shell, "kernel") else None
+
+
+def open_bar(*, of: str = "", **options: Any) -> Any:
+    """Open a `tqdm` bar for a terminal or a notebook; ``{bar}`` in `bar_format` is the place of the bar.
+
+    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`. `of` is the unit
+    in a notebook's final line, by default that of `options`.
+    """
+    shell = kernel_shell()
+    if shell is None:
+        text = {**options, "bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
+        return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
+    if options.get("disable") or threading.current_thread() is not threading.main_thread():
+        return tqdm(**{**options, "disable": True})
+    return _notebook_bar(shell, of, options)
+
+
+def _notebook_bar(shell: Any, of: str, options: dict[str, Any]) -> Any:
+    from tqdm.notebook import tqdm as notebook_tqdm
+
+    class NotebookBar(notebook_tqdm):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(**options, display=False, mininterval=0.2)
+            self.container.children[1].layout.width = "220px"
+            self._place = {"display_id": f"progress {id(self)} {time.time_ns()}"}
+            shell.display_pub.publish(self.container._repr_mimebundle_(), transient=self._place)
+
+        def display(self, *arguments: Any, **named: Any) -> None:
+            # The total may grow.
+            bar = self.container.children[1]
+            bar.max, bar.bar_style = self.total or 1, bar.bar_style.replace("info", "")
+            super().display(*arguments, **named)
+
+        def close(self) -> None:
+            if self.disable:
+                return
+            line = summary({**self.format_dict, **({"unit": of} if of else {})})
+            super().close()
+            meter = f'<progress max="1" value="{min(1.0, self.n / (self.total or 1)):.3f}"></progress>'
+            final = {"text/plain": line, "text/html": f"<div>{meter} {escape(line)}</div>"}
+            shell.display_pub.publish(final, transient=self._place, update=True)
+            for widget in (*self.container.children, self.container):
+                widget.close()
+
+    return NotebookBar()
+
+
+def summary(state: dict[str, Any]) -> str:
+    """Return the final line of a bar, from its `tqdm.format_dict`."""
+
+    def amount(number: float) -> str:
+        if state["unit_scale"]:
+            return f"{tqdm.format_sizeof(number)}{state['unit']}"
+        shown = f"{number:.2f}" if isinstance(state["total"], float) else f"{number:,}"
+        return f"{shown} {state['unit']}"
+
+    what, took = state["prefix"].strip().removesuffix(":"), tqdm.format_interval(state["elapsed"])
+    # Shares of a whole add up to a little less than it.
+    if state["n"] < 0.999 * (state["total"] or 0):
+        return f"{what}: {amount(state['n'])} of {amount(state['total'])} in {took}, then stopped"
+    return f"{what}: {amount(state['n'])} in {took}"

@@ -1,4 +1,4 @@
-"""What a step says when it is done: the same facts for people, notebooks and machines."""
+"""Report of a step: the same facts for people, notebooks and machines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a step.
+    """Result of a step.
 
     Attributes:
         step: the command that made it, such as ``ingest``.
-        facts: what was counted or decided, in the order to show; JSON values only, keys in snake_case. A list of mappings with
-            equal keys is a table.
+        facts: counts and decisions, in the order to show; JSON values only, keys in snake_case. A list of mappings with equal
+            keys is a table.
         warnings: worth knowing, though nothing failed.
-        problems: what could not be used, one line each; the command line exits with 1 when there are any.
+        problems: items that could not be used, one line each; the command line exits with 1 when there are any.
 
     Examples:
         >>> print(Report("score", {"segments": 2, "mean_similarity": 0.98765, "train": {"segments": 1, "hours": 0.001}}))
@@ -34,11 +34,11 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The facts as a pandas table: `fact`, with dots between the names of nested ones, and `value`.
+        """Return the facts as a pandas table: `fact`, with dots between the names of nested ones, and `value`.
 
         Examples:
             >>> Report("select", {"kept": 3, "train": {"hours": 1.5}}).to_pandas().values.tolist()
@@ -49,7 +49,7 @@ class Report:
         return pd.DataFrame(list(_flat(self.facts)), columns=["fact", "value"], dtype=object)
 
     def __str__(self) -> str:
-        """As a terminal shows it, each fact and line in one line; what would steer it is written out."""
+        """Format for a terminal, one line per fact; control characters are escaped."""
         width = max((len(fact_label(name)) for name in self.facts), default=0)
         lines = [self.step]
         for name, value in self.facts.items():
@@ -65,7 +65,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """A plain table for notebooks; every value is escaped, transcripts and names come from outside."""
+        """Format as an HTML table for notebooks; every value is escaped, since transcripts and names are untrusted."""
         left = "style='text-align:left'"
         rows = ""
         for name, value in self.facts.items():
@@ -87,22 +87,12 @@ def _flat(facts: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any
 
 
 def escape_control(text: str) -> str:
-    r"""A text without characters that steer a terminal or hide in it: they are written as Python writes them.
-
-    Examples:
-        >>> escape_control("a\nb \x1b[31m č")
-        'a\\nb \\x1b[31m č'
-    """
+    """Escape the characters that control a terminal or hide in it, as Python writes them."""
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def first_lines(lines: list[str], more_in: str, most: int = 20) -> list[str]:
-    """The first `most` lines, and where the rest is.
-
-    Examples:
-        >>> first_lines(["a", "b", "c"], "problems.parquet", most=2)
-        ['a', 'b', 'and 1 more: see problems.parquet']
-    """
+    """Return the first `most` lines, and where the rest is."""
     rest = len(lines) - most
     return lines if rest <= 0 else [*lines[:most], f"and {rest:,} more: see {more_in}"]
 
@@ -111,29 +101,12 @@ _LABELS = {"hours": "audio", "minutes": "audio", "seconds": "time", "bytes": "si
 
 
 def fact_label(name: str) -> str:
-    """The name of a fact as a person reads it.
-
-    Examples:
-        >>> fact_label("mean_similarity"), fact_label("hours")
-        ('mean similarity', 'audio')
-    """
+    """Return the name of a fact for people: ``mean similarity`` for `mean_similarity`, ``audio`` for `hours`."""
     return _LABELS.get(name, name.replace("_", " "))
 
 
 def show(value: Any, name: str = "") -> str:
-    """A fact as a person reads it: thousands apart, three decimals, nested facts as a sentence.
-
-    Args:
-        value: a JSON value.
-        name: of the fact; ``hours``, ``minutes`` and ``seconds`` are shown as durations, ``bytes`` as a size, ``parameters`` as
-            they are called.
-
-    Examples:
-        >>> show(447542), show({"train": 3, "dev": 1, "share": 0.25}), show({"seed": 42}, "parameters")
-        ('447,542', '3 train, 1 dev, share 0.25', 'seed=42')
-        >>> show(0.001, "hours"), show(6_200_000, "bytes")
-        ('3.6 s', '6.2 MB')
-    """
+    """Format a fact for people, by the units of its `name`: thousands separated, three decimals, nested facts as a sentence."""
     match value:
         case bool() | None:
             return {True: "yes", False: "no", None: "-"}[value]
@@ -142,7 +115,7 @@ def show(value: Any, name: str = "") -> str:
         case int() | float():
             return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
         case dict():
-            write = _WRITE.get(name, _phrase)
+            write = _FORMATS.get(name, _phrase)
             return ", ".join(write(key, item) for key, item in value.items()) or "none"
         case list() | tuple():
             return ", ".join(show(item) for item in value) or "none"
@@ -150,19 +123,8 @@ def show(value: Any, name: str = "") -> str:
             return str(value)
 
 
-def _assignment(name: str, value: Any) -> str:
-    return f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}"
-
-
-def _rule(name: str, count: Any) -> str:
-    return f"{show(count)} {name}"  # as tables name it
-
-
-_WRITE = {"parameters": _assignment, "rejected": _rule, "reasons": _rule}
-
-
 def _phrase(name: str, value: Any) -> str:
-    """A nested fact: ``3 segments``, ``4 s of audio``, ``share 0.25``."""
+    """Format a nested fact: ``3 segments``, ``4 s of audio``, ``share 0.25``."""
     if value is not None and name in ("hours", "minutes"):
         return f"{show(value, name)} of audio"
     if isinstance(value, int) and not isinstance(value, bool) and name not in _LABELS:
@@ -172,29 +134,19 @@ def _phrase(name: str, value: Any) -> str:
 
 
 def _cells(value: Any) -> list[list[str]]:
-    """The head and the rows of a fact that is a table; empty for another one."""
+    """Return head and rows of a fact that is a table; empty for any other fact."""
     if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
         return []
     return [[fact_label(name) for name in value[0]], *([show(row.get(name), name) for name in value[0]] for row in value)]
 
 
 def fact_key(text: str) -> str:
-    """A text as the key of a fact.
-
-    Examples:
-        >>> fact_key("near-identical sentence")
-        'near_identical_sentence'
-    """
+    """Return a text as the key of a fact: ``near_identical_sentence`` for ``near-identical sentence``."""
     return text.replace(" ", "_").replace("-", "_")
 
 
 def duration(seconds: float) -> str:
-    """A duration as a person says it.
-
-    Examples:
-        >>> duration(3.61), duration(328.2), duration(5400), duration(7.2e6)
-        ('3.6 s', '5 min 28 s', '1.5 h', '2,000 h')
-    """
+    """Format a duration."""
     if seconds < 59.95:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     if seconds < 3599.5:
@@ -203,12 +155,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes for people.
-
-    Examples:
-        >>> size(800), size(2_640_000_000), size(64_000)
-        ('800 bytes', '2.6 GB', '64 kB')
-    """
+    """Format a number of bytes."""
     if num_bytes < 1000:
         return f"{num_bytes:,.0f} bytes"
     for unit in ("kB", "MB", "GB", "TB"):
@@ -219,15 +166,16 @@ def size(num_bytes: float) -> str:
 
 
 def count_table(counts: Mapping[str, int], name: str, number: str) -> list[dict[str, Any]]:
-    """Counts by names that come from outside, as a table: such names are no keys.
-
-    Examples:
-        >>> count_table({"Ana M.": 3}, "reviewer", "verdicts")
-        [{'reviewer': 'Ana M.', 'verdicts': 3}]
-    """
+    """Return counts by untrusted names as a table, since such names cannot be keys of facts."""
     return [{name: key, number: count} for key, count in counts.items()]
 
 
+# Nested facts with names as in tables or calls.
+_FORMATS: Mapping[str, Callable[[str, Any], str]] = {
+    "parameters": lambda name, value: f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}",
+    "rejected": lambda name, count: f"{show(count)} {name}",
+    "reasons": lambda name, count: f"{show(count)} {name}",
+}
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "hours": lambda hours: duration(3600 * hours),
     "minutes": lambda minutes: duration(60 * minutes),

@@ -1,7 +1,4 @@
-"""The notebooks and manifests that come with nbaudio: where they are, installed or in a checkout.
-
-Names are POSIX paths as in the repository, such as ``notebooks/01_ingest.ipynb`` or ``data_manifests/demo.yaml``.
-"""
+"""Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout."""
 
 from pathlib import Path
 
@@ -12,27 +9,14 @@ FOLDERS = ("notebooks", "data_manifests")
 
 
 def bundled(name: str) -> Path:
-    """The path of a file or folder that comes with nbaudio.
-
-    Args:
-        name: its path below the repository's top; it begins with ``notebooks`` or ``data_manifests``.
-
-    Returns:
-        An absolute path: inside the installed package, or in the checkout that an editable install points to.
+    """Return the absolute path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``.
 
     Raises:
-        InputError: there is no such thing; the message names what its folder holds.
-
-    Examples:
-        >>> bundled("data_manifests/demo.yaml").name
-        'demo.yaml'
-        >>> bundled("data_manifests/demo.yml")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        nbaudio.core.errors.InputError: data_manifests/demo.yml: does not come with nbaudio; data_manifests holds ...
+        InputError: there is no such file; names those in its folder.
     """
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
-        raise InputError(f"{name}: does not come with nbaudio; what does lies in {' or '.join(FOLDERS)}")
+        raise InputError(f"{name}: does not come with nbaudio; bundled files are in {' or '.join(FOLDERS)}")
     for top in (PACKAGE / "_bundled", PACKAGE.parent):
         if (top / name).exists():
             return top / name

@@ -1,7 +1,7 @@
-"""Recognize the names that sources give their splits, such as ``test-clean`` (LibriSpeech) or ``validation`` (Hugging Face).
+"""Recognize the split names of sources, such as ``test-clean`` (LibriSpeech) or ``validation`` (Hugging Face).
 
-Conventions: a name is taken apart at whatever is neither letter nor digit. Part of a name is enough, and a held-out part goes
-before training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.
+A name is split into words at every character that is neither letter nor digit. One matching word is enough, and held-out words
+win over training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.
 """
 
 import re
@@ -20,18 +20,13 @@ _HELD_OUT = re.compile(
 )
 _TRAIN = re.compile(r"(?:train|training|trn|tr)(?:set)?[0-9]*")
 _WITHOUT = ("no", "non", "without")
-# WSJ0-mix and what follows it; inside longer names they mean something else, such as Common Voice.
+# Names of WSJ0-mix and its successors; inside longer names they mean something else, such as Common Voice.
 _WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
 
 
 @lru_cache(maxsize=4096)
 def split_role(name: str) -> Role | None:
-    """What a source's split is for, as its name says; None where the name says nothing of it.
-
-    Examples:
-        >>> [split_role(name) for name in ("train-clean-100", "validation", "test_eval92", "train_nodev", "validated")]
-        ['train', 'dev', 'test', 'train', None]
-    """
+    """Return what a source's split is for, judged by its name; None for an unknown name."""
     words = _WORD.findall(name.casefold())
     if whole := _WHOLE_NAMES.get(name.casefold()):
         return whole
@@ -43,23 +38,10 @@ def split_role(name: str) -> Role | None:
 
 @lru_cache(maxsize=4096)
 def split_in(path: str) -> str | None:
-    """The outermost part of a path that is the name of a split.
-
-    Args:
-        path: relative to the source; only folders, or a file without its ending.
-
-    Examples:
-        >>> split_in("hr/test/0000"), split_in("2018/session")
-        ('test', None)
-    """
+    """Return the outermost part of a path that names a split; the path has only folders, or a file without its extension."""
     return next((part for part in PurePosixPath(path).parts if split_role(part)), None)
 
 
 def split_of_folder(path: str) -> str | None:
-    """As `split_in`, of the folders around a file alone: a recording may be called ``test.wav``.
-
-    Examples:
-        >>> split_of_folder("test/a.wav"), split_of_folder("test.wav")
-        ('test', None)
-    """
+    """Return `split_in` of the folders of a file: the file itself may be called ``test.wav``."""
     return split_in(path.rpartition("/")[0])

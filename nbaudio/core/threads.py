@@ -1,4 +1,4 @@
-"""Threads for work that waits, with few items in memory at once."""
+"""Threads for work that waits on I/O."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,7 @@ Result = TypeVar("Result")
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Iterator[Result]:
-    """Results in the order of the items, of which no more than four times `jobs` are taken ahead.
-
-    Examples:
-        >>> list(ordered_map(abs, [-2, 1], jobs=2))
-        [2, 1]
-    """
+    """Yield results in the order of the items; at most four times `jobs` items are in memory."""
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
         try:

@@ -1,3 +1,3 @@
-"""The version of this package; written into every corpus."""
+"""Version of nbaudio; written into every corpus."""
 
 __version__ = "0.1.0"

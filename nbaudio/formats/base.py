@@ -18,7 +18,7 @@ import polars as pl
 
 from nbaudio.core import guards
 from nbaudio.core.errors import InputError
-from nbaudio.core.locales import check_utf8
+from nbaudio.core.guards import check_utf8
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 from nbaudio.storage.atomic import escapes_folder, trusted_root

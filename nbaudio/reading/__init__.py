@@ -1,12 +1,11 @@
-"""Reading a corpus back: any clip by its id, and streams that shuffle, part, resume and batch, here or over the network.
+"""Read a corpus: clips by id, and streams that shuffle, split among consumers, resume and batch, locally or over the network.
 
-`corpora` is what users call; `order` decides which clip comes when, `clips` where its bytes are, and `streams` reads ahead and
-decodes. `cutting` gives a clip before there is a corpus.
+`corpora` has the user's entry points, `order` the order of clips, `clips` the location of their bytes, `streams` reading ahead
+and decoding. `cutting` cuts a clip of a workspace.
 """
 
 from nbaudio.reading.clips import Clip
 from nbaudio.reading.corpora import Corpus, open_corpus
-from nbaudio.reading.cutting import clip
 from nbaudio.reading.streams import Stream
 
-__all__ = ["Clip", "Corpus", "Stream", "clip", "open_corpus"]
+__all__ = ["Clip", "Corpus", "Stream", "open_corpus"]

@@ -1,4 +1,4 @@
-"""The clips of one corpus: where their bytes lie, how they are asked for and decoded."""
+"""Clips of a corpus: where their bytes are, how they are requested and decoded."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
-#: One request reads clips that lie no further apart than this, and no more than so many bytes.
-_GAP = 8 << 10
-_MOST_BYTES = 4 << 20
+#: One request joins clips with smaller gaps between them, up to a size.
+_MAX_GAP = 8 << 10
+_MAX_REQUEST = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """One clip; may be pickled.
+    """One clip; can be pickled.
 
     Attributes:
         segment_id: its key.
-        samples: shape (samples,): int16, or uint8 levels; None where only the bytes were asked for.
+        samples: shape (samples,): int16, or uint8 levels; None where only the bytes were requested.
         sampling_rate: Hz.
-        encoded: its bytes, a complete file, where they were asked for.
+        encoded: its bytes, a complete file, where they were requested.
     """
 
     segment_id: str
@@ -45,7 +45,7 @@ class Clip:
     _row: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The row alone goes along, not the table that it is taken from.
+        # Pickle the row alone, not the table that it comes from.
         return Clip, (self.segment_id, self.samples, self.sampling_rate, self.encoded, partial(dict, self.metadata))
 
     @property
@@ -55,7 +55,7 @@ class Clip:
 
     @property
     def text(self) -> str | None:
-        """The human words."""
+        """The transcript."""
         text: str | None = self.metadata["text"]
         return text
 
@@ -65,7 +65,7 @@ class Clip:
         return self.sampling_rate
 
     def to_pydub(self) -> "PlayableSegment":
-        """A `pydub.AudioSegment`, which plays in a notebook without ffmpeg.
+        """Return a `pydub.AudioSegment` that plays in a notebook without ffmpeg.
 
         Raises:
             InputError: it was read as levels or encoded bytes.
@@ -75,16 +75,16 @@ class Clip:
         return to_audiosegment(self._pcm(), self.sampling_rate)
 
     def save(self, path: str | Path) -> Path:
-        """Write the clip to a file, whole or not at all; no ffmpeg is needed.
+        """Write the clip to a file atomically; ffmpeg is not needed.
 
         Args:
-            path: ends in .wav or .flac (exact), .mp3, .ogg or .opus (Opus); an older file of that name is replaced.
+            path: ends in .wav or .flac (exact), .mp3, .ogg or .opus (Opus); an existing file is replaced.
 
         Returns:
             The path.
 
         Raises:
-            InputError: another suffix, a rate that the format cannot have, or the clip was read as levels or encoded bytes.
+            InputError: another suffix, a rate that the format does not support, or the clip was read as levels or encoded bytes.
         """
         target = Path(path)
         form = encoder(get_by_name(_ENCODINGS, target.suffix.lower(), "suffix"))
@@ -106,7 +106,7 @@ class Clip:
 
 
 class Request(NamedTuple):
-    """Bytes of a shard that are asked for at once, and where in them clips lie: number, start, end."""
+    """Bytes of a shard that are requested at once, and the clips in them: number, start, end."""
 
     shard: str
     start: int
@@ -116,66 +116,42 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class ClipReader:
-    """All clips of a split or a corpus, and how to have them.
+    """Reader of the clips in `frame`, rows of `Corpus.segments` by shard and offset.
 
-    Attributes:
-        frame: rows of `Corpus.segments`, by shard and offset.
-        read: gives the bytes [start, stop) of a shard.
-        decode: makes samples of a clip's bytes; None leaves them as they are.
-        in_flight: requests at once.
-        read_anew: as `read`, from where the corpus lies, for bytes that turned out to be wrong.
+    `read` returns the bytes [start, stop) of a shard, `read_uncached` bypasses the cache, for bytes that turned out to be wrong.
+    `decode` decodes a clip's bytes to samples, None leaves them encoded. `in_flight` is the number of concurrent requests.
     """
 
     frame: pl.DataFrame
     read: Callable[[str, int, int], bytes]
     decode: Callable[[bytes], NDArray[Any]] | None
     in_flight: int
-    read_anew: Callable[[str, int, int], bytes]
+    read_uncached: Callable[[str, int, int], bytes]
 
     def requests(self, clips: IntArray) -> list[Request]:
-        """Requests that bring these clips, in the order in which they are first needed; neighbours share one."""
+        """Return the requests for these clips, in the order of first need; neighbors share one."""
         order = np.sort(clips)
         needed = {clip: place for place, clip in enumerate(clips.tolist())}
         found = list(self._joined(order.tolist()))
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
-    def fetch(self, request: Request) -> bytes:
-        """The bytes of a request."""
-        return self.read(request.shard, request.start, request.stop)
-
     def decoded(self, number: int, data: memoryview) -> Clip:
-        """A clip from its bytes; where they are not the right ones, they are asked for once more.
-
-        Raises:
-            AudioError: they are not the right ones.
-        """
-        table = self._table
-        encoded = verified_clip(bytes(data), table.sha256[number])
+        """Decode a clip from its bytes, which are read again where their checksum is wrong; raise AudioError if it still is."""
+        segment_id, shard, start, length, sha256, rate = (column[number] for column in self._columns)
+        encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_uncached(shard, start, start + length), sha256)
         if encoded is None:
-            start = table.starts[number]
-            encoded = verified_clip(
-                self.read_anew(table.shards[number], start, start + table.lengths[number]), table.sha256[number]
-            )
-            if encoded is None:
-                which = f"{table.shards[number]}: clip {table.ids[number]!r}"
-                raise AudioError(f"{which} is damaged; 'nbaudio verify' shows all that is")
+            raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' shows all that is")
         frame = self.frame
         samples = self.decode(encoded) if self.decode else None
-        return Clip(
-            table.ids[number],
-            samples,
-            table.rates[number],
-            None if self.decode else encoded,
-            lambda: frame.row(number, named=True),
-        )
+        return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))
 
     def _joined(self, numbers: list[int]) -> Iterator[Request]:
-        table = self._table
+        _, shards, starts, lengths, *_ = self._columns
         request: Request | None = None
         for number in numbers:
-            shard, start = table.shards[number], table.starts[number]
-            stop = start + table.lengths[number]
-            if request and request.shard == shard and start - request.stop <= _GAP and stop - request.start <= _MOST_BYTES:
+            shard, start = shards[number], starts[number]
+            stop = start + lengths[number]
+            if request and request.shard == shard and start - request.stop <= _MAX_GAP and stop - request.start <= _MAX_REQUEST:
                 request.clips.append((number, start - request.start, stop - request.start))
                 request = request._replace(stop=max(stop, request.stop))
                 continue
@@ -186,17 +162,7 @@ class ClipReader:
             yield request
 
     @cached_property
-    def _table(self) -> "_Table":
+    def _columns(self) -> list[list[Any]]:
+        """Columns by the number of the clip."""
         names = ("segment_id", "shard", "offset", "length", "audio_sha256", "sampling_rate")
-        return _Table(*(self.frame[name].to_list() for name in names))
-
-
-class _Table(NamedTuple):
-    """Columns by the number of the clip."""
-
-    ids: list[str]
-    shards: list[str]
-    starts: list[int]
-    lengths: list[int]
-    sha256: list[str]
-    rates: list[int]
+        return [self.frame[name].to_list() for name in names]

@@ -1,4 +1,4 @@
-"""A corpus to read: its table, any clip by its id, and streams of all."""
+"""Open a corpus: its table, clips by id, and streams."""
 
 import operator
 import os
@@ -31,26 +31,26 @@ from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Of all clips, inside a corpus.
+#: Table of all clips in a corpus.
 TABLE = "segments.parquet"
 
 Give = Literal["samples", "levels", "encoded"]
 
-#: Requests at once: of a stream, whose requests are large, and of clips by their ids.
+#: Concurrent requests: of a stream, whose requests are large, and of clips by id.
 _STREAM_REQUESTS, _CLIP_REQUESTS = 4, 64
-# What the cache keeps as one file.
+# Size of a file in the cache.
 _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus to read; made by `open_corpus`. May be pickled, and read and streamed after a fork: nothing is held open.
+    """An open corpus, as returned by `open_corpus`; it can be pickled, and used after a fork, as it keeps no files open.
 
     Attributes:
-        folder: where it is.
-        segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are in order.
+        folder: its location.
+        segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted.
         manifest: its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
-        cache: where pieces of its shards are kept that were fetched; None keeps none.
+        cache: of fetched parts of its shards; None for no cache.
     """
 
     folder: Folder
@@ -63,7 +63,7 @@ class Corpus:
         return f"Corpus({str(self.folder)!r}, {clips or 'empty'})"
 
     def to_pandas(self) -> "pd.DataFrame":
-        """`segments` as a pandas frame."""
+        """Return `segments` as a pandas frame."""
         fork_guard.check_not_forked("Corpus.to_pandas")
         return self.segments.to_pandas()
 
@@ -79,35 +79,35 @@ class Corpus:
         return dict(Counter(self.segments["split"]).most_common())
 
     def rows(self, split: str) -> pl.DataFrame:
-        """Rows of a split.
+        """Return the rows of a split.
 
         Raises:
             InputError: there is no such split.
         """
         if split not in self.splits:
             raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
-        # A split lies together, in its own shards. To filter, as most of what polars does, hangs after a fork.
+        # The rows of a split are contiguous, in its own shards. Most operations of polars, such as filter, hang after a fork.
         return self.segments.slice(self.segments["split"].to_list().index(split), self.splits[split])
 
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
-        """One clip by its id; of a remote corpus nothing else is fetched.
+        """Read one clip by its id; of a remote corpus nothing else is fetched.
 
         Raises:
             InputError: it is not in the corpus.
-            AudioError: its bytes cannot be had, or are not the right ones.
+            AudioError: its bytes cannot be read, or are damaged.
         """
         return self.read_many([segment_id], give=give)[0]
 
     def read_many(self, segment_ids: Ids, *, give: Give = "samples") -> list[Clip]:
-        """Clips by their ids, in that order, many requests at once.
+        """Read clips by their ids, in that order, with concurrent requests.
 
         Args:
-            segment_ids: which, also as a pandas or polars Series, or a table with a column `segment_id`.
-            give: ``samples`` (int16), ``levels`` (uint8, of a quantised corpus) or ``encoded`` (the bytes alone).
+            segment_ids: the ids, also as a pandas or polars Series, or a table with a column `segment_id`.
+            give: ``samples`` (int16), ``levels`` (uint8, of a quantized corpus) or ``encoded`` (the bytes alone).
 
         Raises:
             InputError: one is not in the corpus.
-            AudioError: bytes cannot be had, or are not the right ones.
+            AudioError: bytes cannot be read, or are damaged.
         """
         wanted = as_ids(segment_ids)
         if unknown := [segment_id for segment_id in wanted if segment_id not in self._numbers]:
@@ -117,7 +117,7 @@ class Corpus:
         requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
 
         def read(request: Request) -> dict[int, Clip]:
-            data = memoryview(clips.fetch(request))
+            data = memoryview(clips.read(request.shard, request.start, request.stop))
             return {number: clips.decoded(number, data[start:end]) for number, start, end in request.clips}
 
         found: dict[int, Clip] = {}
@@ -145,34 +145,34 @@ class Corpus:
         give: Give = "samples",
         threads: int | None = None,
     ) -> Stream:
-        """One epoch of a split, or a consumer's part of it, read ahead and decoded by threads.
+        """Stream one epoch of a split, or a consumer's part of it, read ahead and decoded by threads.
 
-        Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by one step at
-        most, and with `pad` by none. Equal arguments give equal orders, wherever the corpus lies.
+        Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by at most one
+        step, and with `pad` by none. Equal arguments give equal orders, wherever the corpus is.
 
         Args:
             split: such as ``train``.
-            seed: another one gives another order.
-            epoch: likewise; count it up.
+            seed: determines the order, with `epoch`.
+            epoch: number of the epoch, to be counted up.
             shuffle: False keeps the order of the corpus.
             rank: of this process, from 0 to `world_size` - 1.
             world_size: processes that share an epoch.
             worker: of this rank, from 0 to `num_workers` - 1.
             num_workers: processes that share the part of a rank.
             consecutive: steps are lists of so many consecutive clips of a recording; its last may be shorter.
-            batch_s: steps are lists of clips of about equal durations, which padded to the longest are at most so many seconds in
+            batch_s: steps are lists of clips of similar durations, which padded to the longest are at most so many seconds in
                 all; see `Stream.padding`.
-            pad: ranks that have one step fewer than others get the first one of the next rank as well.
-            buffer: bytes of audio that are mixed at once; memory is about four times as much.
-            run: neighbours in a shard that are drawn together, so that one request reads them.
+            pad: ranks with one step fewer than others also get the first one of the next rank.
+            buffer: bytes of audio that are shuffled at once; memory is about four times as much.
+            run: neighbors in a shard that are drawn together, so that one request reads them.
             give: as for `read_many`.
-            threads: that decode; one a core, at most 4, unless given.
+            threads: that decode; by default one per core, at most 4.
 
         Returns:
             An iterable of `Clip`, or of lists of them where steps are `consecutive` or batches.
 
         Raises:
-            InputError: there is no such split, or a number makes no sense.
+            InputError: there is no such split, or a number is out of range.
         """
         clips = self.rows(split)
         if consecutive > 1 and batch_s is not None:
@@ -211,17 +211,17 @@ class Corpus:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
         local = isinstance(self.folder, LocalFolder)
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
-        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_anew)
+        return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_uncached)
 
-    def _read_anew(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file as they are, and not as the cache has them: what it holds of them goes."""
+    def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file past the cache, which forgets them."""
         if self.cache is not None and not isinstance(self.folder, LocalFolder):
             for identity, _, _ in self._pieces(name, start, stop):
                 self.cache.forget(identity)
         return self.folder.read(name, start, stop)
 
     def _cached(self, cache: Cache, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file, by way of the pieces of it that the cache holds."""
+        """Read the bytes [start, stop) of a file through the cache."""
         found = []
         for identity, first, end in self._pieces(name, start, stop):
 
@@ -234,8 +234,8 @@ class Corpus:
         return b"".join(found)
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
-        """What the cache calls the pieces of a file that hold the bytes [start, stop), and where each begins and ends."""
-        # A shard that is a folder has files of one clip each, which are pieces themselves; the shard's hash is that of all.
+        """Yield the cache keys of the pieces with the bytes [start, stop) of a file, and where each begins and ends."""
+        # A shard that is a folder has files of one clip each, which are one piece each; its hash is that of all files.
         sha256, size = self._sizes.get(name, (None, stop))
         step = _PIECE_BYTES if sha256 else stop
         whole = sha256 or self._sizes.get("/".join(name.split("/")[:2]), ("", 0))[0]
@@ -250,16 +250,16 @@ class Corpus:
 
 
 def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT) -> Corpus:
-    """A corpus to read, from a folder or an address; its table is read at once, its shards as clips are asked for.
+    """Open a corpus in a folder or at a URL; its table is read at once, its shards on demand.
 
     Args:
-        where: the corpus folder, or its address (see `nbaudio.storage.urls`).
-        cache: a folder of this machine that keeps what is fetched from an address, for further epochs and other processes.
-        cache_limit: bytes that it may hold, or a size such as ``"20GB"``; what was not used for longest goes.
+        where: the corpus folder or its URL (see `nbaudio.storage.urls`).
+        cache: a local folder that keeps what is fetched from a URL, for further epochs and other processes.
+        cache_limit: its size in bytes, or a text such as ``"20GB"``; the least recently used files are evicted.
 
     Raises:
-        InputError: there is no corpus, what its tables say cannot be, or this process cannot read tables (see
-                `nbaudio.storage.fork_guard`).
+        InputError: there is no corpus, its tables are implausible, or this process cannot read tables (see
+        `nbaudio.storage.fork_guard`).
 
     Examples:
         >>> open_corpus("no such folder")
@@ -268,17 +268,21 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     """
     fork_guard.check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
-    with ThreadPoolExecutor(1) as pool:  # both at once: elsewhere each takes several round trips
-        asked = pool.submit(read_manifest, folder)
-        table = _table(folder)
-        manifest = asked.result()
+    with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
+        pending = pool.submit(read_manifest, folder)
+        try:
+            with folder.local(TABLE) as path:
+                table = read_parquet(path)
+        except InputError as error:
+            raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
+        manifest = pending.result()
     check_places(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:
-    """A whole number of any kind, NumPy's too, as Python's own, which states and JSON can hold."""
+    """Convert an integer of any kind, such as NumPy's, to Python's, which states and JSON can hold."""
     try:
         number = operator.index(value)
     except TypeError as error:
@@ -290,11 +294,3 @@ def _whole(name: str, value: Any, *, least: int | None = None) -> int:
 
 def _samples(data: bytes, *, encoding: str) -> NDArray[np.int16]:
     return decode_clip(data, encoding)[0]
-
-
-def _table(folder: Folder) -> pl.DataFrame:
-    try:
-        with folder.local(TABLE) as path:
-            return read_parquet(path)
-    except InputError as error:
-        raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error

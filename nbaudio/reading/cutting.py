@@ -1,4 +1,4 @@
-"""One clip of a workspace, cut from its recording as `materialize` cuts it."""
+"""Cut one clip of a workspace from its recording, as `materialize` does."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from nbaudio.storage.workspace import Workspace
 
 
 def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None = 16000, channel: str = "mix") -> Clip:
-    """The clip of a segment, with the samples that `materialize` cuts for the same rate and channel.
+    """Cut the clip of a segment, with the samples that `materialize` cuts for the same rate and channel.
 
     Args:
         workspace: the workspace or its folder.
@@ -25,8 +25,8 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
         A clip with `samples` (int16, shape (samples,)), `rate`, `text`, `metadata`, `save(path)` and `to_pydub()`.
 
     Raises:
-        InputError: there is no such segment, or the rate or channel is not usable.
-        AudioError: its recording is not there or cannot be decoded, or its times are not inside the recording.
+        InputError: there is no such segment, or the rate or channel is invalid.
+        AudioError: its recording is missing or cannot be decoded, or its times are not inside the recording.
 
     Examples:
         >>> import numpy as np, soundfile, tempfile

@@ -1,12 +1,12 @@
-"""In which order clips are read: a pure function of the index, a seed and an epoch. Pointers only, no audio.
+"""Order of clips in an epoch: a pure function of the index, a seed and an epoch, without audio.
 
-Clips lie in their shards in the order of a hash, so that neighbours have nothing to do with each other. An epoch draws *runs* of
-neighbours, which one request reads, makes them up to *steps*, and puts these in order; a consumer (a rank, or a worker of a rank)
-takes an equal part of that order, and mixes its steps by the *block*, as much as it holds in memory. So nothing is read twice,
-and what is left can be parted anew among any number of consumers.
+Clips are in their shards in the order of a hash, so that neighbors are unrelated. An epoch draws *runs* of neighbors, which one
+request reads, groups them to *steps*, and shuffles these; a consumer (a rank, or a worker of a rank) takes an equal part of that
+order, and shuffles its steps by the *block*, as much as fits its memory. So nothing is read twice, and what is left can be
+divided again among any number of consumers.
 
-Conventions: clips are numbered by their place in the corpus (by shard, then offset); a *step* is what a consumer gets at once:
-one clip, several consecutive ones of a recording, or a batch.
+Clips are numbered by their position in the corpus (by shard, then offset). A *step* is what a consumer gets at once: one clip,
+several consecutive ones of a recording, or a batch.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from nbaudio.core.errors import InputError
 
 IntArray = NDArray[np.int64]
 
-#: Neighbours that are drawn together.
+#: Neighbors that are drawn together.
 RUN = 16
-#: Bytes of encoded audio that a consumer mixes at once.
+#: Bytes of encoded audio that a consumer shuffles at once.
 BUFFER = 24 << 20
-# The first blocks are small, so that the first clip comes soon; each is twice as large as the one before.
+# The first block is small, so that the first clip comes soon; each block is twice as large as the one before.
 _FIRST_BLOCK = 1 << 20
 
 
 class Partition(NamedTuple):
-    """Which part of an epoch a consumer takes: its rank of so many, and its worker of so many in that rank."""
+    """The part of an epoch that a consumer takes: its rank of `world_size`, and its worker of `num_workers` in that rank."""
 
     rank: int = 0
     world_size: int = 1
@@ -41,11 +41,7 @@ class Partition(NamedTuple):
     num_workers: int = 1
 
     def check(self) -> "Partition":
-        """Itself.
-
-        Raises:
-            InputError: a number is not below its count.
-        """
+        """Return itself; raise InputError where a number is not below its count."""
         for number, count, name in ((self.rank, self.world_size, "rank"), (self.worker, self.num_workers, "worker")):
             if not 0 <= number < count:
                 raise InputError(
@@ -54,27 +50,15 @@ class Partition(NamedTuple):
         return self
 
     def part(self, worker: int, num_workers: int) -> "Partition":
-        """A worker's part of a rank's.
-
-        Raises:
-            InputError: it is a worker's already.
-        """
+        """Return a worker's part of a rank's; raise InputError where it is a worker's already."""
         if self.num_workers > 1:
             raise InputError(f"worker {self.worker} of {self.num_workers} has no workers: leave num_workers to the framework")
         return self._replace(worker=worker, num_workers=num_workers)
 
     def of(self, size: int, *, pad: bool = False) -> slice:
-        """Its part of so many steps: ranks differ by one at most, and so do the workers of a rank.
+        """Return its slice of so many steps: ranks differ by at most one, and so do the workers of a rank.
 
-        Args:
-            size: steps.
-            pad: ranks get equally many; who would have one fewer gets the next rank's first one as well.
-
-        Examples:
-            >>> [Partition(rank, 3).of(10) for rank in range(3)]
-            [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
-            >>> [Partition(rank, 3).of(10, pad=True) for rank in range(3)]
-            [slice(0, 4, None), slice(3, 7, None), slice(6, 10, None)]
+        With `pad`, ranks get equally many: one with one fewer also gets the next rank's first step.
         """
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
         if pad:
@@ -85,20 +69,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of clips, one after the other.
-
-    Attributes:
-        clips: numbers of all their clips.
-        edges: where each step begins in `clips`, and behind them where the last ends.
-    """
+    """Consecutive groups of clips: the numbers of their `clips`, and the `edges` of groups in them, first and last included."""
 
     clips: IntArray
     edges: IntArray
-
-    @classmethod
-    def single(cls, clips: IntArray) -> "Groups":
-        """Each clip a step."""
-        return cls(clips, np.arange(len(clips) + 1))
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -116,29 +90,20 @@ class Groups:
 
     @property
     def first(self) -> IntArray:
-        """The first clip of each step."""
+        """The first clip of each group."""
         return self.clips[self.edges[:-1]]
 
     def sums(self, values: IntArray) -> IntArray:
-        """Sum of a value of clips over each step; no step is empty."""
+        """Return the sum of a value of clips over each group; no group is empty."""
         return np.add.reduceat(values[self.clips], self.edges[:-1]) if len(self) else np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of a split: all that its order depends on.
+    """An epoch of a split: all that its order depends on, with the parameters of `Corpus.stream`.
 
-    Attributes:
-        index: of the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`,
-            `start_sample` and `duration_s`.
-        seed: another one gives another order.
-        epoch: likewise.
-        shuffle: False keeps the order of the corpus.
-        run: neighbours that are drawn together.
-        buffer: bytes of audio that are mixed at once.
-        consecutive: clips of a recording that a step gives, in their order.
-        batch_s: seconds of a batch with its padding; None where steps are no batches.
-        pad: ranks get equally many steps, some of them twice.
+    `index` has the split's clips in the order of the corpus: `shard`, `offset`, `length` (bytes), `recording_id`, `start_sample`
+    and `duration_s`.
     """
 
     index: pl.DataFrame
@@ -152,13 +117,13 @@ class Epoch:
     pad: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        """What a state must agree on."""
+        """Return what a state must agree on."""
         names = ("corpus", "seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad")
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
 
     @cached_property
     def corpus(self) -> str:
-        """A hash of which clips lie where: the order goes by their places."""
+        """Hash of the positions of all clips, on which the order depends."""
         found = hashlib.blake2b(digest_size=8)
         for name in ("shard", "recording_id"):
             found.update("\n".join(map(str, self.index[name].to_list())).encode("utf8", "surrogatepass"))
@@ -167,32 +132,27 @@ class Epoch:
         return found.hexdigest()
 
     @cached_property
-    def lengths(self) -> IntArray:
-        """Bytes of each clip's audio."""
-        return self.index["length"].to_numpy()
-
-    @cached_property
     def whole(self) -> Groups:
         """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive)
             return windows[self._order(windows, "window")] if self.shuffle else windows
         if self.batch_s is None:
-            return Groups.single(self._drawn)
+            return Groups(self._drawn, np.arange(len(self._drawn) + 1))
         ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
         return _joined([self._batches(self._drawn[start:end]) for start, end in pairwise([0, *ends.tolist()])])
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
-        """What a consumer is given of steps that are left: its own, and where its blocks begin among them, and end."""
+        """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
         own = left[share.of(len(left), pad=self.pad)]
-        ends = _blocks(own.sums(self.lengths), self.buffer, self._pools[own.first])
+        ends = _blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])
         blocks = [own[start:end] for start, end in pairwise([0, *ends])]
         if self.shuffle:
             blocks = [block[self._order(block, "block")] for block in blocks]
         return _joined(blocks), np.array([0, *ends])
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
-        """Groups that are left when consumers have taken so many each; once for each time that they were parted anew."""
+        """Return the steps that are left when consumers have taken so many each; one level per change of their number."""
         left = self.whole
         for level in done:
             gone = [self.of(share, left)[0][:taken].first for share, taken in level]
@@ -201,7 +161,7 @@ class Epoch:
 
     @cached_property
     def _drawn(self) -> IntArray:
-        """All clips, runs of neighbours after each other."""
+        """All clips, in shuffled runs of neighbors."""
         numbers = np.arange(len(self.index))
         if not self.shuffle:
             return numbers
@@ -211,15 +171,15 @@ class Epoch:
 
     @cached_property
     def _pools(self) -> IntArray:
-        """Of each clip, out of which part of the epoch its batch is made: what lies together is read together."""
+        """For each clip, the part of the epoch from which its batch is made, so that what is close is read together."""
         pools = np.zeros(len(self.index), np.int64)
         if self.batch_s is not None:
-            ends = _blocks(self.lengths[self._drawn], self.buffer, pools)
+            ends = _blocks(self.index["length"].to_numpy()[self._drawn], self.buffer, pools)
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 
     def _batches(self, clips: IntArray) -> Groups:
-        """Batches of clips of about equal durations."""
+        """Return batches of clips of similar durations."""
         durations = self.index["duration_s"].to_numpy()[clips]
         by_length = np.argsort(durations, kind="stable")
         return Groups(clips[by_length], _batch_edges(durations[by_length], self.batch_s or 0.0))
@@ -232,13 +192,9 @@ class Epoch:
 
 
 def mixed(numbers: IntArray, key: str) -> NDArray[np.uint64]:
-    """A hash of each number under a key, the same in every version of NumPy: the finaliser of SplitMix64.
+    """Return a hash of each number under a key, the same in every version of NumPy: the finalizer of SplitMix64.
 
     Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
-
-    Examples:
-        >>> len({*mixed(np.arange(3), "seed 1").tolist(), *mixed(np.arange(3), "seed 2").tolist()})
-        6
     """
     salt = np.uint64(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))
     with np.errstate(over="ignore"):
@@ -249,7 +205,7 @@ def mixed(numbers: IntArray, key: str) -> NDArray[np.uint64]:
 
 
 def _windows(index: pl.DataFrame, size: int) -> Groups:
-    """Consecutive clips of each recording, so many to a step; what a recording has left over is a shorter one."""
+    """Return consecutive clips of each recording in groups of `size`; the last group of a recording may be smaller."""
     _, codes = np.unique(index["recording_id"].to_numpy(), return_inverse=True)
     ordered = np.lexsort((index["start_sample"].to_numpy(), codes))
     recordings = codes[ordered]
@@ -258,7 +214,7 @@ def _windows(index: pl.DataFrame, size: int) -> Groups:
 
 
 def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
-    """Where blocks end: each as long as it stays below its bound and in its pool, but never empty."""
+    """Return where blocks end: each as long as possible below its bound and in one pool, but never empty."""
     ends, total, start = [], np.cumsum(num_bytes), 0
     changes = np.append(np.flatnonzero(np.diff(pools)) + 1, len(pools))
     bound = min(_FIRST_BLOCK, most)
@@ -272,7 +228,7 @@ def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
 
 
 def _batch_edges(durations: NDArray[np.float64], most: float) -> IntArray:
-    """Where batches of sorted durations begin, and the last ends: clips times the longest is at most `most`, unless it is one."""
+    """Return the edges of batches of sorted durations: clips times the longest is at most `most`, except for single clips."""
     edges, count = [0], 0
     for place, duration in enumerate(durations.tolist()):
         if count and (count + 1) * duration > most:

@@ -1,7 +1,7 @@
-"""Clips one after the other, read ahead and decoded by threads of this process.
+"""Stream clips, read ahead and decoded by threads of this process.
 
-Requests for one block are under way while the block before is decoded and given out; threads decode a few clips at a time, in
-order. Memory is bounded by two blocks and what is decoded ahead, whatever the corpus.
+Requests for one block are in flight while the block before is decoded and consumed; threads decode a few clips at a time, in
+order. Memory is bounded by two blocks and the clips decoded ahead, whatever the size of the corpus.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.reading.clips import Clip, ClipReader
 from nbaudio.reading.order import Epoch, Groups, Partition
 
-# Clips that a thread decodes at once, and how many such tasks are ahead of each thread.
+# Clips per decoding task, and tasks ahead per thread.
 _AT_ONCE = 8
 _TASKS_AHEAD = 3
 
@@ -27,13 +27,13 @@ _Task = Callable[[], list[Clip]]
 
 
 class Stream:
-    """One epoch of a split, or a consumer's part of it; made by `Corpus.stream`.
+    """One epoch of a split, or a consumer's part of it, as returned by `Corpus.stream`.
 
-    Iterating goes on where the state is: a `state_dict` taken between two steps says exactly which come next. To go on with
-    another number of ranks or workers, give `load_state_dict` the states of all of them.
+    Iteration continues from its state: a `state_dict` taken between two steps determines exactly which come next. To continue
+    with another number of ranks or workers, pass the states of all of them to `load_state_dict`.
 
     Attributes:
-        clips: of the split, and how to have them.
+        clips: reader of the split's clips.
         epoch: what the order depends on.
         share: which part this is.
         threads: that decode.
@@ -45,7 +45,7 @@ class Stream:
         self._start_over([], 0)
 
     def __len__(self) -> int:
-        """Steps that are left."""
+        """Return the number of steps that are left."""
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
@@ -53,22 +53,22 @@ class Stream:
             decoded = chain.from_iterable(self._decoded(stack))
             for size in np.diff(self._steps.edges[self._taken :]).tolist():
                 clips = [next(decoded) for _ in range(size)]
-                # Counted before it is handed over: whoever asks for the state then has it.
+                # Counted before the yield, so that a state taken by the consumer includes this step.
                 self._taken += 1
                 yield clips if self.listed else clips[0]
 
     def of(self, share: Partition, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
-        """The same stream for another consumer, or of another epoch, from its beginning."""
+        """Return the same stream for another consumer or epoch, from its beginning."""
         order = self.epoch if epoch in (None, self.epoch.epoch) else replace(self.epoch, epoch=epoch)
         return Stream(self.clips, order, share, threads=threads or self.threads)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this consumer is: plain numbers and text, for JSON or a checkpoint."""
+        """Return this consumer's position: plain numbers and text, for JSON or a checkpoint."""
         done = [[[*share, taken] for share, taken in level] for level in self._done]
         return {"version": 1, "epoch": self.epoch.parameters(), "done": done, "share": [*self.share], "taken": self._taken}
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Go on from a state of the same share; or from those of all shares, which may have been of another number.
+        """Resume from a state of the same share, or from the states of all shares, which may have been of another number.
 
         Raises:
             InputError: a state is of another corpus, epoch or order, or one is missing.
@@ -88,7 +88,7 @@ class Stream:
             if version != 1 or differing:
                 raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
             if before != known[0][2]:
-                raise InputError("the states are of different pasts: take them from all consumers at one time")
+                raise InputError("the states do not belong together: take them from all consumers at the same time")
         if len(states) == 1 and level[0][0] == self.share:
             self._start_over(done, level[0][1])
             return
@@ -96,13 +96,9 @@ class Stream:
         self._start_over([*done, level], 0)
 
     def check_fresh(self) -> "Stream":
-        """Itself, for adapters that begin at its beginning.
-
-        Raises:
-            InputError: it stands in the middle.
-        """
+        """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
-            raise InputError("the stream has begun, and this would begin anew: hand over a new one, and load the state there")
+            raise InputError("the stream has begun, adapters start at the beginning: pass a new one, and load the state there")
         return self
 
     @property
@@ -112,7 +108,7 @@ class Stream:
 
     @property
     def padding(self) -> float:
-        """Share of all batches that is padding, each padded to its longest clip: 0 to 1, known before anything is read."""
+        """Share of padding in all batches, each padded to its longest clip: 0 to 1, known before anything is read."""
         durations = self.epoch.index["duration_s"].to_numpy()
         real = padded = 0.0
         for step in self._steps:
@@ -127,20 +123,20 @@ class Stream:
             raise InputError(f"the state has taken {taken:,} of {len(self._steps):,} steps")
 
     def _decoded(self, stack: ExitStack) -> Iterator[list[Clip]]:
-        """Clips that are left, in order, some at a time."""
+        """Yield the clips that are left, in order, some at a time."""
         decoders = stack.enter_context(_Threads(self.threads))
         fetchers = stack.enter_context(_Threads(self.clips.in_flight))
         tasks = self._tasks(fetchers)
-        under_way: deque[Future[list[Clip]]] = deque()
+        pending: deque[Future[list[Clip]]] = deque()
         for task in tasks:
-            under_way.append(decoders.submit(task))
-            if len(under_way) > _TASKS_AHEAD * self.threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(decoders.submit(task))
+            if len(pending) > _TASKS_AHEAD * self.threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
-        """What there is to decode, in order; requests are made a block ahead."""
+        """Yield decoding tasks in order; requests are made one block ahead."""
         requested: deque[list[_Task]] = deque()
         for start, end in pairwise(self._edges.tolist()):
             if end <= self._taken:
@@ -152,40 +148,31 @@ class Stream:
             yield from _drained(tasks)
 
     def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> list[_Task]:
-        """Ask for the audio of some steps, that of the first ones first; the tasks that decode it."""
-        requests = self.clips.requests(steps.clips)
-        where: dict[int, _Piece] = {}
-        for request in requests:
-            future = fetchers.submit(self.clips.fetch, request)
-            where |= {clip: _Piece(future, start, end) for clip, start, end in request.clips}
+        """Request the audio of some steps, in the order of need; return the tasks that decode it."""
+        where: dict[int, tuple[Future[bytes], int, int]] = {}
+        for request in self.clips.requests(steps.clips):
+            future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
+            where |= {clip: (future, start, end) for clip, start, end in request.clips}
 
-        def task(clips: Sequence[int], pieces: Sequence[_Piece]) -> _Task:
+        def task(clips: Sequence[int], pieces: Sequence[tuple[Future[bytes], int, int]]) -> _Task:
             return lambda: [
-                self.clips.decoded(clip, memoryview(piece.data.result())[piece.start : piece.end])
-                for clip, piece in zip(clips, pieces, strict=True)
+                self.clips.decoded(clip, memoryview(data.result())[start:end])
+                for clip, (data, start, end) in zip(clips, pieces, strict=True)
             ]
 
         parts = [steps.clips[at : at + _AT_ONCE].tolist() for at in range(0, len(steps.clips), _AT_ONCE)]
         return [task(part, [where.pop(clip) for clip in part]) for part in parts]
 
 
-class _Piece(NamedTuple):
-    """A clip's bytes in an answer that is awaited."""
-
-    data: "Future[bytes]"
-    start: int
-    end: int
-
-
 def _drained(tasks: list[_Task]) -> Iterator[_Task]:
-    """Tasks in order, none kept: each holds its bytes."""
+    """Yield tasks in order without keeping them, as each holds its bytes."""
     tasks.reverse()
     while tasks:
         yield tasks.pop()
 
 
 class _Threads(ThreadPoolExecutor):
-    """Threads that leave what they have not begun when nobody waits for it any more."""
+    """Thread pool that cancels pending tasks when its context ends."""
 
     def __exit__(self, *exception: object) -> None:
         self.shutdown(wait=True, cancel_futures=True)
@@ -197,5 +184,5 @@ def _check_complete(shares: list[Partition]) -> None:
     wanted = {Partition(rank, world_size, worker, num_workers) for rank in range(world_size) for worker in range(num_workers)}
     if len(worlds) > 1 or len(shares) != len(wanted) or set(shares) != wanted:
         raise InputError(
-            f"to part what is left anew, the states of all {len(wanted)} consumers are wanted, one each; {len(shares)} were given"
+            f"to resume with other consumers, pass the states of all {len(wanted)} earlier ones, one each; got {len(shares)}"
         )

@@ -39,7 +39,7 @@ def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path,
 
 
 def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: str) -> dict[str, str]:
-    from nbaudio.audio import encode_clip, encode_mp3, resample_window
+    from nbaudio.audio import encode_clip, resample_window
 
     failed = {}
     for row in windows.iter_rows(named=True):
@@ -49,7 +49,7 @@ def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: 
         except AudioError as error:
             failed[row["segment_id"]] = str(error)
         else:
-            data = encode_mp3(samples, RATE) if encoding == "mp3" else encode_clip(samples, RATE, "wav")
+            data = encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav")
             _write(folder / row["clip"], data)
     return failed
 

@@ -8,8 +8,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.report import Report
-from nbaudio.core.rules import RULES
-from nbaudio.core.tables import DECISIONS, RECORDINGS, SEGMENTS, conform, segment_failures
+from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures
 from nbaudio.storage.workspace import Workspace
 
 #: The reason of a manual rejection without a reason.

@@ -1,6 +1,6 @@
 """Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
 
-Conventions: a segment is lost when grouping keeps it out of every split (`core.rules.GROUPING_RULES`). A choice of columns is
+Conventions: a segment is lost when grouping keeps it out of every split (`core.tables.GROUPING_RULES`). A choice of columns is
 costly when it loses more than `COSTLY` of what could be kept.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.rules import GROUPING_RULES
+from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.splits import usable_keys
 

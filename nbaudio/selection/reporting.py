@@ -8,9 +8,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, count_table, fact_key
-from nbaudio.core.rules import GROUPING_RULES, LATER_RULES
 from nbaudio.core.source_splits import split_role
-from nbaudio.core.tables import SPLITS, text_column, with_durations, without_audio
+from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, text_column, with_durations, without_audio
 from nbaudio.selection.budget import MICROSECONDS
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage

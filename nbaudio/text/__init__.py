@@ -1,45 +1,23 @@
-"""Transcripts: how far a hypothesis is from them, their normal form, their characters.
+"""Compare transcripts with hypotheses (`distance`, `near`), normalize them (`normal`), count characters (`characters`).
 
-`distance` compares, `normal` tidies, `characters` counts them, `scoring` does it for a workspace. Texts are str, columns
-are Series of str, of polars or pandas; null means not known and stays null.
+Texts are str, columns are Series of str, of polars or pandas; null means unknown and stays null. `score` does all this for a
+workspace.
 """
 
-from nbaudio.text.characters import Vocabulary, vocabulary
-from nbaudio.text.distance import (
-    DiffPart,
-    cer,
-    cer_column,
-    edit_counts,
-    score_columns,
-    similarity,
-    similarity_column,
-    wer,
-    wer_column,
-    word_diff,
-    word_spans,
-    words,
-)
-from nbaudio.text.normal import DEFAULT_STEPS, NORMALIZERS, normalize, normalize_column
-from nbaudio.text.score import score
-
-__all__ = [
-    "DEFAULT_STEPS",
-    "NORMALIZERS",
-    "DiffPart",
-    "Vocabulary",
-    "cer",
-    "cer_column",
-    "edit_counts",
-    "normalize",
-    "normalize_column",
-    "score",
-    "score_columns",
-    "similarity",
-    "similarity_column",
-    "vocabulary",
-    "wer",
-    "wer_column",
-    "word_diff",
-    "word_spans",
-    "words",
-]
+from nbaudio.text.characters import Vocabulary as Vocabulary
+from nbaudio.text.characters import vocabulary as vocabulary
+from nbaudio.text.distance import DiffPart as DiffPart
+from nbaudio.text.distance import cer as cer
+from nbaudio.text.distance import cer_column as cer_column
+from nbaudio.text.distance import score_columns as score_columns
+from nbaudio.text.distance import similarity as similarity
+from nbaudio.text.distance import similarity_column as similarity_column
+from nbaudio.text.distance import wer as wer
+from nbaudio.text.distance import wer_column as wer_column
+from nbaudio.text.distance import word_diff as word_diff
+from nbaudio.text.distance import word_spans as word_spans
+from nbaudio.text.distance import words as words
+from nbaudio.text.normal import DEFAULT_STEPS as DEFAULT_STEPS
+from nbaudio.text.normal import NORMALIZERS as NORMALIZERS
+from nbaudio.text.normal import normalize as normalize
+from nbaudio.text.normal import normalize_column as normalize_column

@@ -1,11 +1,11 @@
-"""The characters of a corpus: ids as an acoustic model wants them, and those that look out of place.
+"""Characters of a corpus: vocabulary ids for an acoustic model, and odd characters to review.
 
-Ids follow wav2vec2's ``vocab.json``: the word delimiter ``|`` stands for the blank (U+0020) and comes first, then every other
-character by code point, then ``[UNK]`` and ``[PAD]``. A ``|`` in a transcript gets no id of its own: a tokeniser would read it
-as the end of a word, so it is listed among the odd characters instead.
+Ids follow wav2vec2's ``vocab.json``: the word delimiter ``|`` stands for the space and comes first, then all other characters by
+code point, then ``[UNK]`` and ``[PAD]``. A ``|`` in a transcript has no id of its own, as a tokenizer would read it as the end of
+a word; it is listed as an odd character.
 
-Odd is what is neither letter, digit, blank (U+0020) nor a mark of a script such as a vowel sign: dashes, quotes, signs, stray
-accents, no-break spaces, controls.
+Odd characters are all but letters, digits, the space (U+0020) and marks of a script such as vowel signs: dashes, quotes, symbols,
+stray accents, no-break spaces, controls.
 """
 
 import unicodedata
@@ -29,11 +29,11 @@ _BLOCK = 16_384
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Which characters a corpus has.
+    """The characters of a corpus.
 
     Attributes:
         ids: id of each character, of the delimiter and of the special tokens, in the order of the ids from 0.
-        counts: how often each character occurs, the blank as itself.
+        counts: how often each character occurs, the space as itself.
         odd: one row per odd character, the most frequent first: `character`, `code_point` (``U+2013``), `name` (Unicode's),
             `count`, `example` (a segment that has it).
     """
@@ -43,22 +43,22 @@ class Vocabulary:
     odd: pl.DataFrame = field(compare=False)
 
     def to_json(self) -> dict[str, int]:
-        """The ids as ``vocab.json`` holds them."""
+        """Return the ids as ``vocab.json`` has them."""
         return dict(self.ids)
 
 
 def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None = None) -> Vocabulary:
-    """The characters of texts, with ids, counts and the odd ones.
+    """Count the characters of texts, assign ids and list the odd ones.
 
     Args:
-        texts: a Series or any iterable of texts; null ones are passed over.
-        segment_ids: the texts' ids, to name an example of each odd character; the row's number (from 0) without them.
+        texts: a Series or any iterable of texts; null ones are skipped.
+        segment_ids: ids of the texts, to name an example of each odd character; row numbers from 0 by default.
 
     Returns:
-        The vocabulary; it depends on the texts alone, not on their order, except for the examples, which are the first ones.
+        The vocabulary; it does not depend on the order of the texts, except for the examples, which are the first ones.
 
     Raises:
-        InputError: there are more or fewer ids than texts.
+        InputError: the numbers of ids and texts differ.
 
     Examples:
         >>> found = vocabulary(["da – ne", "ne|da"])
@@ -79,7 +79,7 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
         points = np.flatnonzero(found)
         totals.update(dict(zip(map(chr, points), found[points].tolist(), strict=True)))
         for character in map(chr, points):
-            if is_odd(character) and character not in examples:
+            if _is_odd(character) and character not in examples:
                 examples[character] = block.filter(pl.col("text").str.contains(character, literal=True))["key"][0]
     counts = dict(sorted(totals.items()))
     ordered = [DELIMITER, *(c for c in counts if c not in (" ", DELIMITER)), *SPECIALS]
@@ -91,14 +91,7 @@ def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None
     )
 
 
-def is_odd(character: str) -> bool:
-    """Whether a character is neither letter, vowel sign or other mark of a script, digit nor blank.
-
-    Accents that do not compose with their letter (U+0300 to U+036F) are odd.
-
-    Examples:
-        >>> [is_odd(c) for c in "č5 ’ि"]
-        [False, False, False, True, False]
-    """
+def _is_odd(character: str) -> bool:
+    """Return whether a character is odd; so are accents that do not compose with their letter (U+0300 to U+036F)."""
     is_mark = unicodedata.category(character)[0] == "M" and not "\u0300" <= character <= "\u036f"
     return character != " " and not character.isalpha() and not character.isdecimal() and not is_mark

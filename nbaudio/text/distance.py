@@ -1,10 +1,10 @@
-"""How far a hypothesis is from a transcript: similarity, word and character error rates, and which words differ.
+"""Compare a hypothesis with a transcript: similarity, word and character error rates, word diff.
 
-Characters are Unicode code points. Words are jiwer's: runs of two or more blanks become one space, the ends are stripped, and
-the rest is split at spaces. The error rates are jiwer's too, empty references included: what was inserted then counts as it
-is, so that nothing against nothing is 0 and two words against nothing are 2.
+Characters are Unicode code points. Words are jiwer's: runs of two or more blanks become one space, the ends are stripped, and the
+rest is split at spaces. The error rates are jiwer's too, with empty references: then insertions count as they are, so that
+nothing against nothing is 0 and two words against nothing are 2.
 
-The functions for one pair are plain; those for columns give the same numbers, block by block, on all processors.
+The functions for columns return the same numbers as those for one pair, on all processors.
 """
 
 import os
@@ -26,15 +26,16 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Column, as_series
 from nbaudio.text.normal import normalize
 
-# What Python calls a blank; Rust's notion, which polars would use, lacks the four separators from U+001C. U+3000 is the last.
+# Whitespace as Python defines it; Rust's definition, which polars uses, lacks the four separators from U+001C. U+3000 is the
+# last.
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 _ODD_BLANKS = BLANKS.replace(" ", "")
-# A lone blank that is no space is part of the word around it.
+# A single blank other than the space is part of the word around it.
 _WORD = re.compile(r"\S+(?:[^\S ]\S+)*")
 
-# Rows that are compared at a time: enough for one call to be worth it, few enough for a few MB of split words per processor.
+# Rows per task: enough to outweigh its overhead, few enough for a few MB of split words per processor.
 _BLOCK = 4096
-# Words are compared as code points of a made-up alphabet, which has no surrogates: they would not survive decoding.
+# Words are compared as code points of an artificial alphabet without surrogates, which cannot be decoded.
 _SURROGATES = (0xD800, 0xE000)
 _ALPHABET = 0x110000 - (_SURROGATES[1] - _SURROGATES[0])
 
@@ -45,7 +46,7 @@ MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A stretch of words that reference and hypothesis share, or where they part.
+    """A run of words that reference and hypothesis share, or in which they differ.
 
     Attributes:
         kind: ``equal``, ``replace``, ``delete`` (only in the reference) or ``insert`` (only in the hypothesis).
@@ -59,7 +60,7 @@ class DiffPart:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, as jiwer splits them.
+    """Return the words of a text, as jiwer splits them.
 
     Examples:
         >>> words("  dobar   dan ")
@@ -69,17 +70,12 @@ def words(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text begin and end, in characters.
-
-    Examples:
-        >>> word_spans(" dobar dan")
-        [(1, 6), (7, 10)]
-    """
+    """Return start and end of each word of a text, in characters."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def similarity(a: str, b: str) -> float:
-    """``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters; it is not `Levenshtein.ratio`.
+    """Return ``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters; it is not `Levenshtein.ratio`.
 
     Returns:
         A number from -1 (nothing in common, or one side empty) to 1 (equal, also both empty).
@@ -94,11 +90,10 @@ def similarity(a: str, b: str) -> float:
 
 
 def wer(reference: str, hypothesis: str) -> float:
-    """Word error rate: substituted, deleted and inserted words per word of the reference.
+    """Return the word error rate: substituted, deleted and inserted words per word of the reference.
 
     Returns:
-        0 for equal words, and more than 1 where there are more errors than words; the number of words in the hypothesis where
-        the reference has none.
+        0 for equal words, more than 1 for more errors than words; the number of words in the hypothesis for an empty reference.
 
     Examples:
         >>> wer("evo blic odgovori", "evo odgovori na")
@@ -109,7 +104,7 @@ def wer(reference: str, hypothesis: str) -> float:
 
 
 def cer(reference: str, hypothesis: str) -> float:
-    """Character error rate: as `wer` over characters, blanks between words included, blanks at the ends not.
+    """Return the character error rate: as `wer` over characters, including blanks except at the ends.
 
     Examples:
         >>> cer("sabor", "sabora ")
@@ -120,13 +115,13 @@ def cer(reference: str, hypothesis: str) -> float:
 
 
 def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> list[DiffPart]:
-    """What turns the reference into the hypothesis, word by word, with as few edits as `wer` counts.
+    """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
 
     Args:
         reference: the words to compare with.
         hypothesis: the words to compare.
-        steps: of normalisation (see `normal.NORMALIZERS`): words are equal where their normal forms are, and words of
-            which nothing is left, such as a lone dash, do not differ. The parts hold the words as they are.
+        steps: of normalization (see `normal.NORMALIZERS`): words are equal where their normal forms are, and words with an empty
+            normal form, such as a lone dash, do not differ. The parts have the original words.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
@@ -137,7 +132,7 @@ def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> 
     sides = words(reference), words(hypothesis)
     keys = [[normalize(word, ("nfc", *steps)) if steps else word for word in side] for side in sides]
     kept = [[number for number, key in enumerate(side) if key] for side in keys]
-    # Kind, and numbers of the words that stand for each other; first those of which anything is left.
+    # Kind, and numbers of the words that correspond; first the words whose normal form is not empty.
     pairs: list[tuple[Kind, tuple[int | None, int | None]]] = [
         (op.tag, pair)  # type: ignore[misc]  # rapidfuzz gives its tags as any text
         for op in Levenshtein.opcodes(*([side[number] for number in some] for side, some in zip(keys, kept, strict=True)))
@@ -156,7 +151,7 @@ def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> 
 
 
 def similarity_column(text: Column, asr_text: Column) -> pl.Series:
-    """`similarity` of two columns of equal length: str, str -> f64, null where either is null.
+    """Return `similarity` of two columns of equal length: str, str -> f64, null where either is null.
 
     Examples:
         >>> similarity_column(pl.Series(["da", "da", ""]), pl.Series(["da", None, "ne"])).to_list()
@@ -166,28 +161,28 @@ def similarity_column(text: Column, asr_text: Column) -> pl.Series:
 
 
 def wer_column(reference: Column, hypothesis: Column) -> pl.Series:
-    """`wer` of two columns of equal length: str, str -> f64, null where either is null."""
+    """Return `wer` of two columns of equal length: str, str -> f64, null where either is null."""
     return score_columns(reference, hypothesis, measures=("wer",))["wer"]
 
 
 def cer_column(reference: Column, hypothesis: Column) -> pl.Series:
-    """`cer` of two columns of equal length: str, str -> f64, null where either is null."""
+    """Return `cer` of two columns of equal length: str, str -> f64, null where either is null."""
     return score_columns(reference, hypothesis, measures=("cer",))["cer"]
 
 
 def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
-    """Several measures of two columns of equal length at once: the characters are compared only once for all.
+    """Return several measures of two columns of equal length; characters are compared only once for all.
 
     Args:
-        text: the human words.
-        asr_text: the recogniser's.
+        text: the transcripts.
+        asr_text: the hypotheses.
         measures: which of ``similarity``, ``wer`` and ``cer``.
 
     Returns:
         A frame with one f64 column per measure, null where either text is null.
 
     Raises:
-        InputError: the columns differ in length or do not hold text.
+        InputError: the columns differ in length or are not text.
 
     Examples:
         >>> score_columns(pl.Series(["evo blic"]), pl.Series(["evo blitz"])).row(0)
@@ -197,7 +192,7 @@ def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure]
 
 
 def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
-    """The measures whose counts are there, from what `edit_counts` gives."""
+    """Return the measures for which `edit_counts` has counts."""
 
     def per(edits: str, length: str) -> pl.Expr:
         return pl.col(edits) / pl.max_horizontal(pl.col(length), 1)
@@ -216,15 +211,10 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
-    """The counts behind the measures, so that they can be summed over a corpus.
+    """Return the counts behind the measures, which can be summed over a corpus: i64 columns, null where either text is null.
 
-    Returns:
-        i64 columns, null where either text is null: for `similarity` `edits` and `length` (characters of both texts), for `cer`
-        `inner_edits` and `inner_length` (of the reference without blanks at its ends), for `wer` `word_edits` and `words`
-        (of the reference).
-
-    Raises:
-        InputError: the columns differ in length or do not hold text.
+    They are `edits` and `length` (characters of both texts) for `similarity`, `inner_edits` and `inner_length` (of the reference
+    without blanks at its ends) for `cer`, `word_edits` and `words` (of the reference) for `wer`.
     """
     text, asr_text = as_series(text), as_series(asr_text)
     if len(text) != len(asr_text):
@@ -233,7 +223,7 @@ def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] =
         if column.dtype not in (pl.String, pl.Null):
             raise InputError(f"scores need columns of text, {column.name or 'one'} holds {column.dtype}")
     pairs = pl.DataFrame({"text": text.cast(pl.String), "asr_text": asr_text.cast(pl.String)})
-    # No pairs still have columns: those of one that is dropped again.
+    # No pairs have columns too: those of one pair, which is dropped again.
     blocks = pairs.iter_slices(_BLOCK) if len(pairs) else [pl.DataFrame({"text": [""], "asr_text": [""]})]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         counts = pl.concat(pool.map(lambda block: _block_counts(block, measures), blocks))
@@ -263,9 +253,9 @@ def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int6
 
 
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
-    """Edits and reference words of each pair; and whether all texts are tidy: no blanks but single spaces between words.
+    """Return edits and reference words of each pair; and whether all texts are tidy: no blanks but single spaces between words.
 
-    Each distinct word becomes one character of a made-up alphabet, and those characters are compared.
+    Each distinct word becomes one character of an artificial alphabet; those characters are compared.
     """
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
     codes, lengths, tidy = _word_codes(both)
@@ -285,8 +275,8 @@ def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.ND
 
 
 def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], bool]:
-    """A number for each word of all texts in turn, the same for the same word; words per text; and whether all are tidy."""
-    # Each word takes the space behind it along: so the texts' own bytes, parted at spaces, serve as the array of words.
+    """Return a number for each word of all texts, equal for equal words; words per text; and whether all texts are tidy."""
+    # Each word includes the space after it, so that the buffer of the texts, split at spaces, is the array of words.
     spaced = (texts + " ").to_arrow(compat_level=pl.CompatLevel.oldest())
     _, bounds, data = spaced.buffers()
     stops = np.frombuffer(bounds, np.int64)[1 : len(texts) + 1]
@@ -294,12 +284,12 @@ def _word_codes(texts: pl.Series) -> tuple[npt.NDArray[np.uint32], npt.NDArray[n
     spoken = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(np.concatenate(([0], ends))), data).dictionary_encode()
     codes = spoken.indices.to_numpy().view(np.uint32)
     lengths = np.diff(np.searchsorted(ends, stops, side="right"), prepend=0)
-    # Looking for blanks in the few distinct words is quicker than in the texts.
+    # Searching blanks in the few distinct words is faster than in the texts.
     distinct = pl.Series(spoken.dictionary)
     tidy = not distinct.str.contains(f"[{_ODD_BLANKS}]").any()
     no_words = (distinct == " ").arg_true()
     if len(no_words):
-        # That is all there is of an empty text; any more of it comes from spaces at the ends or side by side.
+        # An empty text has one; any others come from leading, trailing or repeated spaces.
         empty = (texts == "").to_numpy()
         gone = codes == no_words[0]
         tidy = tidy and int(gone.sum()) == int(empty.sum())

@@ -1,4 +1,4 @@
-"""The scoring step: how well each segment's hypothesis agrees with its transcript."""
+"""Score hypotheses: how well each segment's hypothesis agrees with its transcript."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ _SHOWN_ODD = 8
 
 
 def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -> Report:
-    """Write similarity, WER and CER of every segment into the segments table; its rows and the order of its columns stay.
+    """Write similarity, WER and CER of every segment to the segments table, whose rows and order of columns stay.
 
-    `text` and `asr_text` never change. With normalisation steps their normal forms are compared and stored as `text_normalized`
-    and `asr_text_normalized`; without steps these columns are removed and the texts are compared as they are. Unicode normal
-    form C comes first in any case. Each call starts from the texts, so only the last call counts.
+    `text` and `asr_text` never change. With normalization steps their normal forms are compared and stored as `text_normalized`
+    and `asr_text_normalized`; without steps these columns are removed and the texts are compared as they are. Unicode normal form
+    C is applied first in any case. Each call starts from the texts, so only the last call counts.
 
     Args:
         workspace: the workspace or its folder.
@@ -31,7 +31,7 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         over all words, and the odd characters.
 
     Raises:
-        InputError: there is no workspace, its table cannot be read, or a step is not known.
+        InputError: there is no workspace, its table cannot be read, or a step is unknown.
 
     Examples:
         >>> import tempfile
@@ -47,10 +47,10 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
     segments, counts = _compared(workspace.segments, normalize)
     tables = {}
     if (workspace.path / f"{CORRECTED_TEXTS}.parquet").exists():
-        # The texts that corrections replaced are scored alike, so that a correction that is taken back leaves no other scores.
+        # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
         before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
-        heard = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
-        before = before.join(heard, on="segment_id", how="left", maintain_order="left")
+        hypotheses = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
+        before = before.join(hypotheses, on="segment_id", how="left", maintain_order="left")
         tables[CORRECTED_TEXTS] = score_table(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
     workspace.save(**tables, segments=segments)
     report = _report(segments, counts, normalize)
@@ -59,27 +59,18 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
 
 
 def normalization_steps(workspace: Workspace) -> tuple[str, ...]:
-    """The normalisation steps of the last `score`; none where nothing was scored."""
+    """Return the normalization steps of the last `score`; none before any."""
     facts = workspace.report("score").get("facts", {})
-    return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # earlier versions wrote the second
+    return tuple(facts.get("normalized_by", facts.get("normalised by", ())))  # the second is by earlier versions
 
 
 def score_table(segments: pl.DataFrame, steps: Sequence[str]) -> pl.DataFrame:
-    """Segments with similarity, WER and CER of `text` and `asr_text`, and with the normal forms that were compared, if any.
-
-    Raises:
-        InputError: a step is not known.
-
-    Examples:
-        >>> found = score_table(pl.DataFrame({"text": ["Da."], "asr_text": ["da"]}), ["lower", "punctuation"])
-        >>> found.select("text", "text_normalized", "similarity").row(0)
-        ('Da.', 'da', 1.0)
-    """
+    """Return segments with similarity, WER and CER of `text` and `asr_text`, and the compared normal forms, if any."""
     return _compared(segments, steps)[0]
 
 
 def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`score_table`, and the counts behind the scores."""
+    """Return `score_table` and the counts behind the scores."""
     names = list(NORMALIZED) if steps else ["text", "asr_text"]
     if steps:
         forms = (normalize_column(segments[source], ("nfc", *steps)).alias(name) for name, source in NORMALIZED.items())
@@ -92,7 +83,7 @@ def _compared(segments: pl.DataFrame, steps: Sequence[str]) -> tuple[pl.DataFram
 
 def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) -> Report:
     similarity = segments["similarity"]
-    score_table = similarity.count()
+    scored = similarity.count()
     edits, words = counts.select(pl.sum("word_edits", "words")).row(0)
     odd = vocabulary(segments["text_normalized" if steps else "text"], segment_ids=segments["segment_id"]).odd
     named = [
@@ -102,7 +93,7 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     hidden = len(named) - _SHOWN_ODD
     facts = {
         "segments": len(segments),
-        "scored": score_table,
+        "scored": scored,
         "without_hypothesis": segments["asr_text"].null_count(),
         "mean_similarity": similarity.mean(),
         "median_similarity": similarity.median(),
@@ -114,8 +105,8 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     warnings = []
     if not segments["text"].count():
         warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
-    elif not score_table:
+    elif not scored:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
     if "asr_text_raw" in segments.columns:
-        warnings.append("an older version normalised the texts of this workspace in place: ingest again to have the source's own")
+        warnings.append("an older version normalized the texts of this workspace in place: ingest again to have the source's own")
     return Report("score", facts, warnings=warnings)

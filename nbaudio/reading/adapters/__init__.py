@@ -1,12 +1,12 @@
-"""A corpus in the frameworks that train on it: each takes a `nbaudio.reading.Stream`, with its order, parts and batches.
+"""Adapters of a corpus for training frameworks: each takes a `nbaudio.reading.Stream`, with its order, parts and batches.
 
-`arrays` is plain NumPy, which JAX takes as it is; `torch`, `tensorflow`, `huggingface` and `lhotse` need what they are called
-after, and say so where it is missing. They are imported by name, `from nbaudio.adapters.torch import stream_dataset`, and import
-the framework when they are called.
+`arrays` is plain NumPy, which JAX takes as it is; `torch`, `tensorflow`, `huggingface` and `lhotse` need the framework of that
+name and raise MissingExtraError without it. Import them by name, as in `from nbaudio.adapters.torch import stream_dataset`; the
+framework is imported when they are called.
 
-Conventions: a clip is a dictionary of `segment_id`, `samples` (shape (samples,)), `sampling_rate` (Hz) and the columns that were
-asked for. A step that is a list, of a stream with `batch_s` or `consecutive`, is one dictionary of the same names: `samples` has
-shape (clips, samples), silent behind the end of each, and `lengths` says where that is.
+A clip is a dictionary of `segment_id`, `samples` (shape (samples,)), `sampling_rate` (Hz) and the chosen columns. A step that is
+a list, of a stream with `batch_s` or `consecutive`, is one dictionary of the same names: `samples` has shape (clips, samples),
+padded with silence, and `lengths` has the length of each.
 """
 
 from collections.abc import Iterator

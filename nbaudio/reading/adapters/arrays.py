@@ -1,4 +1,4 @@
-"""Clips and padded batches as dictionaries of NumPy arrays; for JAX, and underneath the other adapters."""
+"""Clips and padded batches as dictionaries of NumPy arrays, for JAX and for the other adapters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,54 +20,42 @@ _SILENCE = 128
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """How clips are handed over.
+    """The form of arrays.
 
     Attributes:
         dtype: of samples: ``float32`` from -1 to 1, or ``int16``, half as many bytes; levels are ``uint8`` in any case.
-        columns: of `Corpus.segments` that go along.
+        columns: of `Corpus.segments` to include.
     """
 
     dtype: Dtype = "float32"
     columns: Sequence[str] = ("text",)
 
     def check(self, segments: pl.DataFrame) -> "ArrayForm":
-        """Itself.
-
-        Raises:
-            InputError: an unknown type, or a column that is not there.
-        """
+        """Return itself; raise InputError for an unknown type or column."""
         get_by_name({"float32": 1, "int16": 1}, self.dtype, "type of samples")
         if unknown := [name for name in self.columns if name not in segments.columns]:
             raise InputError(f"column {unknown[0]!r} is unknown; known are {', '.join(segments.columns)}")
         return self
 
     def step(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
-        """A clip, or a padded batch where the step is a list."""
-        return self.clip(step) if isinstance(step, Clip) else self.batch(step)
+        """Return a clip, or a padded batch where the step is a list."""
+        return self.clip(step) if isinstance(step, Clip) else padded([self.clip(clip) for clip in step])
 
-    def told(self, clip: Clip) -> dict[str, Any]:
-        """Its id and columns."""
+    def metadata(self, clip: Clip) -> dict[str, Any]:
+        """Return a clip's id and columns."""
         row = clip.metadata
         return {"segment_id": clip.segment_id, **{name: row[name] for name in self.columns}}
 
     def clip(self, clip: Clip) -> dict[str, Any]:
-        """One clip."""
+        """Return one clip."""
         samples: Any = clip.samples
         if self.dtype == "float32" and samples.dtype == np.int16:
             samples = samples / _FULL
-        return self.told(clip) | {"samples": samples, "sampling_rate": clip.sampling_rate}
-
-    def batch(self, clips: Sequence[Clip], *, multiple: int = 1) -> dict[str, Any]:
-        """A padded batch; see `padded`."""
-        return padded([self.clip(clip) for clip in clips], multiple=multiple)
+        return self.metadata(clip) | {"samples": samples, "sampling_rate": clip.sampling_rate}
 
 
 def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> ArrayForm:
-    """How a stream's clips are handed over.
-
-    Raises:
-        InputError: an unknown type or column, or a stream of encoded clips.
-    """
+    """Return the validated form for a stream, which must not give encoded clips."""
     if stream.clips.decode is None:
         raise InputError("the stream gives encoded clips: make it with give='samples' or give='levels'")
     return ArrayForm(dtype, columns).check(stream.clips.frame)
@@ -76,12 +64,12 @@ def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> Array
 def batches(
     stream: Stream, *, size: int = 16, multiple: int = 1, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)
 ) -> Iterator[dict[str, Any]]:
-    """Padded batches, from where the stream is; between two of them `stream.state_dict` says exactly which comes next.
+    """Yield padded batches from the stream's state on; `stream.state_dict` between two of them determines which comes next.
 
     Args:
         stream: of clips, of batches (`batch_s`), or of consecutive clips, each such step being a batch.
-        size: clips of a batch where steps are single clips; the last has what is left.
-        multiple: batches are padded to a multiple of so many samples, so that what is compiled for a shape is used again.
+        size: clips of a batch where steps are single clips; the last one may be smaller.
+        multiple: batches are padded to a multiple of so many samples, so that code compiled for a shape is reused.
         dtype: see `ArrayForm`.
         columns: see `ArrayForm`.
 
@@ -98,17 +86,11 @@ def batches(
     steps = iter(stream)
     for step in steps:
         clips = [step, *islice(steps, size - 1)] if isinstance(step, Clip) else step
-        yield form.batch(clips, multiple=multiple)
+        yield padded([form.clip(clip) for clip in clips], multiple=multiple)
 
 
 def padded(clips: Sequence[dict[str, Any]], *, multiple: int = 1) -> dict[str, Any]:
-    """Clips as a batch, padded to the longest, or to the next multiple of so many samples.
-
-    Examples:
-        >>> clips = [{"samples": np.ones(length, np.int16), "sampling_rate": 8000} for length in (1, 3)]
-        >>> padded(clips)["samples"].tolist(), padded(clips, multiple=4)["samples"].shape
-        ([[1, 0, 0], [1, 1, 1]], (2, 4))
-    """
+    """Return clips as a batch, padded to the longest, or to the next multiple of so many samples."""
     batch: dict[str, Any] = {name: [clip[name] for clip in clips] for name in clips[0]}
     lengths = np.array([len(one) for one in batch["samples"]])
     dtype = batch["samples"][0].dtype

@@ -1,4 +1,4 @@
-"""Lhotse: a stream as a lazy CutSet whose recordings are in memory."""
+"""Lhotse adapter: a stream as a lazy CutSet whose recordings are in memory."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -7,39 +7,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbaudio.audio import decode_levels, encode_clip
-from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.core.errors import InputError, requires_extra
 from nbaudio.reading import Clip, Stream
 
 
 def cuts(stream: Stream) -> Any:
-    """A stream as a lazy CutSet; ``cut.load_audio()`` gives exactly the clip's samples, decoded ahead by the stream's threads.
+    """Return a stream as a lazy CutSet; ``cut.load_audio()`` returns exactly the clip's samples, decoded ahead by threads.
 
-    Iterated again, it gives the same again. In workers of a DataLoader (a sampler in an ``IterableDatasetWrapper``) each takes
-    its part. The rank is the stream's: give it either to the stream or to the sampler, not to both.
+    Iterating again repeats the same epoch. Workers of a DataLoader (a sampler in an ``IterableDatasetWrapper``) divide the
+    stream. The rank is the stream's: give it either to the stream or to the sampler, not to both.
 
     Args:
-        stream: steps that are lists give their cuts one after the other. Of ``give="encoded"`` cuts hold a clip's bytes as
-            they are in the corpus, and Lhotse decodes them.
+        stream: steps that are lists give their cuts one after the other. With ``give="encoded"`` cuts hold a clip's bytes as in
+        the corpus, and Lhotse decodes them.
 
     Returns:
-        A ``lhotse.CutSet``: each cut has one recording and one supervision, both called as the segment, with its text,
-        speaker, and all other metadata in ``custom``.
+        A ``lhotse.CutSet``: each cut has one recording and one supervision, named as the segment, with its text, speaker, and all
+        other metadata in ``custom``.
 
     Raises:
         MissingExtraError: lhotse is not installed.
         InputError: the stream gives levels, or has begun.
     """
-    try:
+    with requires_extra("lhotse"):
         from lhotse import CutSet
-    except ImportError as error:
-        raise MissingExtraError.naming("lhotse", "lhotse") from error
     if stream.clips.decode is decode_levels:
         raise InputError("the stream gives levels: make it with give='samples'")
     return CutSet(_Cuts(stream.check_fresh()))
 
 
 class _Cuts:
-    """Cuts of a stream; lhotse and torch are imported by whoever made it."""
+    """Cuts of a stream; the caller has imported lhotse and torch."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -59,12 +57,12 @@ def _cut(clip: Clip) -> Any:
     from lhotse import MonoCut, Recording, SupervisionSegment
     from lhotse.audio import AudioSource
 
-    told, rate, samples = clip.metadata, clip.sampling_rate, cast("NDArray[np.int16]", clip.samples)
-    duration = told["num_samples"] / rate
+    row, rate, samples = clip.metadata, clip.sampling_rate, cast("NDArray[np.int16]", clip.samples)
+    duration = row["num_samples"] / rate
     data = clip.encoded or encode_clip(samples, rate, "wav")
     source = AudioSource("memory", [0], data)
-    recording = Recording(clip.segment_id, [source], rate, told["num_samples"], duration)
+    recording = Recording(clip.segment_id, [source], rate, row["num_samples"], duration)
     supervision = SupervisionSegment(
-        clip.segment_id, clip.segment_id, 0, duration, text=told["text"], speaker=told["speaker_id"], custom=told
+        clip.segment_id, clip.segment_id, 0, duration, text=row["text"], speaker=row["speaker_id"], custom=row
     )
     return MonoCut(clip.segment_id, 0, duration, 0, supervisions=[supervision], recording=recording)

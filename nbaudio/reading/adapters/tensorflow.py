@@ -1,7 +1,7 @@
-"""TensorFlow: a stream as a tf.data.Dataset.
+"""TensorFlow adapter: a stream as a tf.data.Dataset.
 
-There is one source, and that is enough: threads of this process read and decode ahead of TensorFlow, which has no decoder of
-FLAC, nor of addresses in its current wheels. Interleaving files is what the stream does.
+One source is enough: threads of this process read and decode ahead of TensorFlow, which cannot decode FLAC, nor read URLs in its
+current wheels. The stream already interleaves files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,21 +12,21 @@ import numpy as np
 import polars as pl
 
 from nbaudio.audio import decode_levels
-from nbaudio.core.errors import InputError, MissingExtraError
+from nbaudio.core.errors import InputError, requires_extra
 from nbaudio.reading import Stream
 from nbaudio.reading.adapters.arrays import Dtype, array_form
 
 
 def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
-    """A stream as a tf.data.Dataset, prefetched, in the stream's order; iterated again, it gives the next epoch.
+    """Return a stream as a prefetched tf.data.Dataset, in the stream's order; iterating again gives the next epoch.
 
-    TensorFlow cannot save where a Python generator is. The first epoch begins where the stream is, so ``stream.load_state_dict``
-    with ``taken`` set to the steps that were seen goes on after them.
+    TensorFlow cannot save the state of a Python generator. The first epoch begins at the stream's state, so
+    ``stream.load_state_dict`` with ``taken`` set to the number of steps seen resumes after them.
 
     Args:
         stream: its order, batches, rank and threads.
-        dtype: see `Form`.
-        columns: text and numbers; text that is null is empty, a number NaN.
+        dtype: see `ArrayForm`.
+        columns: of text and numbers; null text becomes empty, a null number NaN.
 
     Returns:
         A ``tf.data.Dataset`` of dictionaries; see `nbaudio.reading.adapters`.
@@ -35,10 +35,8 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
         MissingExtraError: tensorflow is not installed.
         InputError: an unknown type or column, or one of lists; a stream of encoded clips.
     """
-    try:
+    with requires_extra("tensorflow"):
         import tensorflow as tf
-    except ImportError as error:
-        raise MissingExtraError.naming("tensorflow", "tensorflow") from error
     form = array_form(stream, dtype=dtype, columns=columns)
     kinds = {name: _kind(stream.clips.frame[name]) for name in columns}
     samples = "uint8" if stream.clips.decode is decode_levels else dtype
@@ -55,7 +53,7 @@ def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] 
 
     options = tf.data.Options()
     options.deterministic = True
-    # The stream is of one rank already.
+    # The stream has one rank's part already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return tf.data.Dataset.from_generator(steps, output_signature=signature).with_options(options).prefetch(tf.data.AUTOTUNE)
 

@@ -1,8 +1,7 @@
-"""PyTorch: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset.
+"""PyTorch adapter: a stream as an IterableDataset that resumes exactly, and a split as a map-style dataset.
 
-Both work with any number of DataLoader workers, however they are started; workers part the rank's share among them. Most is
-gained by handing over batches: `stream(batch_s=...)` with ``DataLoader(dataset, batch_size=None)``, or `collate` with a
-batch_size.
+Both work with any number of DataLoader workers and any start method; workers divide the rank's share among them. Batches are the
+fastest: `stream(batch_s=...)` with ``DataLoader(dataset, batch_size=None)``, or `collate` with a batch_size.
 """
 
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nbaudio.core.errors import InputError, MissingExtraError
-from nbaudio.reading import Clip, Corpus, Stream
+from nbaudio.core.errors import InputError, requires_extra
+from nbaudio.reading import Corpus, Stream
 from nbaudio.reading.adapters.arrays import ArrayForm, Dtype, array_form, padded
 from nbaudio.reading.order import Partition
 
@@ -20,15 +19,15 @@ States = dict[str, Any] | Sequence[dict[str, Any]]
 
 
 def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
-    """A stream as an IterableDataset; iterated again, it begins again, in another order after ``set_epoch``.
+    """Return a stream as an IterableDataset; iterating again starts over, in another order after ``set_epoch``.
 
-    ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader takes them from each worker and
-    goes on exactly where it was. A plain DataLoader has none; with ``num_workers=0`` ask the dataset itself. ``load_state_dict``
-    takes the states of all consumers too, which may have been of another number.
+    ``state_dict`` and ``load_state_dict`` are those of the stream: torchdata's StatefulDataLoader collects them from its workers
+    and resumes exactly. A plain DataLoader does not; with ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes
+    the states of all consumers, which may have been of another number.
 
     Args:
-        stream: of all workers; its order, batches and threads. Its rank too where it has one, else that of torch.distributed,
-            if that is initialised when an epoch begins.
+        stream: of all workers; its order, batches and threads. Also its rank where it has one, else that of torch.distributed, if
+            that is initialized when an epoch begins.
         dtype: see `ArrayForm`.
         columns: see `ArrayForm`.
 
@@ -43,7 +42,7 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
 
 
 class ClipDataset:
-    """A split as a map-style dataset, by the number of the clip in the order of the corpus; batches are read at once.
+    """A split as a map-style dataset, indexed by position in the corpus; batches are read at once.
 
     Args:
         corpus: to read.
@@ -68,23 +67,23 @@ class ClipDataset:
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Clips by their numbers, many requests at once: what DataLoader asks for."""
+        """Return clips by their numbers, as DataLoader requests them, with concurrent reads."""
         ids = self.segments["segment_id"]
         return [_tensors(self._form.clip(clip)) for clip in self._corpus.read_many([ids[number] for number in numbers])]
 
 
 def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Clips of either dataset as a padded batch, for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``."""
+    """Collate clips of either dataset to a padded batch, for ``DataLoader(dataset, batch_size=16, collate_fn=collate)``."""
     return _tensors(padded([clip | {"samples": clip["samples"].numpy()} for clip in clips]))
 
 
 def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
-    """The states of a StatefulDataLoader's workers, out of its own.
+    """Return the states of a StatefulDataLoader's workers from its own state.
 
-    Those of all ranks together, given to ``load_state_dict`` of a new dataset, go on with any number of ranks and workers.
+    Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any number of ranks and workers.
 
     Raises:
-        InputError: steps were taken since the workers were last asked, or it is no such state.
+        InputError: the state is older than the last step, or not of a StatefulDataLoader.
     """
     if loader.get("_steps_since_snapshot"):
         raise InputError("the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1")
@@ -96,33 +95,33 @@ def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _StreamDataset:
-    """What `stream_dataset` gives, but for torch's base class, which is not there before torch is imported."""
+    """Implementation of `stream_dataset`; torch's base class is added by `_kind`, after torch is imported."""
 
     def __init__(self, stream: Stream, form: ArrayForm, epoch: Any = None, states: States | None = None) -> None:
         self._stream, self._form, self._states = stream, form, states
-        # Shared, so that workers that persist hear of the next epoch.
+        # In shared memory, so that persistent workers see the next epoch.
         self._epoch = _torch().tensor(stream.epoch.epoch).share_memory_() if epoch is None else epoch
         self._running: Stream | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Spawned workers know nothing of torch.distributed: they are told the rank.
+        # Spawned workers have no torch.distributed, so they get the rank.
         return _unpickled, (self._stream.of(_ranked(self._stream.share)), self._form, self._epoch, self._states)
 
     def __iter__(self) -> Any:
         self._running, self._states = self._started(), None
-        return map(self._handed, self._running)
+        return (_tensors(self._form.step(step)) for step in self._running)
 
     def set_epoch(self, epoch: int) -> None:
-        """Another number gives another order, from the next iteration on."""
+        """Set the epoch, and with it the order, from the next iteration on."""
         self._epoch.fill_(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process is in its part."""
+        """Return the position of this process in its part."""
         running = self._started() if self._running is None else self._running
         return running.state_dict()
 
     def load_state_dict(self, states: States) -> None:
-        """Go on from there in the next iteration."""
+        """Resume from there in the next iteration."""
         try:
             self.set_epoch((states if isinstance(states, dict) else states[0])["epoch"]["epoch"])
         except (KeyError, IndexError, TypeError) as error:
@@ -138,9 +137,6 @@ class _StreamDataset:
         if self._states is not None:
             stream.load_state_dict(self._states)
         return stream
-
-    def _handed(self, step: Clip | Sequence[Clip]) -> dict[str, Any]:
-        return _tensors(self._form.step(step))
 
 
 @cache
@@ -165,8 +161,6 @@ def _ranked(share: Partition) -> Partition:
 
 
 def _torch() -> Any:
-    try:
+    with requires_extra("torch"):
         import torch
-    except ImportError as error:
-        raise MissingExtraError.naming("torch", "torch") from error
     return torch

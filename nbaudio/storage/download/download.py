@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core.bars import open_bar
 from nbaudio.core.errors import InputError
-from nbaudio.core.progress import naming_hosts, progress, waiting
+from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
 from nbaudio.storage.atomic import disk_full_reason, raise_disk_full
 from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path

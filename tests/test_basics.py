@@ -1,0 +1,112 @@
+"""Errors, guards, ids and labels that every step uses."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from nbaudio.core import errors, guards, report, source_splits, times
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.progress import summary
+from nbaudio.core.resources import bundled
+from nbaudio.core.threads import ordered_map
+
+
+def test_an_error_names_what_is_known_and_what_to_install():
+    assert errors.get_by_name({"flac": 1}, "flac", "encoding") == 1
+    with pytest.raises(errors.InputError, match="encoding 'x' is unknown; known are flac, wav"):
+        errors.get_by_name({"flac": 1, "wav": 2}, "x", "encoding")
+    with (
+        pytest.raises(errors.MissingExtraError, match=r"no_such_package is not installed: pip install 'nbaudio\[ray\]'"),
+        errors.requires_extra("ray"),
+    ):
+        import no_such_package  # noqa: F401  # its import is what is tested
+    assert errors.one_line(MemoryError()) == "MemoryError"
+    assert errors.one_line(ValueError("\nparquet: damaged\n\nwith the following stack:\n[1] scan")) == "parquet: damaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("Job aborted.\n\tat a.b\nCaused by: java.io.IOException: disk\n\tat c.d", "java.io.IOException: disk"),
+        ("Traceback (most recent call last):\n  File 'a'\nOSError: disk\n", "OSError: disk"),
+        ("one\ntwo", "one"),
+    ],
+)
+def test_the_cause_is_found_in_tracebacks_of_java_and_python(text: str, cause: str):
+    assert errors.root_cause(RuntimeError(text)) == cause
+
+
+def test_errors_redact_what_may_be_secret_in_urls():
+    error = errors.InputError("https://me:word@host/a.wav?key=0&v=1: missing (see 'http://host/?b')")
+    assert str(error) == "https://host/a.wav?...: missing (see 'http://host/?...')"
+
+
+def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
+    with pytest.raises(errors.InputError, match="/dev/zero: a device, not a regular file"):
+        guards.check_regular(Path("/dev/zero"))
+    path = tmp_path / "a"
+    path.write_bytes(b"a\nb")
+    assert guards.read_all(path) == b"a\nb"
+    with path.open("rb") as file:
+        assert list(guards.lines(file, path)) == [b"a\n", b"b"]
+    guards.check_expansion("a.gz", 1_000, 50_000_000)
+    with pytest.raises(errors.InputError, match=r"a\.gz: 1,000 bytes that grow to more than 64 MB, a bomb"):
+        guards.check_expansion("a.gz", 1_000, 70_000_000)
+    guards.check_utf8("sjednica č.wav")
+
+
+def test_hashes_depend_on_keys_and_salt():
+    keys = pl.Series(["a", None])
+    assert hash_column(keys, "seed 42").to_list() == hash_column(keys, "seed 42").to_list()
+    assert hash_column(keys, "seed 42").to_list() != hash_column(keys, "seed 43").to_list()
+
+
+def test_bundled_files_are_found_or_listed():
+    assert bundled("data_manifests/demo.yaml").name == "demo.yaml"
+    with pytest.raises(errors.InputError, match=r"data_manifests/demo\.yml: does not come with nbaudio; data_manifests holds"):
+        bundled("data_manifests/demo.yml")
+
+
+def test_splits_are_found_in_paths():
+    names = {"train-clean-100": "train", "validation": "dev", "test_eval92": "test", "train_nodev": "train", "validated": None}
+    assert {name: source_splits.split_role(name) for name in names} == names
+    assert [source_splits.split_in(path) for path in ("hr/test/0000", "2018/session")] == ["test", None]
+    assert [source_splits.split_of_folder(path) for path in ("test/a.wav", "test.wav")] == ["test", None]
+
+
+def test_results_come_in_the_order_of_the_items():
+    assert list(ordered_map(abs, range(-20, 0), jobs=2)) == list(range(20, 0, -1))
+
+
+def test_samples_and_seconds_are_exact():
+    assert (times.rescale(44100, 44100, 16000), times.rescale(1, 48000, 24000)) == (16000, 1)
+    assert [times.add_seconds(*both) for both in (("3207.70", "19.84"), ("0.1", "0.2"), ("NaN", "1"))] == [
+        "3227.54",
+        "0.3",
+        "NaN",
+    ]
+    assert times.to_samples_column(pl.Series(["0.5", "1e-3", "x"]), pl.Series([16000] * 3)).to_list() == [8000, 16, None]
+
+
+def test_labels_of_facts():
+    assert report.first_lines(["a", "b", "c"], "problems.parquet", most=2) == ["a", "b", "and 1 more: see problems.parquet"]
+    assert report.fact_key("near-identical sentence") == "near_identical_sentence"
+    assert [report.fact_label(name) for name in ("mean_similarity", "hours")] == ["mean similarity", "audio"]
+    assert report.count_table({"Ana M.": 3}, "reviewer", "verdicts") == [{"reviewer": "Ana M.", "verdicts": 3}]
+
+
+def test_facts_are_shown_for_people():
+    assert report.escape_control("a\nb \x1b[31m č") == "a\\nb \\x1b[31m č"
+    assert report.show(447542) == "447,542"
+    assert report.show({"train": 3, "dev": 1, "share": 0.25}) == "3 train, 1 dev, share 0.25"
+    assert report.show({"seed": 42}, "parameters") == "seed=42"
+    assert (report.show(0.001, "hours"), report.show(6_200_000, "bytes")) == ("3.6 s", "6.2 MB")
+    assert [report.duration(s) for s in (3.61, 328.2, 5400, 7.2e6)] == ["3.6 s", "5 min 28 s", "1.5 h", "2,000 h"]
+    assert [report.size(n) for n in (800, 2_640_000_000, 64_000)] == ["800 bytes", "2.6 GB", "64 kB"]
+
+
+def test_a_finished_bar_is_summed_up():
+    bar = {"prefix": "verify", "unit": "shards", "unit_scale": False, "elapsed": 3.2, "total": 12}
+    assert summary({**bar, "n": 12}) == "verify: 12 shards in 00:03"
+    assert summary({**bar, "n": 5}) == "verify: 5 shards of 12 shards in 00:03, then stopped"
