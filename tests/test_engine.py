@@ -11,10 +11,15 @@ import joblib
 import pytest
 
 import nbaudio
+from nbaudio import engine as engines
 from nbaudio.core.errors import EngineError, InputError, MissingExtraError
 from nbaudio.core.guards import parse_size
-from nbaudio.engine import backends as engines
-from nbaudio.engine.backends import ENGINES, EngineLocation, run_tasks, worker_pool
+from nbaudio.engine import ENGINES, EngineLocation, worker_pool
+
+
+def run_tasks(function, tasks, *, engine, site=None):
+    with worker_pool(engine, site or EngineLocation()) as run:
+        yield from run(function, tasks)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def elsewhere(monkeypatch, tmp_path):
     def workers(site):
         yield run
 
-    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, worker_pool))
+    monkeypatch.setattr(engines, "ENGINES", dict.fromkeys(ENGINES, workers))
 
 
 def test_relative_paths_are_those_of_the_driver(elsewhere, make_workspace, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_w
 from nbaudio.corpus.publish import SideFile, publish_shards, shard_entries
 from nbaudio.corpus.shard_advice import shard_advice_lines
 from nbaudio.corpus.shards import restore_records, write_shards
-from nbaudio.engine.backends import EngineLocation, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import LocalFolder, folder_at, read_object
 from nbaudio.storage.urls import stays_inside
 

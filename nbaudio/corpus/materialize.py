@@ -38,7 +38,7 @@ from nbaudio.corpus.shard_advice import shard_advice_lines
 from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
 from nbaudio.corpus.status import what_next
 from nbaudio.corpus.tar_source import tasks_from_tar
-from nbaudio.engine.backends import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.log import reviewed_ids
 from nbaudio.storage import upload

@@ -18,7 +18,7 @@ from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.manifest import read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
-from nbaudio.engine.backends import RunTasks
+from nbaudio.engine import RunTasks
 from nbaudio.storage.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 
 # What a clip is, beside the metadata of its segment.

@@ -52,7 +52,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 def what_next(corpus: object, *, failed: int) -> str:
     """What to do with a corpus that has just been finished, of which some segments could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    mend = f"mend the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments) and rerun, or go on: "
+    mend = f"mend the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments) and run the same again, or go on: "
     return mend + verify if failed else verify
 
 

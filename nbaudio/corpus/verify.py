@@ -18,7 +18,7 @@ from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in, verified_clip
 from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, shard_names
 from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.engine.backends import EngineLocation, check_engine, run_tasks
+from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping, leakage_record
 from nbaudio.storage.atomic import sha256_file, sha256_listed
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
@@ -139,10 +139,10 @@ def _verify(
             clips = segments.filter(clips_in(shard["name"]))
             yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES))
 
-    with progress("verify", len(shards), "shards", show=show_progress) as advance:
+    with progress("verify", len(shards), "shards", show=show_progress) as advance, worker_pool(engine, site) as run_tasks:
         found: list[str] = []
         heard = []
-        for bad, samples in run_tasks(_check_shard, tasks(), engine=engine, site=site):
+        for bad, samples in run_tasks(_check_shard, tasks()):
             found += bad
             heard.append(samples)
             advance(1)
