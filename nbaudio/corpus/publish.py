@@ -117,7 +117,7 @@ def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Cont
 
     with beside.new("segments.parquet") as path:
         write_table(path, kept())
-    for name, parts in container.beside(described):
+    for name, parts in container.side_files(described):
         with beside.new(name) as path, path.open("wb") as file:
             file.writelines(parts)
             file.flush()
