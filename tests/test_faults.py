@@ -188,7 +188,7 @@ def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_c
     monkeypatch.setattr(engine, "_run_joblib", dying)
     made(workspace, tmp_path / "c")
     [[detail]] = rejected(tmp_path / "c").values()
-    assert detail.startswith("r2.flac: whoever decodes it is killed")
+    assert detail.startswith("r2.flac: the worker that decodes it is killed")
     assert [len(task.sources) > 1 for task in lost] == [True, False]
     assert pl.read_parquet(tmp_path / "c/segments.parquet").height == 4 * 8
     assert whole(tmp_path / "c")

@@ -41,11 +41,11 @@ EXCEPTIONS = pl.Schema(
 )
 
 
-def grouping(selection: Mapping[str, Any]) -> list[str]:
+def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
     """The columns to look at in a corpus: `GROUPS`, and what its selection was grouped by.
 
     Examples:
-        >>> grouping({"parameters": {"group_by": ["chamber", "speaker_id"]}})
+        >>> grouping_columns({"parameters": {"group_by": ["chamber", "speaker_id"]}})
         ['speaker_id', 'recording_id', 'chamber']
     """
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))

@@ -99,6 +99,6 @@ def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(works
     monkeypatch.setattr(packs, "cut", cut_or_die)
     report = materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
     assert report.problems
-    assert all("r2.flac: whoever decodes it is killed" in line for line in report.problems[:-1])
+    assert all("r2.flac: the worker that decodes it is killed" in line for line in report.problems[:-1])
     assert set(pl.read_parquet(tmp_path / "c/segments.parquet")["recording_id"]) == {"r0", "r1", "r3", "r4"}
     assert verify(tmp_path / "c", jobs=1, show_progress=False).problems == []
