@@ -130,7 +130,7 @@ def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
 
 
 def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_LISTED", 3)
+    monkeypatch.setattr(module, "_MAX_LISTED", 3)
     rows = [("a", "r", f"rečenica broj {n}", None, split) for n in range(10) for split in ("train", "test")]
     told = leakage_record(table(rows), keys=[])[SENTENCE]
     assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)

@@ -16,10 +16,10 @@ from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
+from nbaudio.selection.budget import PCM, ClipSize
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import choose, select
 from nbaudio.selection.select import decide as decide_grouping
-from nbaudio.selection.sizes import PCM, ClipSize
+from nbaudio.selection.select import select
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
@@ -65,7 +65,7 @@ def corpus(speakers=10, recordings=10, each=2):
 
 def decide(segments, reviewed=(), recordings=None, **parameters):
     recordings = recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
-    return choose(recordings, segments, reviewed, Parameters(**parameters))
+    return decide_grouping(recordings, segments, reviewed, Parameters(**parameters))[0]
 
 
 def reasons(segments, **parameters):

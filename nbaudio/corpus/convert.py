@@ -15,7 +15,7 @@ from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, check_locations, read_manifest
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
-from nbaudio.corpus.publish import SideFileWriter, publish_shards, shard_entries
+from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import LocalFolder, folder_at
@@ -97,7 +97,7 @@ def convert(
         manifest |= {
             "identity": manifest["identity"] | changed,
             "parameters": parameters | changed,
-            "shards": shard_entries(results),
+            "shards": [shard.to_json() for shard in results],
             "tables": side_files.hashes,
             "table_bytes": side_files.sizes,
         }

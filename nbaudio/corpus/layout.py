@@ -62,9 +62,9 @@ class Layout:
     def __str__(self) -> str:
         return str(self.folder)
 
-    def record(self, shard: str) -> Path:
-        """Return the path of a shard's record while the corpus is made."""
-        return self.work / f"{shard.replace('/', '.')}.json"
+    def record(self, shard: str, suffix: str = ".json") -> Path:
+        """Return the path of a shard's record, or of another file about it, while the corpus is made."""
+        return self.work / f"{shard.replace('/', '.')}{suffix}"
 
     @property
     def log(self) -> Path:

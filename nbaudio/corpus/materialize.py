@@ -19,6 +19,7 @@ from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED, parquet_schema
 from nbaudio.corpus.card import CARD, About, publish_card
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
@@ -33,7 +34,7 @@ from nbaudio.corpus.plan import (
     recording_facts,
 )
 from nbaudio.corpus.publish import check_text, freeze_table, publish, selection_hash
-from nbaudio.corpus.shards import ShardResult, restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
@@ -212,7 +213,7 @@ def _tidy_unshared(descriptor: int, packs: Path) -> None:
 
 def _cut_and_pack(
     run: _Run, facts: pl.DataFrame, engine: str | None, site: EngineLocation
-) -> tuple[list[ShardResult], pl.DataFrame, int]:
+) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     with worker_pool(engine, site) as run_tasks:
@@ -337,7 +338,7 @@ def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFr
 
 
 def _facts(
-    layout: Layout, manifest: dict[str, Any], results: list[ShardResult], *, num_cut: int, num_lost: int, took: float
+    layout: Layout, manifest: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
 ) -> dict[str, Any]:
     splits = manifest["splits"]
     hours = sum(split["hours"] for split in splits.values())

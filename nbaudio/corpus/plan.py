@@ -14,8 +14,8 @@ import polars as pl
 
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import hash_column
+from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import is_in_archive, members_in_order
-from nbaudio.storage.folders import Folder
 from nbaudio.storage.remote import Content, Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
@@ -84,24 +84,15 @@ class CutTask:
 class PackTask:
     """One shard to write.
 
-    Attributes:
-        folder: of the corpus.
-        name: of the shard in it.
-        container: a key of `containers.registry.CONTAINERS`.
-        format: of the clips.
-        clips: one row per clip in the order of the shard: `segment_id`, `split`, facts of the clip (`num_samples`,
-            `sampling_rate`, `duration_s`) and its location (`pack`, `offset`, `length`, `clip_sha256`).
-        rows: a file with all further metadata of these segments, which are too large to send to every worker.
-        record: the file that notes what the shard holds.
+    `clips` has one row per clip in the order of the shard: `segment_id`, `split`, facts of the clip (`num_samples`,
+    `sampling_rate`, `duration_s`) and its location (`pack`, `offset`, `length`, `clip_sha256`).
     """
 
-    folder: Folder
+    layout: Layout
     name: str
     container: str
     format: ClipFormat
     clips: pl.DataFrame
-    rows: Path
-    record: Path
 
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:

@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_schema, parquet_slices
 from nbaudio.core.version import __version__
-from nbaudio.corpus.containers.base import WrittenShard
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
 from nbaudio.corpus.plan import digest
-from nbaudio.corpus.shards import ShardResult, rows_of
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.storage.folders import Folder
@@ -90,7 +89,7 @@ def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
 
 def publish(
     layout: Layout,
-    shards: list[ShardResult],
+    shards: list[Shard],
     *,
     container: Container,
     lost: pl.DataFrame,
@@ -130,7 +129,7 @@ def publish(
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(used.select(facts)),
-        "shards": shard_entries(shards),
+        "shards": [shard.to_json() for shard in shards],
         "tables": side_files.hashes,
         "table_bytes": side_files.sizes,
     }
@@ -152,43 +151,24 @@ class SideFileWriter:
             self.hashes[name], self.sizes[name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, side_files: SideFileWriter) -> set[str]:
+def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, side_files: SideFileWriter) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
     layout.keep_only({shard.name for shard in shards})
-    written = [
-        WrittenShard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
-        for shard in shards
-    ]
     characters: set[str] = set()
 
     def kept() -> Iterator[pl.DataFrame]:
-        for shard in written:
+        for shard in shards:
             for part in parquet_slices(shard.rows):
                 characters.update(vocabulary(part["text"]).counts)
                 yield part
 
     with side_files.new("segments.parquet") as path:
         _write_table(path, kept())
-    for name, parts in container.side_files(written):
+    for name, parts in container.side_files(shards):
         with side_files.new(name) as path, path.open("wb") as file:
             file.writelines(parts)
             file.flush()
     return characters
-
-
-def shard_entries(shards: Iterable[ShardResult]) -> list[dict[str, Any]]:
-    """List the shards as corpus.json does."""
-    return [
-        {
-            "name": shard.name,
-            "split": shard.split,
-            "segments": shard.segments,
-            "bytes": shard.num_bytes,
-            "sha256": shard.sha256,
-            "plan": shard.plan,
-        }
-        for shard in shards
-    ]
 
 
 def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from nbaudio.audio import encoder
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
-from nbaudio.corpus.containers.base import clips_in
+from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
@@ -33,43 +32,17 @@ _SHARDS_PER_READER = 4
 _READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class ShardResult:
-    """The outcome of a pack task.
-
-    Attributes:
-        name: the shard's path in the corpus.
-        split: that it belongs to.
-        segments: number of its clips.
-        num_bytes: size of the file.
-        sha256: of the file.
-        plan: a hash of everything that the shard was to hold.
-        kept: whether it was already there, whole.
-        damaged: a pack with wrong bytes; the shard was not written.
-    """
-
-    name: str
-    split: str
-    segments: int
-    num_bytes: int
-    sha256: str
-    plan: str
-    kept: bool
-    damaged: str | None = None
-
-
-def pack(task: PackTask) -> ShardResult:
+def pack(task: PackTask) -> Shard:
     """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
-    split, name = task.clips["split"][0], task.name
+    folder, name, split = task.layout.folder, task.name, task.clips["split"][0]
     metadata = _metadata(task)
     # The location of a clip in packs may change between runs, its bytes do not.
-    wanted = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
-    record = _read_record(task.record)
-    rows = rows_of(task.record)
-    if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"], record["bytes"]):
-        return ShardResult(name, split, len(metadata), record["bytes"], record["sha256"], wanted, kept=True)
+    plan = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
+    record, rows = _read_record(task.layout.record(name)), task.layout.record(name, ".parquet")
+    if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
+        return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
-        with task.folder.new(name) as partial:
+        with folder.new(name) as partial:
             places = container_named(task.container).write(
                 partial,
                 metadata,
@@ -86,10 +59,10 @@ def pack(task: PackTask) -> ShardResult:
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard with its final name is always known to be whole.
-            _write_record(task.record, described, {"plan": wanted, "sha256": sha256, "bytes": num_bytes})
+            _write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
-        return ShardResult(name, split, len(metadata), 0, "", wanted, kept=False, damaged=str(error))
-    return ShardResult(name, split, len(metadata), num_bytes, sha256, wanted, kept=False)
+        return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
+    return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
 def write_shards(
@@ -101,7 +74,7 @@ def write_shards(
     table: Path,
     run_tasks: RunTasks,
     show: bool,
-) -> list[ShardResult]:
+) -> list[Shard]:
     """Write all shards of a corpus, or keep those that are whole; return their results in the order of their names.
 
     `assigned` has the clips with their shards, from `assign_shards`, and the columns of `PackTask`; `table` is the segments
@@ -109,14 +82,14 @@ def write_shards(
     """
     shards = assigned.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
     names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
-    rows = [layout.record(name).with_suffix(".arrow") for name in names]
-    _partition_rows(table, assigned.select("segment_id", number=pl.struct("split", "shard").rle_id()), rows)
+    files = [layout.record(name, ".arrow") for name in names]
+    _partition_rows(table, assigned.select("segment_id", number=pl.struct("split", "shard").rle_id()), files)
 
     def tasks() -> Iterator[PackTask]:
         start = 0
-        for name, length, file in zip(names, shards["clips"], rows, strict=True):
+        for name, length in zip(names, shards["clips"], strict=True):
             part = assigned.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
-            yield PackTask(layout.folder, name, container, clip_format, part, file, layout.record(name))
+            yield PackTask(layout, name, container, clip_format, part)
             start += length
 
     results = []
@@ -127,11 +100,6 @@ def write_shards(
     return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
 
 
-def rows_of(record: Path) -> Path:
-    """Return the path of the rows of a shard's clips while the corpus is made."""
-    return record.with_suffix(".parquet")
-
-
 def restore_records(layout: Layout) -> str:
     """Rebuild the shard records of a whole corpus, so that only damaged shards are rewritten; return the hash of its card."""
     manifest = read_manifest(layout.folder)
@@ -140,9 +108,7 @@ def restore_records(layout: Layout) -> str:
             for shard in manifest["shards"]:
                 with reading_parquet(table):
                     described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
-                _write_record(
-                    layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")}
-                )
+                _write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
     return str(manifest.get("card", ""))
 
 
@@ -164,7 +130,7 @@ def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path])
 def _metadata(task: PackTask) -> pl.DataFrame:
     """Return the rows of the segments table that the shard holds, in its order, with the facts of their clips."""
     parts = []
-    with pa.OSFile(str(task.rows)) as file:
+    with pa.OSFile(str(task.layout.record(task.name, ".arrow"))) as file:
         while file.tell() < file.size():
             parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
     segments = pl.concat(parts)
@@ -173,11 +139,11 @@ def _metadata(task: PackTask) -> pl.DataFrame:
     return ordered.select(*segments.columns, *facts)
 
 
-def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:
+def _write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> None:
     # No fsync: if a power cut empties a record, its shard is written once more.
-    with atomic_write(rows_of(path), sync=False) as partial:
+    with atomic_write(layout.record(shard, ".parquet"), sync=False) as partial:
         described.write_parquet(partial)
-    write_json(path, record, sync=False)
+    write_json(layout.record(shard), record, sync=False)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -188,11 +154,11 @@ def _read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def shard_advice(shards: Sequence[ShardResult]) -> str:
+def shard_advice(shards: Sequence[Shard]) -> str:
     """Say how many readers the shards of train suit, and which number of shards suits more; empty without train.
 
     Examples:
-        >>> shard_advice([ShardResult("", "train", 1, 480_000_000, "", "", kept=False)] * 12)
+        >>> shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12)
         'read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)'
     """
     sizes = [shard.num_bytes for shard in shards if shard.split == "train"]

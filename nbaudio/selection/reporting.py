@@ -1,4 +1,4 @@
-"""The report of `select`: counts, losses with their causes, and warnings."""
+"""Report of `select`: counts, losses with their causes, and warnings."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,14 +11,13 @@ from nbaudio.core.report import Report, count_table, fact_key
 from nbaudio.core.rules import GROUPING_RULES, LATER_RULES
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import SPLITS, text_column, with_durations, without_audio
-from nbaudio.selection.budget import MICROSECONDS
+from nbaudio.selection.budget import MICROSECONDS, PCM
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
-from nbaudio.selection.sizes import PCM
 
-_MUCH = 0.1
-"""The share of train from which on it is said that reviews took it."""
+# The share of train that reviews take from which on the report warns.
+_MUCH_REVIEWED = 0.1
 
 
 def select_report(
@@ -31,17 +30,7 @@ def select_report(
     reviews: Mapping[str, set[str]],
     by_hand: pl.DataFrame,
 ) -> Report:
-    """Count what was decided.
-
-    Args:
-        where: the workspace's folder, for commands that messages propose.
-        recordings: the recordings table.
-        chosen: the segments table with the decisions.
-        parameters: what was asked for.
-        grouping: what the splits were grouped by.
-        reviews: the segments of each review, by its name.
-        by_hand: what people decided, as of `review.decisions`.
-    """
+    """Count the decisions in `chosen`; `where` is the workspace's folder, `reviews` has the ids of each review by its name."""
     counted = chosen.drop("text", "text_normalized", "asr_text", "word_times", strict=False)
     timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round())
     kept = timed.filter(pl.col("split").is_not_null())
@@ -95,12 +84,9 @@ def select_report(
 
 
 def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, int] | None = None) -> str:
-    """What put segments out, by number, the most telling first; empty where nothing did.
+    """Count the reasons of rejected segments, the most frequent first, with the limits of `parameters`.
 
-    Args:
-        reasons: of each segment, null where none.
-        parameters: whose limits are named.
-        taken: what reviews took, by the name of the review.
+    `taken` are the segments that reviews took, by the name of the review.
 
     Examples:
         >>> reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
@@ -126,7 +112,7 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
 
 
 def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
-    """What became of segments that people accepted: out for other rules, or in beside the threshold."""
+    """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
     found = []
     accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
     if out := reasons_of(accepted["reason"], parameters):
@@ -141,7 +127,7 @@ def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataF
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
-    """How many segments each review keeps out of train; one of several reviews counts for the first of them."""
+    """Count the segments that each review keeps out of train; a segment of several reviews counts for the first."""
     left = set(chosen.filter(pl.col("reason") == "reviewed")["segment_id"])
     taken = {}
     for name, ids in reviews.items():
@@ -152,7 +138,7 @@ def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str
 
 
 def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
-    """The segments of train by the source's own held-out split; None where the source has no splits."""
+    """Count the segments of train by the source's own held-out split; None if the source has no splits."""
     if "source_split" not in kept.columns:
         return None
     train = text_column(kept, "source_split").cast(pl.String).filter(kept["split"] == "train").drop_nulls()
@@ -162,7 +148,7 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
 
 
 def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
-    """Splits that are empty though they were wanted, or that reviews took much of, and what took it."""
+    """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
     found = []
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
     out = reasons_of(chosen["reason"], parameters, taken)
@@ -171,7 +157,7 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
     if len(chosen) and not train:
         what = "train is empty" if held else "nothing is kept"
         found.append(f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}")
-    elif reviewed >= _MUCH * (train + reviewed):
+    elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         found.append(
             f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_told(taken)})"
         )
@@ -186,7 +172,7 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
 
 
 def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
-    """What is worth knowing of a selection though it was made."""
+    """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
     found = []
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())

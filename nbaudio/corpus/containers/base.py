@@ -1,10 +1,11 @@
-"""Shared parts of the containers: clip locations, written shards, JSON metadata, escaped names, Arrow schemas."""
+"""Shared parts of the containers: shards, clip locations, JSON metadata, escaped names, Arrow tables."""
 
 import hashlib
 import io
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,10 +26,20 @@ class ClipLocation(NamedTuple):
     file: str = ""
 
 
-class WrittenShard(NamedTuple):
-    """A finished shard: its path in the corpus, counts, and SHA-256 of its file, or of the list of its files.
+@dataclass(frozen=True)
+class Shard:
+    """A shard of a corpus.
 
-    `rows` is a local Parquet file with a row for each clip, as in segments.parquet.
+    Attributes:
+        name: its path in the corpus.
+        split: that it belongs to.
+        segments: number of its clips.
+        num_bytes: of its files.
+        sha256: of its file, or of the list of its files.
+        plan: a hash of everything that it was to hold.
+        rows: a local Parquet file with a row for each of its clips, as in segments.parquet.
+        kept: whether it was already there, whole.
+        damaged: a pack with wrong bytes; the shard was not written.
     """
 
     name: str
@@ -36,14 +47,22 @@ class WrittenShard(NamedTuple):
     segments: int
     num_bytes: int
     sha256: str
+    plan: str
     rows: Path
+    kept: bool = False
+    damaged: str | None = None
 
     def metadata(self) -> pl.DataFrame:
-        """The rows of its clips without the columns that writing added, except `shard`, the file of the clip."""
+        """Read the rows of its clips without the columns that writing added, except `shard`, the file of the clip."""
         return pl.read_parquet(self.rows, glob=False).drop("offset", "length", "audio_sha256")
 
+    def to_json(self) -> dict[str, Any]:
+        """Return its entry in corpus.json."""
+        facts = {name: getattr(self, name) for name in ("name", "split", "segments", "sha256", "plan")}
+        return {**facts, "bytes": self.num_bytes}
 
-def group_by_split(shards: Sequence[WrittenShard]) -> dict[str, list[WrittenShard]]:
+
+def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
     """Shards by split, both in order."""
     splits = dict.fromkeys(shard.split for shard in shards)
     return {split: [shard for shard in shards if shard.split == split] for split in splits}

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json, group_by_split
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
@@ -27,13 +27,13 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return places
 
 
-def side_files(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the table of each split; see `registry.SideFiles`."""
     for split, own in group_by_split(shards).items():
         yield f"{split}/metadata.csv", _lines(own)
 
 
-def _lines(shards: Sequence[WrittenShard]) -> Iterator[bytes]:
+def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()

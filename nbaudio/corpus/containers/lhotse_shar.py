@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json, escape_device
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, escape_device
 from nbaudio.corpus.containers.tar import write_tar
 
 
@@ -23,7 +23,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return write_tar(path, ((_cut_id(row), clip, as_json(_recording(row))) for row, clip in rows), extension)
 
 
-def side_files(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the cuts of each shard; see `registry.SideFiles`."""
     for shard in shards:
         lines = (as_json(_cut(row)) + b"\n" for row in shard.metadata().drop("shard").iter_rows(named=True))

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json, group_by_split
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 _COLUMNS = {
     "compression": None,
@@ -53,12 +53,12 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return places
 
 
-def side_files(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the index of each split; see `registry.SideFiles`."""
     for split, own in group_by_split(shards).items():
         yield f"{split}/index.json", [as_json({"version": 2, "shards": [_listed(shard) for shard in own]})]
 
 
-def _listed(shard: WrittenShard) -> dict[str, Any]:
+def _listed(shard: Shard) -> dict[str, Any]:
     file = {"basename": Path(shard.name).name, "bytes": shard.num_bytes, "hashes": {}}
     return {**_COLUMNS, "raw_data": file, "zip_data": None, "samples": shard.segments}

@@ -15,7 +15,7 @@ from nbaudio.audio import encoder
 from nbaudio.audio.quantization import QUANTIZATIONS
 from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.corpus.containers import arrow, files, lhotse_shar, mds, parquet, tfrecord, webdataset, zip
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard
+from nbaudio.corpus.containers.base import ClipLocation, Shard
 
 
 class WriteShard(Protocol):
@@ -35,7 +35,7 @@ class WriteShard(Protocol):
 class SideFiles(Protocol):
     """Make the files beside the shards."""
 
-    def __call__(self, shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    def __call__(self, shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
         """Yield the path of each file in the corpus, and its bytes in parts; a split may have no shards."""
         ...
 
@@ -69,7 +69,7 @@ _STREAMING = (
 )
 
 
-def _no_files(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def _no_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     del shards
     yield from ()
 

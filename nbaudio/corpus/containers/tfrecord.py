@@ -24,7 +24,7 @@ import polars as pl
 
 from nbaudio.core.errors import MissingExtraError
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json, group_by_split
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 # Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
@@ -152,7 +152,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return places
 
 
-def side_files(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the files that TensorFlow Datasets needs; see `registry.SideFiles`."""
     schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
     if "window" in schema:
