@@ -16,7 +16,7 @@ from nbaudio.core.report import fact_key
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.selection import leakage as module
-from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, leakage_record
+from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, grouping_columns, leakage, leakage_record
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
 KEYS = ["speaker_id", "recording_id"]
@@ -213,3 +213,8 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     problems = checked(corpus).problems
     assert "segments.parquet: 1 values of speaker_id are in two splits" in problems
     assert "corpus.json: leakage: speaker_id: shared 0 is said, 1 is so" in problems
+
+
+def test_a_corpus_is_checked_by_the_columns_that_it_was_grouped_by():
+    found = grouping_columns({"parameters": {"group_by": ["chamber", "speaker_id"]}})
+    assert found == ["speaker_id", "recording_id", "chamber"]

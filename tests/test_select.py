@@ -1,6 +1,7 @@
 import json
 import shlex
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,8 +17,9 @@ from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.log import Verdict, append_verdicts
 from nbaudio.review.records import content_hashes
 from nbaudio.review.rounds import gold_ids
-from nbaudio.selection.budget import PCM, ClipSize
+from nbaudio.selection.budget import PCM, ClipSize, make_budget
 from nbaudio.selection.parameters import Parameters
+from nbaudio.selection.reporting import reasons_of
 from nbaudio.selection.select import decide as decide_grouping
 from nbaudio.selection.select import select
 from nbaudio.storage.workspace import Workspace
@@ -695,3 +697,17 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     chosen = workspace.segments.filter(pl.col("split") == "train")
     # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would allow.
     assert len(chosen) * (2 * PCM.per_second + PCM.per_clip) > 600_000
+
+
+def test_the_command_line_of_a_selection():
+    command = Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
+    assert command == "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
+
+
+def test_reasons_are_counted_with_the_limits():
+    told = reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
+    assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
+
+
+def test_a_budget_of_hours_counts_microseconds():
+    assert make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]})) == 30

@@ -43,20 +43,14 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class About:
-    """Metadata of a corpus that the user supplies.
-
-    Attributes:
-        title: its name.
-        language: codes such as ``hr``, separated by commas.
-        licence: an identifier such as ``cc-by-4.0``, or any other words.
-    """
+    """Metadata that the user supplies: language codes are separated by commas, a license is an identifier or any words."""
 
     title: str | None = None
     language: str | None = None
     licence: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in self.to_json().items():
+        for name, value in asdict(self).items():
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{name} {value!r}: wanted is text; in YAML, quote it")
         odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
@@ -66,10 +60,6 @@ class About:
     def languages(self) -> list[str]:
         """Return the codes."""
         return [code.strip() for code in self.language.split(",")] if self.language else []
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return what corpus.json holds."""
-        return asdict(self)
 
 
 def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:

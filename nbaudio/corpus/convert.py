@@ -1,7 +1,7 @@
 """Convert a corpus to another container: copy the bytes of every clip, decode nothing, need no workspace."""
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def convert(
             raise InputError(f"{source}/{name}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
-    changed = {"container": container, **limits.to_json()}
+    changed = {"container": container, **asdict(limits)}
     told = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""

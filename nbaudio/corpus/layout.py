@@ -27,22 +27,15 @@ IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
 _SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
-_LOCATED: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(("segment_id", "shard", "audio_sha256"), pl.String()),
-    **dict.fromkeys(("offset", "length"), pl.Int64()),
-}
+_LOCATED = pl.Schema(
+    {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
+)
 _MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A corpus that is being written.
-
-    Attributes:
-        folder: of the corpus.
-        work: the local folder of an unfinished run.
-        finished_log: where the log of a finished run is moved to; None deletes it.
-    """
+    """A corpus that is being written: its folder, the local folder of an unfinished run, and where a finished run's log goes."""
 
     folder: Folder
     work: Path

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def materialize(
         encoder(encoding).check_rate(own)
     reviewed = _reviewed_in_train(workspace, accepted)
     claim = selection_claim(workspace)
-    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **limits.to_json()}
+    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
     identity = {**parameters, "selection": selection_hash(table, text)}
     told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
@@ -166,7 +166,7 @@ def materialize(
                 recordings=recordings,
                 selection=workspace.report("select"),
             )
-            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_json()}
+            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": asdict(about)}
             manifest["evidence"] = claim
             own_card = publish_card(layout.folder, manifest, before=card)
             layout.finish(manifest)

@@ -50,14 +50,9 @@ class ClipFormat:
 
 @dataclass(frozen=True)
 class Source:
-    """One recording and the windows to cut from it, in order.
+    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order.
 
-    Attributes:
-        recording_id: its key.
-        path: the file, local or remote.
-        num_samples: its true length; nothing after it is read.
-        sha256: of the file when it was ingested, if computed; `num_bytes`, `mtime_ns` and the server's `version` likewise.
-        windows: (clip key, first sample, one past the last, channel).
+    Windows are (clip key, first sample, one past the last, channel); nothing after `num_samples` is read.
     """
 
     recording_id: str
@@ -233,37 +228,22 @@ def _source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
 
 @dataclass(frozen=True)
 class ShardLimits:
-    """How clips are divided into shards.
-
-    Attributes:
-        shard_size: target bytes of a shard.
-        shard_count: number of shards of each split instead, if given; no more than it has clips.
-        window: how many consecutive segments of a recording stay together, in order.
-    """
+    """Target bytes of a shard, or the number of shards of each split, and how many consecutive segments stay together."""
 
     shard_size: int
     shard_count: int | None = None
     window: int = 1
 
     def __post_init__(self) -> None:
-        for name, number in self.to_json().items():
+        for name, number in asdict(self).items():
             if number is not None and number < 1:
                 raise InputError(f"{name} must be 1 or more, not {number}")
-
-    def to_json(self) -> dict[str, int | None]:
-        """Return the parameters as corpus.json holds them."""
-        return asdict(self)
 
 
 def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
     """Add `window`, a name, and `position` in it, from 0; nothing if `size` is 1. The order of the rows is kept.
 
     A window holds up to `size` segments of one recording and one split that follow each other.
-
-    Examples:
-        >>> table = pl.DataFrame({"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]})
-        >>> assign_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)["window"].to_list()
-        ['r 0', 'r 0', 'r 1']
     """
     if size == 1:
         return segments
@@ -301,13 +281,7 @@ def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
 
 
 def digest(parts: Iterable[pl.DataFrame]) -> str:
-    """Hash a table that comes in parts: hex SHA-256 of its column names and its rows in order as JSON lines.
-
-    Examples:
-        >>> whole, parts = pl.DataFrame({"a": [1, 2]}), [pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})]
-        >>> digest([whole]) == digest(parts)
-        True
-    """
+    """Hash a table that comes in parts: hex SHA-256 of its column names and its rows in order as JSON lines."""
     state = hashlib.sha256()
     for number, part in enumerate(parts):
         if number == 0:

@@ -125,7 +125,7 @@ def publish(
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection.get("facts", {}),
-        "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
+        "splits": {split: split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(used.select(facts)),
@@ -195,7 +195,8 @@ def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
             writer.close()
 
 
-def _split_facts(segments: pl.DataFrame) -> dict[str, Any]:
+def split_facts(segments: pl.DataFrame) -> dict[str, Any]:
+    """Count the segments of a split as corpus.json does."""
     return {
         "segments": segments.height,
         "hours": round(float(segments["duration_s"].sum()) / 3600, 6),

@@ -155,12 +155,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def shard_advice(shards: Sequence[Shard]) -> str:
-    """Say how many readers the shards of train suit, and which number of shards suits more; empty without train.
-
-    Examples:
-        >>> shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12)
-        'read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)'
-    """
+    """Say how many readers the shards of train suit, and which number of shards suits more; empty without train."""
     sizes = [shard.num_bytes for shard in shards if shard.split == "train"]
     if not sizes:
         return ""

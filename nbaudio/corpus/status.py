@@ -7,9 +7,9 @@ from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, shard_names
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, read_manifest, shard_names
 from nbaudio.storage import run_log
-from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 
 _AGAIN = "run the same command again: what is done is kept"
 
@@ -57,22 +57,21 @@ def next_step(corpus: object, *, failed: int) -> str:
 
 
 def _finished(folder: Folder) -> Report:
-    manifest = read_object(folder, MANIFEST)
-    try:
-        splits, rejected = manifest["splits"].values(), manifest["rejected"]
-        facts: dict[str, Any] = {
-            "corpus": str(folder),
-            "state": "finished",
-            "alive": False,
-            "kept": sum(split["segments"] for split in splits),
-            "hours": round(sum(split["hours"] for split in splits), 6),
-            "rejected": sum(rejected.values()),
-            "failures": rejected.get(UNREADABLE_AUDIO, 0),
-            "shards": len(manifest["shards"]),
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder}/{MANIFEST}: not that of a corpus ({type(error).__name__}: {error})") from error
-    return Report("status", facts | {"next": next_step(folder, failed=facts["failures"])})
+    manifest = read_manifest(folder)
+    splits, rejected = manifest["splits"].values(), manifest["rejected"]
+    failures = rejected.get(UNREADABLE_AUDIO, 0)
+    facts = {
+        "corpus": str(folder),
+        "state": "finished",
+        "alive": False,
+        "kept": sum(split["segments"] for split in splits),
+        "hours": round(sum(split["hours"] for split in splits), 6),
+        "rejected": sum(rejected.values()),
+        "failures": failures,
+        "shards": len(manifest["shards"]),
+        "next": next_step(folder, failed=failures),
+    }
+    return Report("status", facts)
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:

@@ -17,6 +17,7 @@ from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in, verified_clip
 from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, check_locations, read_manifest, shard_names
+from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.atomic import sha256_file, sha256_listed
@@ -190,15 +191,15 @@ def _not_covered(folder: Folder, known: set[str]) -> list[str]:
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
     for split in SPLITS:
-        inside = segments.filter(pl.col("split") == split)
-        said = manifest["splits"][split]
-        hours = round(float(inside["duration_s"].sum()) / 3600, 6)
-        if (said["segments"], said["hours"]) != (inside.height, hours):
+        found, said = split_facts(segments.filter(pl.col("split") == split)), manifest["splits"][split]
+        if (said["segments"], said["hours"]) != (found["segments"], found["hours"]):
             told = f"corpus.json says {said['segments']}, {said['hours']} h"
-            problems.append(f"segments.parquet: {split} has {inside.height} clips, {hours} h; {told}")
-        for name, column in (("speakers", "speaker_id"), ("recordings", "recording_id")):
-            if said[name] != (there := inside[column].drop_nulls().n_unique()):
-                problems.append(f"segments.parquet: {split} has {there} {name}; corpus.json says {said[name]}")
+            problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {told}")
+        problems += [
+            f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {said[name]}"
+            for name in ("speakers", "recordings")
+            if said[name] != found[name]
+        ]
     reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
     if manifest["rejected"] != reasons:
         told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"

@@ -82,12 +82,7 @@ class Budget(NamedTuple):
 
 
 def make_budget(*, hours: float | None = None, disk: int | str | None = None, clip_size: ClipSize) -> Budget | None:
-    """Return a budget of hours, or of bytes on disk for clips of `clip_size`; None without either.
-
-    Examples:
-        >>> make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]}))
-        30
-    """
+    """Return a budget of hours, or of bytes on disk for clips of `clip_size`; None without either."""
     if hours is not None and disk is not None:
         raise InputError(f"hours={hours} and disk={disk!r}: a corpus has one budget, give one of the two")
     if hours is not None:

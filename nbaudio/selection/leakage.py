@@ -35,12 +35,7 @@ _MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
 
 def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
-    """Return the columns to check in a corpus: `GROUPS`, and those that its selection was grouped by.
-
-    Examples:
-        >>> grouping_columns({"parameters": {"group_by": ["chamber", "speaker_id"]}})
-        ['speaker_id', 'recording_id', 'chamber']
-    """
+    """Return the columns to check in a corpus: `GROUPS`, and those that its selection was grouped by."""
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
 
 
@@ -116,13 +111,7 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
 
 
 def leakage_record(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
-    """Return the leakage checks as corpus.json holds them: by check `shared`, `segments` and the first exceptions.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["da", "ne"], "speaker_id": ["x", "y"]}
-        >>> leakage_record(pl.DataFrame(rows), keys=["speaker_id"])["speaker_id"]
-        {'shared': 0, 'segments': 0, 'exceptions': []}
-    """
+    """Return the leakage checks as corpus.json holds them: by check `shared`, `segments` and the first exceptions."""
     found = exceptions(segments, keys=keys)
     record = {}
     for check in _checks(segments, keys):

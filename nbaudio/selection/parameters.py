@@ -56,12 +56,7 @@ class Parameters:
         return make_budget(hours=self.hours, disk=self.disk, clip_size=self.clip_size)
 
     def command(self, workspace: Path, **changes: Any) -> str:
-        """Return the command line that makes this selection, with `changes` by name.
-
-        Examples:
-            >>> Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
-            "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
-        """
+        """Return the command line that makes this selection, with `changes` by name."""
         asked = replace(self, **changes)
         words = ["nbaudio", "select", str(workspace)]
         # Without the option the threshold chosen in the tuner would be used.

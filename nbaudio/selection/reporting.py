@@ -87,10 +87,6 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     """Count the reasons of rejected segments, the most frequent first, with the limits of `parameters`.
 
     `taken` are the segments that reviews took, by the name of the review.
-
-    Examples:
-        >>> reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
-        '2 too_long (max_duration 20), 1 reviewed (sheet 1)'
     """
     limits: dict[str, str] = {
         **{

@@ -49,12 +49,7 @@ class Target(NamedTuple):
 
 
 def parse_target(value: int | str, name: str) -> Target:
-    """Parse the size of a split: a number of segments, or hours with an ``h``; `name` is that of the option.
-
-    Examples:
-        >>> parse_target(2000, "dev"), parse_target("1.5h", "test")
-        (Target(amount=2000, unit='segments'), Target(amount=5400000000, unit='micros'))
-    """
+    """Parse the size of a split: a number of segments, or hours with an ``h``; `name` is that of the option."""
     text = str(value).strip().lower()
     try:
         hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
@@ -102,12 +97,6 @@ def assign_splits(
 
     Raises:
         InputError: a split cannot be filled; says how much there is.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b", "c"], "speaker_id": ["x", "x", "y"], "micros": [1, 1, 1]}
-        >>> targets = {"test": Target(2, "segments")}
-        >>> assign_splits(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
-        ['test', 'test', 'train']
     """
     division = _Division(segments, keys, seed)
     everywhere = np.ones(len(segments), dtype=np.bool_)

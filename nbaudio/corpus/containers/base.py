@@ -28,18 +28,11 @@ class ClipLocation(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard of a corpus.
+    """A shard of a corpus, named by its path in it.
 
-    Attributes:
-        name: its path in the corpus.
-        split: that it belongs to.
-        segments: number of its clips.
-        num_bytes: of its files.
-        sha256: of its file, or of the list of its files.
-        plan: a hash of everything that it was to hold.
-        rows: a local Parquet file with a row for each of its clips, as in segments.parquet.
-        kept: whether it was already there, whole.
-        damaged: a pack with wrong bytes; the shard was not written.
+    `sha256` is of its file, or of the list of its files, and `plan` a hash of everything that it was to hold. `rows` is a local
+    Parquet file with a row for each clip, as in segments.parquet. A shard was `kept` if it was already whole; it was not
+    written if a pack is `damaged`.
     """
 
     name: str
@@ -84,14 +77,7 @@ def verified_clip(data: bytes, sha256: str) -> bytes | None:
 
 
 def as_json(value: Any) -> bytes:
-    """Encode a row of metadata, or one of its values, as one line of JSON; equal values give equal bytes.
-
-    Examples:
-        >>> as_json({"text": "čaša", "cer": None}).decode()
-        '{"cer":null,"text":"čaša"}'
-        >>> as_json({"snr": float("nan")}).decode()
-        '{"snr":null}'
-    """
+    """Encode a row of metadata, or one of its values, as one line of JSON; equal values give equal bytes."""
     try:
         return _encode(value).encode()
     except ValueError:  # JSON has no NaN and no infinity
@@ -113,12 +99,7 @@ def _finite(value: Any) -> Any:
 
 
 def escape_key(segment_id: str) -> str:
-    """Escape an id to ASCII letters, digits, ``-``, ``_`` and ``%``, as `urllib.parse.unquote` reverses.
-
-    Examples:
-        >>> escape_key("HlauTe_NK6U_3207.7-3227.54"), escape_key("CON")
-        ('HlauTe_NK6U_3207%2E7-3227%2E54', '%43ON')
-    """
+    """Escape an id to ASCII letters, digits, ``-``, ``_`` and ``%``, as `urllib.parse.unquote` reverses."""
     return escape_device(quote(segment_id, safe="").replace(".", "%2E").replace("~", "%7E"))
 
 

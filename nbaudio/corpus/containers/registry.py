@@ -98,12 +98,7 @@ class Container(NamedTuple):
     column: str | None = "audio"
 
     def readers(self, encoding: str) -> list[str]:
-        """Return code that reads the corpus with the usual libraries; the first needs neither torchcodec nor PyTorch.
-
-        Examples:
-            >>> len(CONTAINERS["parquet"].readers("flac")), len(CONTAINERS["parquet"].readers("mulaw"))
-            (2, 1)
-        """
+        """Return code that reads the corpus with the usual libraries; the first needs neither torchcodec nor PyTorch."""
         if not self.for_datasets:
             return [self.reader]
         if encoding in QUANTIZATIONS:  # not audio to `datasets`, and AudioFolder needs audio files
@@ -121,12 +116,7 @@ class Container(NamedTuple):
         return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
 
     def shard_name(self, split: str, index: int, count: int) -> str:
-        """Return the path of a shard in a corpus.
-
-        Examples:
-            >>> CONTAINERS["webdataset"].shard_name("train", 3, 12)
-            'train/train-00003-of-00012.tar'
-        """
+        """Return the path of a shard in a corpus."""
         stem = self.stem.format(split=split, index=index, count=count)
         return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
 

@@ -44,12 +44,7 @@ class _Kind(NamedTuple):
 
 
 def _varint(number: int) -> bytes:
-    """Encode a number of at most 64 bits; negative ones as two's complement.
-
-    Examples:
-        >>> _varint(300).hex(), len(_varint(-1))
-        ('ac02', 10)
-    """
+    """Encode a number of at most 64 bits; negative ones as two's complement."""
     rest = number & 0xFFFFFFFFFFFFFFFF
     found = bytearray()
     while rest > 0x7F:
@@ -59,12 +54,7 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, *parts: bytes) -> bytes:
-    """Encode a field that holds bytes, a text or a message.
-
-    Examples:
-        >>> _field(1, b"ab").hex()
-        '0a026162'
-    """
+    """Encode a field that holds bytes, a text or a message."""
     return b"".join(_wrap(number, parts))
 
 

@@ -35,10 +35,6 @@ def _member_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
     """Name the clips' files, safely on every system, in one of 256 folders by a hash of the segment.
 
     Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
-
-    Examples:
-        >>> list(_member_names(pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]}), "flac"))
-        ['db/HlauTe_NK6U_3207,7-3227,54.flac', 'fe/___x-d6b96a97d147daaa.flac']
     """
     hashes = hash_column(metadata["segment_id"], "folder")
     names = clip_file_names(metadata["segment_id"].to_list(), extension)
