@@ -212,7 +212,7 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
     problems = checked(corpus).problems
     assert "segments.parquet: 1 values of speaker_id are in two splits" in problems
-    assert "corpus.json: leakage: speaker_id: shared 0 is said, 1 is so" in problems
+    assert "corpus.json: leakage: speaker_id: shared is 0, found 1" in problems
 
 
 def test_a_corpus_is_checked_by_the_columns_that_it_was_grouped_by():

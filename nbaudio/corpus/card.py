@@ -92,8 +92,8 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         _table(
             ("check", "shared values", "clips of dev and test", "means"),
             [
-                (name, told["shared"], told["segments"], told.get("means", ""))
-                for name, told in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                (name, found["shared"], found["segments"], found.get("means", ""))
+                for name, found in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",

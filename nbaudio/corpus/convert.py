@@ -75,8 +75,8 @@ def convert(
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **asdict(limits)}
-    told = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(manifest["identity"] | changed, "convert", told) as is_whole, worker_pool(engine, site) as run_tasks:
+    logged = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    with layout.claimed(manifest["identity"] | changed, "convert", logged) as is_whole, worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
         results = write_shards(
             layout,
@@ -131,7 +131,7 @@ def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:
     check_locations(source, table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
         if split not in SPLITS or not stays_inside(shard):
-            raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is none that a corpus can have")
+            raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is not valid; is {source} a corpus?")
     packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source.root)), "shard").alias("pack")).drop("shard")
     clips = assign_windows(packed.rename({"audio_sha256": "clip_sha256"}), limits.window)
     return clips.drop("recording_id", "start_sample", "end_sample")

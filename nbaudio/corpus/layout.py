@@ -65,16 +65,16 @@ class Layout:
         return self.work / "log.jsonl"
 
     @contextmanager
-    def claimed(self, identity: dict[str, Any], step: str, told: Mapping[str, Any]) -> Iterator[bool]:
+    def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
         """Lock the folder for a corpus with this identity (parameters and selection), new or resumed.
 
-        `step` is the command, and `told` its parameters, for the log. Yields whether the corpus is already whole.
+        `step` is the command and `logged` its parameters, for the run log. Yields whether the corpus is already whole.
 
         Raises:
             ExistsError: the folder holds something else, or another run is at work there; names the remedy.
         """
         self._claimed_by(identity)  # before anything is written there
-        with run_log(self.log, step, told, of=self, keep=self.finished_log):
+        with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)
             if held != IDENTITY:
                 write_object(self.folder, IDENTITY, {"identity": identity})
@@ -92,7 +92,7 @@ class Layout:
                     "the selection" if n == "selection" else f"{n} is {found.get(n)}, not {identity.get(n)}" for n in names
                 )
                 raise ExistsError(
-                    f"{self}: holds a corpus made otherwise ({differ}); choose another --out, or delete that folder first"
+                    f"{self}: holds a corpus with other parameters ({differ}); choose another --out, or delete that folder first"
                 )
         # A run that was killed while it claimed the folder leaves only its work folder.
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):

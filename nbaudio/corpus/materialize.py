@@ -150,8 +150,8 @@ def materialize(
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
     identity = {**parameters, "selection": selection_hash(table, text)}
-    told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(identity, "materialize", told) as is_whole, _shared_packs(run.packs):
+    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    with layout.claimed(identity, "materialize", logged) as is_whole, _shared_packs(run.packs):
         card = restore_records(layout) if is_whole else ""
         # The current table: a later selection replaces the file.
         run = replace(run, table=freeze_table(table, layout.work / "segments.parquet", text))
@@ -174,7 +174,7 @@ def materialize(
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
     if reviewed:
-        notes.append(f"{reviewed:,} clips of train went to reviewers after the selection: select again, then make a corpus anew")
+        notes.append(f"{reviewed:,} clips of train went to reviewers after the selection: select again, then make a new corpus")
     facts = _facts(layout, manifest, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
@@ -240,7 +240,7 @@ def _cut_and_pack(
                 return results, lost, num_cut
             for pack_path in damaged:
                 remove_pack(pack_path)
-    raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
+    raise NbaudioError(f"{min(damaged)}: damaged again after it was recut; check the disk and run the same again")
 
 
 def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remote, Path | Remote]:
@@ -253,7 +253,7 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Path | R
     upload.check_writable(str(packs))
     if not isinstance(audio, Remote):
         raise InputError(
-            f"{packs}: who shares no disk has no {audio}; ingest with --audio at an address, or name a shared folder"
+            f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"
         )
     return replace(audio, cache=None), remote(str(packs))
 

@@ -1,4 +1,4 @@
-"""Packs: encoded clips laid end to end, with an index behind them.
+"""Packs: encoded clips end to end, followed by an index.
 
 Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
 size: length of the index, its SHA-256, a magic word. Packs are written atomically, here or remotely; the index is verified when

@@ -164,7 +164,7 @@ def cut_tasks(
 
 
 def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
-    """The number of the bin of `wanted` seconds that each row begins in, with all rows laid end to end."""
+    """The number of the bin of `wanted` seconds that each row begins in, with all rows end to end."""
     return ((seconds.cum_sum() - seconds) // wanted).cast(pl.Int64)
 
 

@@ -21,7 +21,7 @@ from nbaudio.storage.atomic import atomic_write, raise_disk_full, sha256_path, s
 
 # Facts of a clip, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
-# Location of a clip: columns of a corpus's table that another corpus writes anew.
+# Location of a clip: columns of a corpus's table that are not copied to another corpus.
 _LOCATION = ("audio_sha256", "shard", "offset", "length")
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000

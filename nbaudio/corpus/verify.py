@@ -191,19 +191,19 @@ def _not_covered(folder: Folder, known: set[str]) -> list[str]:
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
     for split in SPLITS:
-        found, said = split_facts(segments.filter(pl.col("split") == split)), manifest["splits"][split]
-        if (said["segments"], said["hours"]) != (found["segments"], found["hours"]):
-            told = f"corpus.json says {said['segments']}, {said['hours']} h"
-            problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {told}")
+        found, noted = split_facts(segments.filter(pl.col("split") == split)), manifest["splits"][split]
+        if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
+            other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
+            problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")
         problems += [
-            f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {said[name]}"
+            f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {noted[name]}"
             for name in ("speakers", "recordings")
-            if said[name] != found[name]
+            if noted[name] != found[name]
         ]
     reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
     if manifest["rejected"] != reasons:
-        told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
-        problems.append(f"rejected.parquet: {rejected.height} rows ({told}); corpus.json says otherwise")
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
+        problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
     problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
@@ -220,11 +220,12 @@ def _check_splits(segments: Path, manifest: dict[str, Any], decoded: pl.DataFram
     leaks = {check: counts["shared"] for check, counts in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
-    for check, said in manifest.get("leakage", {}).items():
+    for check, noted in manifest.get("leakage", {}).items():
         here = found.get(check, {})
-        differing = [what for what in ("shared", "segments") if said.get(what) != here.get(what)]
         problems += [
-            f"corpus.json: leakage: {check}: {what} {said.get(what)} is said, {here.get(what)} is so" for what in differing
+            f"corpus.json: leakage: {check}: {what} is {noted.get(what)}, found {here.get(what)}"
+            for what in ("shared", "segments")
+            if noted.get(what) != here.get(what)
         ]
     return leaks, problems
 

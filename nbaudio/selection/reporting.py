@@ -36,6 +36,7 @@ def select_report(
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(GROUPING_RULES))
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
+    decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
     alternatives = {"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}
@@ -47,11 +48,7 @@ def select_report(
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
         "rejected": dict(rejected.iter_rows()),
-        **(
-            {"by_hand": dict(by_hand["decision"].cast(pl.String).value_counts().sort("decision").iter_rows())}
-            if len(by_hand)
-            else {}
-        ),
+        **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": count_table(taken, "review", "segments")} if taken else {}),
         **({} if held_out is None else {"source_held_out_in_train": count_table(held_out, "split", "segments")}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
@@ -70,15 +67,15 @@ def select_report(
     facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name != "clip_size"}
     facts["parameters"]["group_by"] = list(grouping.columns)
     warnings = [
-        *_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
-        *_of_splits(chosen, parameters, taken),
-        *_of_decisions(timed, parameters, by_hand),
+        *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
+        *_split_warnings(chosen, parameters, taken),
+        *_decision_warnings(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out ({_told(held_out)}) would be trained on: select does "
-            "not follow source_split; ingest the source's other splits alone to keep them out of train"
+            f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on: select "
+            "does not follow source_split; ingest the source's other splits alone to keep them out of train"
         )
     return Report("select", facts, warnings=warnings)
 
@@ -88,16 +85,11 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
 
     `taken` are the segments that reviews took, by the name of the review.
     """
-    limits: dict[str, str] = {
-        **{
-            rule: f"{name} {getattr(parameters, name):g}"
-            for rule, name in (
-                ("below_similarity", "min_similarity"),
-                ("too_long", "max_duration"),
-                ("too_short", "min_duration"),
-            )
-        },
-        "reviewed": _told(taken or {}),
+    limits = {
+        "below_similarity": f"min_similarity {parameters.min_similarity:g}",
+        "too_long": f"max_duration {parameters.max_duration:g}",
+        "too_short": f"min_duration {parameters.min_duration:g}",
+        "reviewed": _listed(taken or {}),
     }
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
@@ -107,7 +99,7 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     )
 
 
-def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
+def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
     """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
     found = []
     accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
@@ -143,7 +135,7 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
     }
 
 
-def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
+def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
     """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
     found = []
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
@@ -155,7 +147,7 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
         found.append(f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}")
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         found.append(
-            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_told(taken)})"
+            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
         )
     fit = len(chosen.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     for split in HELD_OUT:
@@ -167,7 +159,7 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
     return found
 
 
-def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
+def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
     """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
     found = []
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
@@ -189,7 +181,7 @@ def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, col
     return found
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "none"
 
 
