@@ -22,7 +22,7 @@ from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
+from nbaudio.corpus.packs import cut_all, index_of, remove_pack
 from nbaudio.corpus.plan import (
     ClipFormat,
     ShardLimits,
@@ -296,21 +296,21 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
     missing = accepted.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
     num_missing = len(missing)
-    failures: dict[str, Failure] = {}
+    failures: dict[str, str] = {}
     if num_missing:
         failures = _cut(run, run_tasks, cut_windows(missing, facts, run.format), facts)
         del missing
         have = index_of(run.packs)
     accepted = accepted.drop("start_sample", "end_sample", "source_channel")
     gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
-    details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
+    details = {"clip_key": list(failures), "detail": list(failures.values())}
     reasons = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
     lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
     if lost["detail"].null_count():
         first = lost.filter(pl.col("detail").is_null())["segment_id"]
         raise NbaudioError(f"{run.packs}: {len(first)} clips were cut and are not there, {first[0]} the first")
     if len(lost) == len(accepted):
-        detail = next(iter(failures.values())).detail
+        detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
     rate = (pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)).cast(pl.Int32)
     clips = (
@@ -323,16 +323,16 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     return assign_shards(clips, run.limits), lost, num_missing - len(failures)
 
 
-def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Failure]:
-    """Cut windows into packs; return failures by clip key."""
+def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, str]:
+    """Cut windows into packs; return by clip key why clips failed."""
     hours = windows["seconds"].sum() / 3600
     tasks = cut_tasks(windows, facts, run.audio_root, run.packs, run.format)
-    failures: dict[str, Failure] = {}
+    failures: dict[str, str] = {}
     with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
         for result in cut_all(run_tasks, tasks):
-            failures |= {failure.clip_key: failure for failure in result.failures}
-            for failure in result.failures:
-                progress_note(failure.detail)
+            failures |= result.failures
+            for detail in result.failures.values():
+                progress_note(detail)
             advance(result.seconds / 3600)
     return failures
 

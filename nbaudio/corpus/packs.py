@@ -12,10 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import polars as pl
 
@@ -52,20 +51,11 @@ _INDEX = pl.Schema(
 )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A clip that could not be cut, and the reason."""
-
-    clip_key: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class CutResult:
-    """The outcome of a cut task."""
+class CutResult(NamedTuple):
+    """The outcome of a cut task: seconds of audio, and by clip key why clips could not be cut."""
 
     seconds: float
-    failures: tuple[Failure, ...]
+    failures: dict[str, str]
 
 
 def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult]:
@@ -89,21 +79,21 @@ def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
     except WorkerLostError:
         why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
         detail = f"{source.path.name}: {why}"
-        return CutResult(seconds, tuple(Failure(key, detail) for key, *_ in source.windows))
+        return CutResult(seconds, {key: detail for key, *_ in source.windows})
     return result
 
 
 def cut(task: CutTask) -> CutResult:
     """Cut a task's windows, in order, into its pack; report recordings and windows that fail. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
-    failures: list[Failure] = []
+    failures: dict[str, str] = {}
     with _new_pack(task.pack) as partial, partial.open("wb") as file:
         offset = 0
         for source in task.sources:
-            start, before, failed = offset, len(index), []
+            start, before, failed = offset, len(index), {}
             for key, result in _clips(source, task):
-                if isinstance(result, Failure):
-                    failed.append(result)
+                if isinstance(result, str):
+                    failed[key] = result
                     continue
                 samples, data = result
                 file.write(data)
@@ -111,14 +101,14 @@ def cut(task: CutTask) -> CutResult:
                 offset += len(data)
             if reason := _changed_meanwhile(source):
                 # Some of its clips may be of the old file, some of the new one.
-                failed = [Failure(key, reason) for key, *_ in source.windows]
+                failed = {key: reason for key, *_ in source.windows}
                 del index[before:]
                 offset = file.seek(start)
                 file.truncate()
-            failures += failed
+            failures |= failed
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
-    return CutResult(task.seconds, tuple(failures))
+    return CutResult(task.seconds, failures)
 
 
 @contextmanager
@@ -135,8 +125,8 @@ def _new_pack(pack: Path | Remote) -> Iterator[Path]:
             yield partial
 
 
-def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple[int, bytes]]]:
-    """Yield every window of a recording as (clip key, (samples, encoded bytes) or the failure)."""
+def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
+    """Yield every window of a recording as (clip key, (samples, encoded bytes) or why it failed)."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -148,12 +138,12 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
                     )
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
-                    yield key, Failure(key, f"{source.path.name}: {error}")
+                    yield key, f"{source.path.name}: {error}"
                 else:
                     yield key, (len(clip), data)
     except _BAD_AUDIO as error:
         for key, *_ in source.windows:
-            yield key, Failure(key, str(error))
+            yield key, str(error)
 
 
 def _check_unchanged(source: Source) -> None:
