@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from nbaudio.engine.backends import ENGINES, EngineLocation, worker_pool
+from nbaudio.engine import ENGINES, EngineLocation, worker_pool
 
 PUBLISHED = {1: 702.0, 2: 389.0, 4: 196.0, 8: 702.0 / 3.5}
 

@@ -34,7 +34,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nbaudio.engine.backends import EngineLocation, run_tasks
+from nbaudio.engine import EngineLocation, worker_pool
 from nbaudio.proof.curves import curve
 from nbaudio.proof.weights import weigh_rounds
 from nbaudio.review.rounds import Round
@@ -230,13 +230,14 @@ def main() -> int:
     truths: dict[str, list[Array]] = {name: [] for name in options.curves}
     grid = np.arange(-100, 101) / 100
     rows: list[dict[str, object]] = []
-    for name, outcomes, truth in run_tasks(simulate, tasks, site=EngineLocation(jobs=options.jobs)):
-        results[name] += outcomes
-        truths[name].append(truth)
-        if len(results[name]) == options.corpora:
-            task = next(task for task in tasks if task.curve == name)
-            rows += summary(task, results[name], np.concatenate(truths[name]), chosen_threshold(task, grid))
-            print(*rows[-2:], sep="\n", flush=True)
+    with worker_pool("loky", EngineLocation(jobs=options.jobs)) as run:
+        for name, outcomes, truth in run(simulate, tasks):
+            results[name] += outcomes
+            truths[name].append(truth)
+            if len(results[name]) == options.corpora:
+                task = next(task for task in tasks if task.curve == name)
+                rows += summary(task, results[name], np.concatenate(truths[name]), chosen_threshold(task, grid))
+                print(*rows[-2:], sep="\n", flush=True)
     table = pl.DataFrame(rows, infer_schema_length=None)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_formatting="MARKDOWN", tbl_hide_column_data_types=True):
         print(table)

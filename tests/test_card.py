@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import asdict
 
 import polars as pl
 import pytest
@@ -124,7 +125,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
 def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")
     manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
-    manifest["about"] = About(title=text, licence=text).to_json()
+    manifest["about"] = asdict(About(title=text, licence=text))
     manifest["selection"] = {"parameters": {text: text}}
     manifest["leakage"] |= {text: {"shared": 0, "segments": 0}}
     written = card(manifest, transcribed=True)

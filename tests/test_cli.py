@@ -23,7 +23,7 @@ from nbaudio.cli import app, main
 from nbaudio.core.channels import CHANNELS
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.engine.backends import ENGINES
+from nbaudio.engine import ENGINES
 from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
 from nbaudio.review.clips import ENCODINGS as CLIP_ENCODINGS
 from nbaudio.review.sampling import STRATEGIES

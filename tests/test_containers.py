@@ -23,10 +23,15 @@ from hypothesis import strategies as st
 
 from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, ExistsError, InputError
+from nbaudio.corpus.containers.base import Shard, as_json
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.corpus.containers.tar import header
+from nbaudio.corpus.containers.tfrecord import _field, _varint
+from nbaudio.corpus.containers.zip import _member_names
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
+from nbaudio.corpus.plan import assign_windows, digest
+from nbaudio.corpus.shards import shard_advice
 from nbaudio.corpus.verify import verify
 from nbaudio.reading import open_corpus
 from nbaudio.storage.workspace import Workspace
@@ -315,3 +320,43 @@ def test_a_tar_header_is_what_tarfile_makes_of_it(name, size):
     info = tarfile.TarInfo(name)
     info.size = size
     assert header(name, size) == info.tobuf(tarfile.PAX_FORMAT)
+
+
+def test_equal_metadata_are_equal_bytes_and_no_number_is_beyond_json():
+    assert as_json({"text": "čaša", "cer": None}).decode() == '{"cer":null,"text":"čaša"}'
+    assert as_json({"snr": float("nan"), "all": [1.5, float("-inf")]}).decode() == '{"all":[1.5,null],"snr":null}'
+
+
+def test_members_of_a_zip_are_named_safely_in_folders():
+    names = list(_member_names(pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]}), "flac"))
+    assert names == ["db/HlauTe_NK6U_3207,7-3227,54.flac", "fe/___x-d6b96a97d147daaa.flac"]
+
+
+def test_protocol_buffers_are_as_specified():
+    assert (_varint(300).hex(), len(_varint(-1)), _field(1, b"ab").hex()) == ("ac02", 10, "0a026162")
+
+
+def test_a_header_is_one_block_unless_the_name_needs_another():
+    assert [header("a.flac", 4096)[:6], len(header("a.flac", 4096)), len(header("č" * 60, 4096))] == [b"a.flac", 512, 1536]
+
+
+def test_how_to_read_a_corpus_depends_on_its_encoding():
+    assert [len(CONTAINERS["parquet"].readers(encoding)) for encoding in ("flac", "mulaw")] == [2, 1]
+
+
+def test_consecutive_segments_of_a_recording_share_a_window():
+    table = pl.DataFrame({"segment_id": ["b", "a", "c"], "start_sample": [9, 0, 12], "end_sample": [12, 9, 20]})
+    windows = assign_windows(table.with_columns(recording_id=pl.lit("r"), split=pl.lit("dev")), 2)
+    assert windows["window"].to_list() == ["r 0", "r 0", "r 1"]
+
+
+def test_the_hash_of_a_table_does_not_depend_on_its_parts():
+    parts = [pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})]
+    assert digest([pl.concat(parts)]) == digest(parts)
+
+
+def test_advice_on_the_number_of_shards():
+    assert shard_advice([Shard("", "train", 1, 480_000_000, "", "", Path())] * 12) == (
+        "read whole, even for 1, 2, 4 readers x workers; well shuffled for up to 3, for 8 take --shard-count 32 (180 MB each)"
+    )
+    assert shard_advice([Shard("", "dev", 1, 1, "", "", Path())]) == ""

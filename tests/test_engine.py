@@ -11,10 +11,15 @@ import joblib
 import pytest
 
 import nbaudio
+from nbaudio import engine as engines
 from nbaudio.core.errors import EngineError, InputError, MissingExtraError
 from nbaudio.core.guards import parse_size
-from nbaudio.engine import backends as engines
-from nbaudio.engine.backends import ENGINES, EngineLocation, run_tasks, worker_pool
+from nbaudio.engine import ENGINES, EngineLocation, worker_pool
+
+
+def run_tasks(function, tasks, *, engine, site=None):
+    with worker_pool(engine, site or EngineLocation()) as run:
+        yield from run(function, tasks)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,11 @@ import pytest
 from faults import contents
 from web import serving
 
-from nbaudio import Workspace, convert, materialize, status, verify
+from nbaudio import Workspace, convert, engine, materialize, status, verify
 from nbaudio.audio import recordings
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.core.progress import listen_to_progress, progress, progress_note
 from nbaudio.corpus import packs, plan
-from nbaudio.engine import backends
 from nbaudio.storage import retry, run_log
 from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.remote import remote
@@ -177,7 +176,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
 
 def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_cut(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_TASK_SECONDS", 30.0)  # several recordings in a task
-    run_joblib, lost = backends._run_joblib, []
+    run_joblib, lost = engine._run_joblib, []
 
     def dying(function, tasks, **options):
         for task in tasks:
@@ -186,10 +185,10 @@ def test_a_recording_that_kills_whoever_decodes_it_is_ledgered_and_the_rest_is_c
                 raise WorkerLostError("lost 3 times", [task])
             yield from run_joblib(function, [task], **options)
 
-    monkeypatch.setattr(backends, "_run_joblib", dying)
+    monkeypatch.setattr(engine, "_run_joblib", dying)
     made(workspace, tmp_path / "c")
     [[detail]] = rejected(tmp_path / "c").values()
-    assert detail.startswith("r2.flac: whoever decodes it is killed")
+    assert detail.startswith("r2.flac: the worker that decodes it is killed")
     assert [len(task.sources) > 1 for task in lost] == [True, False]
     assert pl.read_parquet(tmp_path / "c/segments.parquet").height == 4 * 8
     assert whole(tmp_path / "c")

@@ -12,6 +12,7 @@ import tarfile
 import unicodedata
 import zipfile
 from contextlib import contextmanager
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -422,7 +423,7 @@ def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
 def test_cards_quote_what_people_supply(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
-        manifest |= {"about": About(title=text, licence=text).to_json(), "selection": {"parameters": {text: text}}}
+        manifest |= {"about": asdict(About(title=text, licence=text)), "selection": {"parameters": {text: text}}}
         written = card(manifest, transcribed=True)
         header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
         assert yaml.safe_load(header)["pretty_name"] == text if text else True

@@ -343,7 +343,7 @@ def test_an_archive_is_read_once_to_cut_and_no_further_than_it_must(tmp_path, mo
 
     monkeypatch.setattr(tarfile, "open", noted)
     monkeypatch.setattr(tarfile.TarFile, "next", next_one)
-    monkeypatch.setattr("nbaudio.corpus.tar_source._TASK_BYTES", 1)  # a task a recording
+    monkeypatch.setattr("nbaudio.corpus.plan._TAR_TASK_BYTES", 1)  # a task a recording
     report = nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
     assert report.facts["clips_cut_now"] == 3
     assert len(opened) == 1

@@ -16,7 +16,7 @@ from nbaudio.core.report import fact_key
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.selection import leakage as module
-from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, leakage, leakage_record
+from nbaudio.selection.leakage import AUDIO, NEAR_SENTENCE, SENTENCE, exceptions, grouping_columns, leakage, leakage_record
 
 LETTERS = ["", *"abcdefghijklmnopqrstuvwxyz"]
 KEYS = ["speaker_id", "recording_id"]
@@ -130,7 +130,7 @@ def test_a_scan_of_a_file_gives_what_its_table_gives(tmp_path):
 
 
 def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_LISTED", 3)
+    monkeypatch.setattr(module, "_MAX_LISTED", 3)
     rows = [("a", "r", f"rečenica broj {n}", None, split) for n in range(10) for split in ("train", "test")]
     told = leakage_record(table(rows), keys=[])[SENTENCE]
     assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)
@@ -212,4 +212,9 @@ def test_a_speaker_in_two_splits_is_a_problem_where_the_corpus_was_grouped_by_sp
     (corpus / "corpus.json").write_text(json.dumps(manifest), encoding="utf8")
     problems = checked(corpus).problems
     assert "segments.parquet: 1 values of speaker_id are in two splits" in problems
-    assert "corpus.json: leakage: speaker_id: shared 0 is said, 1 is so" in problems
+    assert "corpus.json: leakage: speaker_id: shared is 0, found 1" in problems
+
+
+def test_a_corpus_is_checked_by_the_columns_that_it_was_grouped_by():
+    found = grouping_columns({"parameters": {"group_by": ["chamber", "speaker_id"]}})
+    assert found == ["speaker_id", "recording_id", "chamber"]

@@ -94,7 +94,7 @@ def test_another_local_folder(workspace, tmp_path):
 
 def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, tmp_path):
     local = make_workspace({"r.flac": (10.0, 16000)})
-    with pytest.raises(InputError, match="ingest with --audio at an address"):
+    with pytest.raises(InputError, match="ingest with --audio at a URL"):
         made(local, tmp_path / "C", packs=PACKS)
     with pytest.raises(InputError, match="nothing can be written there"):
         made(local, tmp_path / "C", packs="https://host/packs")

@@ -15,7 +15,7 @@ from nbaudio.core.frames import as_ids, as_polars
 from nbaudio.core.report import Report
 from nbaudio.selection import leakage
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import choose
+from nbaudio.selection.select import decide
 from nbaudio.ui import plots, views, widgets
 
 KINDS = {
@@ -147,8 +147,8 @@ def test_views_plots_and_checks_take_tables(workspace, kind):
     assert_frame_equal(leakage.leakage(kind(held.to_pandas()), keys=["speaker_id"]), leakage.leakage(held, keys=["speaker_id"]))
     segments, recordings = workspace.segments, workspace.recordings
     assert_frame_equal(check_tables(recordings.to_pandas(), kind(segments.to_pandas())), check_tables(recordings, segments))
-    chosen = choose(recordings.to_pandas(), kind(segments.to_pandas()), (), Parameters(**select))
-    expected = choose(recordings, segments, (), Parameters(**select))
+    chosen = decide(recordings.to_pandas(), kind(segments.to_pandas()), (), Parameters(**select))[0]
+    expected = decide(recordings, segments, (), Parameters(**select))[0]
     assert chosen["reason"].to_list() == expected["reason"].to_list()
     with pytest.raises(InputError, match="no column duration_s"):
         views.reasons(workspace.to_pandas())

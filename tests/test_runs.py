@@ -22,7 +22,7 @@ from nbaudio.core.channels import CHANNELS
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.resources import bundled
 from nbaudio.corpus.containers.registry import CONTAINERS
-from nbaudio.engine.backends import ENGINES
+from nbaudio.engine import ENGINES
 from nbaudio.runs import papermill_manifests
 from nbaudio.runs.execute import LINKS_MARKER, link_pages
 from nbaudio.runs.manifests import PATHS, defaults, list_notebooks, parameters, parse_only, parse_settings, typed

@@ -1,6 +1,7 @@
 import json
 import shlex
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,10 +16,11 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
+from nbaudio.selection.budget import PCM, ClipSize, make_budget
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import choose, select
+from nbaudio.selection.reporting import reasons_of
 from nbaudio.selection.select import decide as decide_grouping
-from nbaudio.selection.sizes import PCM, ClipSize
+from nbaudio.selection.select import select
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000
@@ -64,7 +66,7 @@ def corpus(speakers=10, recordings=10, each=2):
 
 def decide(segments, reviewed=(), recordings=None, **parameters):
     recordings = recordings_table([f"r{i}" for i in range(20)]) if recordings is None else recordings
-    return choose(recordings, segments, reviewed, Parameters(**parameters))
+    return decide_grouping(recordings, segments, reviewed, Parameters(**parameters))[0]
 
 
 def reasons(segments, **parameters):
@@ -694,3 +696,17 @@ def test_disk_is_estimated_from_the_clips_themselves(tmp_path):
     chosen = workspace.segments.filter(pl.col("split") == "train")
     # Noise at this level needs about 10.5 of 16 bits, so more fits than the upper bound would allow.
     assert len(chosen) * (2 * PCM.per_second + PCM.per_clip) > 600_000
+
+
+def test_the_command_line_of_a_selection():
+    command = Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
+    assert command == "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
+
+
+def test_reasons_are_counted_with_the_limits():
+    told = reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
+    assert told == "2 too_long (max_duration 20), 1 reviewed (sheet 1)"
+
+
+def test_a_budget_of_hours_counts_microseconds():
+    assert make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]})) == 30

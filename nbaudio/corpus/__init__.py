@@ -1,10 +1,8 @@
-"""Corpora on disk: made from a workspace (`materialize`), proved whole (`verify`), written anew in other shards (`convert`).
-
-`status` says how far one is that is being made.
+"""Corpora on disk: make them from a workspace (`materialize`), prove them whole (`verify`), rewrite them (`convert`).
 
 corpus.json        parameters, versions, sources, splits, every shard with its SHA-256; written last
 segments.parquet   one row per clip: metadata, and shard, byte offset and length of its audio
-rejected.parquet   one row per segment that is not in, with the rule that put it out
+rejected.parquet   one row per rejected segment, with the rule that rejected it
 vocab.json         characters with ids
 <split>/<split>-00000-of-00012.<extension>
 """

@@ -1,13 +1,13 @@
-"""The data card: README.md of a corpus, for people, with the header by which `datasets.load_dataset` finds the splits.
+"""Data card: README.md of a corpus, with the header that `datasets.load_dataset` finds the splits by.
 
-Conventions: all of it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. What people supply and
-names of columns are YAML strings in the header and escaped below.
+Everything in it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. Text of users and column
+names are YAML strings in the header and escaped below.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -17,7 +17,7 @@ import yaml
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.tables import SPLITS
-from nbaudio.corpus.containers.registry import Container, container_named
+from nbaudio.corpus.containers.registry import container_named
 from nbaudio.proof.display import describe_claim
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
@@ -43,23 +43,14 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class About:
-    """What a corpus cannot know of itself.
-
-    Attributes:
-        title: its name.
-        language: codes such as ``hr``, with commas between.
-        licence: an identifier such as ``cc-by-4.0``, or any other words.
-
-    Raises:
-        InputError: the language is no code, or one is no text.
-    """
+    """Metadata that the user supplies: language codes are separated by commas, a license is an identifier or any words."""
 
     title: str | None = None
     language: str | None = None
     licence: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in self.to_json().items():
+        for name, value in asdict(self).items():
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{name} {value!r}: wanted is text; in YAML, quote it")
         odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
@@ -67,21 +58,12 @@ class About:
             raise InputError(f"language {odd[0]!r} is no code; wanted are codes such as hr or pt-BR, with commas between")
 
     def languages(self) -> list[str]:
-        """The codes, one by one."""
+        """Return the codes."""
         return [code.strip() for code in self.language.split(",")] if self.language else []
-
-    def to_json(self) -> dict[str, str | None]:
-        """As corpus.json holds it."""
-        return asdict(self)
 
 
 def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
-    """The card of a corpus, Markdown with a YAML header.
-
-    Args:
-        manifest: what corpus.json holds.
-        transcribed: whether any segment has a text.
-    """
+    """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
     about = About(**manifest["about"])
     title = about.title or "Speech corpus"
     splits = {name: manifest["splits"][name] for name in SPLITS if manifest["splits"][name]["segments"]}
@@ -110,8 +92,8 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         _table(
             ("check", "shared values", "clips of dev and test", "means"),
             [
-                (name, told["shared"], told["segments"], told.get("means", ""))
-                for name, told in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                (name, found["shared"], found["segments"], found.get("means", ""))
+                for name, found in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",
@@ -125,19 +107,14 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
 
 
 def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bool:
-    """Write the card and note its hash in the manifest; a card that somebody has edited stays as it is.
-
-    Args:
-        folder: the corpus, all but its corpus.json written.
-        manifest: what corpus.json will hold.
-        before: the hash of the card that was written last; empty for a new corpus.
+    """Write the card and its hash in the manifest, unless the card was edited since the one with the hash `before`.
 
     Returns:
-        Whether the card is the one that was written.
+        Whether the card was written.
     """
-    # In the order of keys in corpus.json, so that a corpus that is made from it has the same card.
-    told = json.dumps({name: value for name, value in manifest.items() if name != "sources"}, sort_keys=True)
-    text = card(json.loads(told), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
+    # With the keys in the order of corpus.json, so that a corpus that is converted from it has the same card.
+    ordered = json.dumps({name: value for name, value in manifest.items() if name != "sources"}, sort_keys=True)
+    text = card(json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
     manifest["card"] = hashlib.sha256(text.encode()).hexdigest()
     if before and folder.exists(CARD) and not folder.holds(CARD, before):
         return False
@@ -147,15 +124,16 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bo
 
 
 def _code(readers: Sequence[str]) -> list[str]:
-    """How to read the corpus, undecoded first."""
+    """Show how to read the corpus, without decoding first."""
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
     return [part for code in readers for part in (decoded, f"```python\n{code}\n```")][1:]
 
 
 def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
-    """What Hugging Face reads."""
+    """Return the YAML header that Hugging Face reads."""
     container = container_named(manifest["parameters"]["container"])
     number = sum(facts["segments"] for facts in splits.values())
+    files = [{"split": name, "path": container.pattern(name)} for name in splits]
     size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
     licence: dict[str, str] = {}
     if about.licence:
@@ -167,7 +145,7 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
         **licence,
         **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
         "size_categories": [next((name for most, name in _SIZES if number < most), "10M<n<100M")],
-        **({"configs": [_config(container, splits)]} if container.for_datasets else {}),
+        **({"configs": [{"config_name": "default", "data_files": files}]} if container.for_datasets else {}),
         "dataset_info": {
             "config_name": "default",
             "splits": [
@@ -177,11 +155,6 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
             "dataset_size": sum(size.values()),
         },
     }
-
-
-def _config(container: Container, splits: Iterable[str]) -> dict[str, Any]:
-    files = [{"split": name, "path": container.pattern(name)} for name in splits]
-    return {"config_name": "default", "data_files": files}
 
 
 def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -198,7 +171,7 @@ def _evidence(facts: Mapping[str, Any] | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; nothing in it ends a cell or is taken for markup; none without rows."""
+    """Format a Markdown table with escaped cells; empty without rows."""
     if not rows:
         return ""
     lines = [head, ["---"] * len(head), *([_plain(show(value)) for value in row] for row in rows)]
@@ -206,5 +179,5 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that Markdown and HTML show as it is, in one line."""
+    """Escape a text for Markdown and HTML, in one line."""
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", escape(" ".join(text.split()), quote=False))

@@ -1,8 +1,7 @@
-"""Where things lie in a corpus folder, and whose folder it is.
+"""Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run.
 
-CORPUS/corpus.json is written last: where it is, the corpus is whole. CORPUS/.work holds what an unfinished run needs to go on; of
-a corpus that lies elsewhere, all but the claim is in the workspace. The log of an unfinished run is there too; that of a finished
-one is in the workspace.
+CORPUS/corpus.json is written last: where it is, the corpus is whole. CORPUS/.work holds what an unfinished run needs to resume,
+and its log; of a corpus at an address, all but the claim is in the workspace. The log of a finished run is in the workspace.
 """
 
 import hashlib
@@ -11,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from nbaudio.core.errors import ExistsError
+import msgspec
+import polars as pl
+
+from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.atomic import remove, remove_partials
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object, write_object
 from nbaudio.storage.run_log import run_log
@@ -21,33 +23,27 @@ from nbaudio.storage.run_log import run_log
 MANIFEST = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
-UNREADABLE_AUDIO = "unreadable_audio"
-"""The rule that puts a segment out whose audio fails while it is cut."""
 IDENTITY = f"{_WORK}/identity.json"
+UNREADABLE_AUDIO = "unreadable_audio"
+"""The rule that rejects a segment whose audio cannot be cut."""
 _SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+_LOCATED = pl.Schema(
+    {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
+)
+_MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One corpus.
-
-    Attributes:
-        folder: where it is.
-        work: the folder of an unfinished run, on this machine.
-        log_kept: where the log of a run goes that ends well; None keeps none.
-    """
+    """A corpus that is being written: its folder, the local folder of an unfinished run, and where a finished run's log goes."""
 
     folder: Folder
     work: Path
-    log_kept: Path | None = None
+    finished_log: Path | None = None
 
     @classmethod
     def at(cls, out: str | Path, workspace: Path) -> "Layout":
-        """The corpus at a path or address, made from a workspace.
-
-        Raises:
-            InputError: the address is not usable.
-        """
+        """Return the layout of the corpus at a path or URL, made from a workspace."""
         where = str(folder_at(out)).rstrip("/")
         name, key = where.rpartition("/")[2], hashlib.sha256(where.encode()).hexdigest()[:16]
         workspace = workspace.absolute()
@@ -59,57 +55,58 @@ class Layout:
     def __str__(self) -> str:
         return str(self.folder)
 
-    def record(self, shard: str) -> Path:
-        """Where the record of a shard lies while the corpus is made."""
-        return self.work / f"{shard.replace('/', '.')}.json"
+    def record(self, shard: str, suffix: str = ".json") -> Path:
+        """Return the path of a shard's record, or of another file about it, while the corpus is made."""
+        return self.work / f"{shard.replace('/', '.')}{suffix}"
 
     @property
     def log(self) -> Path:
-        """Where a run logs what it does."""
+        """The run log of an unfinished run."""
         return self.work / "log.jsonl"
 
     @contextmanager
-    def claimed(self, identity: dict[str, Any], step: str, told: Mapping[str, Any]) -> Iterator[bool]:
-        """Hold the folder, alone, for a corpus of this identity (parameters and selection), new or gone on with.
+    def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
+        """Lock the folder for a corpus with this identity (parameters and selection), new or resumed.
 
-        Args:
-            identity: what makes the corpus this one.
-            step: the command that makes it, and what it was told, for the log.
-            told: see there.
-
-        Yields:
-            Whether a whole corpus of this identity is there already.
+        `step` is the command and `logged` its parameters, for the run log. Yields whether the corpus is already whole.
 
         Raises:
-            ExistsError: the folder holds something else, or another run is at work there; says how to go on.
+            ExistsError: the folder holds something else, or another run is at work there; names the remedy.
         """
-        self._held(identity)  # before anything is written there
-        with run_log(self.log, step, told, of=self, keep=self.log_kept):
-            held = self._held(identity)
+        self._claimed_by(identity)  # before anything is written there
+        with run_log(self.log, step, logged, of=self, keep=self.finished_log):
+            held = self._claimed_by(identity)
             if held != IDENTITY:
                 write_object(self.folder, IDENTITY, {"identity": identity})
             remove_partials(self.work)
             self.folder.tidy()
             yield held == MANIFEST
 
-    def _held(self, identity: dict[str, Any]) -> str | None:
-        """What says that the folder is that of this corpus; None where it is empty."""
+    def _claimed_by(self, identity: dict[str, Any]) -> str | None:
+        """Return the file that identifies the folder as this corpus; None if the folder is empty."""
         held = next((name for name in (MANIFEST, IDENTITY) if self.folder.exists(name)), None)
         if held:
-            _compare(self, read_object(self.folder, held).get("identity", {}), identity)
-        # A run that was killed while it claimed the folder has left its work folder only.
+            found = read_object(self.folder, held).get("identity", {})
+            if names := [name for name in sorted({*found, *identity}) if found.get(name) != identity.get(name)]:
+                differ = ", ".join(
+                    "the selection" if n == "selection" else f"{n} is {found.get(n)}, not {identity.get(n)}" for n in names
+                )
+                raise ExistsError(
+                    f"{self}: holds a corpus with other parameters ({differ}); choose another --out, or delete that folder first"
+                )
+        # A run that was killed while it claimed the folder leaves only its work folder.
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
             raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
         return held
 
     def keep_only(self, shards: set[str]) -> None:
-        """Remove shards of an interrupted run that are not among `shards`, the names of this one's."""
+        """Remove shards of an interrupted run whose names are not in `shards`."""
         for name in sorted(shard_names(self.folder) - shards):
             if name.rpartition("/")[0] not in shards:
                 self.folder.remove(name)
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Publish: the manifest last, then what the run needed to go on goes."""
+        """Write corpus.json last, then remove what the run needed to resume."""
         self.folder.tidy()  # workers may have been killed
         write_object(self.folder, MANIFEST, manifest)
         self.folder.remove(IDENTITY)
@@ -119,13 +116,102 @@ class Layout:
 
 
 def shard_names(folder: Folder) -> set[str]:
-    """All files of a corpus that have the name of a shard, or of a file in one."""
+    """Return all files of a corpus that have the name of a shard, or of a file in one."""
     return {name for name in folder.names() if _SHARD_NAME.fullmatch(name)}
 
 
-def _compare(layout: Layout, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    if found == wanted:
-        return
-    names = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
-    differ = ", ".join("the selection" if n == "selection" else f"{n} is {found.get(n)}, not {wanted.get(n)}" for n in names)
-    raise ExistsError(f"{layout}: holds a corpus made otherwise ({differ}); choose another --out, or delete that folder first")
+class _Parameters(msgspec.Struct):
+    container: str
+    rate: int | None
+    channel: str
+    encoding: str
+
+
+class _Split(msgspec.Struct):
+    segments: int
+    hours: float
+    speakers: int
+    recordings: int
+
+
+class _Splits(msgspec.Struct):
+    train: _Split
+    dev: _Split
+    test: _Split
+
+
+class _Shard(msgspec.Struct):
+    name: str
+    split: Literal["train", "dev", "test"]
+    segments: int
+    bytes: int
+    sha256: str
+    plan: str
+
+
+class _Check(msgspec.Struct):
+    shared: int
+    segments: int
+
+
+class _SelectParameters(msgspec.Struct):
+    group_by: list[str] = []
+
+
+class _Selection(msgspec.Struct):
+    parameters: _SelectParameters = msgspec.field(default_factory=_SelectParameters)
+
+
+class _About(msgspec.Struct, forbid_unknown_fields=True):
+    title: str | None = None
+    language: str | None = None
+    licence: str | None = None
+
+
+class _Manifest(msgspec.Struct):
+    nbaudio: str
+    identity: dict[str, Any]
+    parameters: _Parameters
+    splits: _Splits
+    shards: list[_Shard]
+    tables: dict[str, str]
+    rejected: dict[str, int]
+    selection: _Selection
+    leakage: dict[str, _Check] = {}
+    sources: list[dict[str, Any]] = []
+    table_bytes: dict[str, int] = {}
+    card: str = ""
+    evidence: dict[str, Any] | None = None
+    about: _About | None = None
+
+
+def read_manifest(folder: Folder) -> dict[str, Any]:
+    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys.
+
+    Raises:
+        InputError: it is missing, or something in it is not as nbaudio writes it; says what.
+    """
+    manifest = read_object(folder, MANIFEST)
+    try:
+        tables = msgspec.convert(manifest, _Manifest).tables
+    except msgspec.ValidationError as error:
+        raise InputError(f"{folder}/{MANIFEST}: {error}; is {folder} a corpus?") from error
+    if missing := [name for name in TABLES if name not in tables]:
+        raise InputError(f"{folder}/{MANIFEST}: tables lack {missing[0]}; is {folder} a corpus?")
+    return manifest
+
+
+def check_locations(folder: Folder, segments: pl.DataFrame) -> None:
+    """Raise `InputError` if a clip of segments.parquet has no shard, hash, or possible byte range."""
+    table = f"{folder}/segments.parquet"
+    if missing := [name for name in _LOCATED if name not in segments.columns]:
+        raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")
+    try:
+        located = segments.select(pl.col(name).cast(dtype) for name, dtype in _LOCATED.items())
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{table}: {' '.join(str(error).split())}; is {folder} a corpus?") from error
+    within = pl.col("offset").is_between(0, _MAX_OFFSET) & pl.col("length").is_between(1, _MAX_CLIP_BYTES)
+    bad = located.filter(pl.any_horizontal(pl.col(*_LOCATED).is_null()) | ~within)
+    if len(bad):
+        key, shard, _, offset, length = bad.row(0)
+        raise InputError(f"{table}: {key!r} cannot lie in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")

@@ -1,10 +1,10 @@
-"""From a selected workspace to a corpus: cut, pack, publish."""
+"""Make a corpus from a selected workspace: cut clips, pack them into shards, publish the tables."""
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED, parquet_schema
 from nbaudio.corpus.card import CARD, About, publish_card
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import MANIFEST, Layout
-from nbaudio.corpus.packs import Failure, cut_all, index_of, remove_pack
+from nbaudio.corpus.layout import Layout
+from nbaudio.corpus.packs import cut_all, index_of, remove_pack
 from nbaudio.corpus.plan import (
     ClipFormat,
     ShardLimits,
@@ -31,31 +32,26 @@ from nbaudio.corpus.plan import (
     cut_windows,
     recording_facts,
 )
-from nbaudio.corpus.publish import publish
-from nbaudio.corpus.selected import check_text, freeze_table, selection_hash
-from nbaudio.corpus.shard_advice import shard_advice_lines
-from nbaudio.corpus.shards import ShardResult, restore_records, write_shards
-from nbaudio.corpus.status import what_next
-from nbaudio.corpus.tar_source import tasks_from_tar
-from nbaudio.engine.backends import EngineLocation, RunTasks, check_engine, worker_pool
+from nbaudio.corpus.publish import check_text, freeze_table, publish, selection_hash
+from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.status import next_step
+from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.state import reviewed_ids
 from nbaudio.storage import upload
-from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.atomic import raise_disk_full, remove_partials
-from nbaudio.storage.folders import read_object
 from nbaudio.storage.locks import lock
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
-# A damaged pack is cut again; a disk that damages it a third time is not worth more tries.
+# A damaged pack is cut again; after the third time, give up on the disk.
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What does not change while a corpus is made."""
+    """Parameters of one run."""
 
     workspace: Workspace
     audio_root: Path | Remote
@@ -63,9 +59,8 @@ class _Run:
     layout: Layout
     container: str
     format: ClipFormat
-    sharding: ShardLimits
+    limits: ShardLimits
     show: bool
-    began: float
     table: Path
 
 
@@ -93,47 +88,46 @@ def materialize(
 ) -> Report:
     """Cut every accepted segment and write the corpus.
 
-    Killed at any moment it leaves nothing half-written under a final name; called again it keeps what is done and does the rest.
-    The same workspace and parameters give the same bytes, whatever `jobs` and `engine`.
+    If it is killed, no incomplete file has a final name; the same call resumes. The same workspace and parameters give the same
+    bytes, whatever `jobs` and `engine`.
 
     Args:
         workspace: with a selection (`select`).
-        out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its address, such as
-            ``s3://bucket/corpus``: then each shard is made in the workspace, sent and removed.
+        out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its URL, such as
+            ``s3://bucket/corpus``: then each shard is written in the workspace, uploaded and removed.
         container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`, such as ``webdataset``, ``parquet`` or ``zip``.
         text: name of a further transcript to ship as `text`, such as ``normalized`` for `text_normalized`, which `score` writes;
             the source's own text then is `text_source`.
         rate: Hz of the clips; None keeps each recording's own.
         channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
         encoding: ``flac``, ``wav``, ``opus``, ``mp3``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantization`).
-        shard_size: wanted size of a shard, such as ``"500MB"``.
-        shard_count: how many shards each split has instead.
-        window: how many consecutive segments of a recording lie together, in order; ``tfrecord`` then holds SequenceExamples.
+        shard_size: target size of a shard, such as ``"500MB"``.
+        shard_count: number of shards of each split instead.
+        window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
         title: the corpus's name, for its data card, README.md.
-        language: codes such as ``hr``, with commas between, likewise.
-        licence: likewise, such as ``cc-by-4.0``; other words are given as they are.
-        jobs: how many tasks at once; None means one a core.
+        language: codes such as ``hr``, separated by commas, for the data card.
+        licence: for the data card, such as ``cc-by-4.0``; other words are kept as given.
+        jobs: number of parallel tasks; None means one per core.
         engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark`` or ``beam``; None takes what
             ``joblib.parallel_config`` has set.
-        address: of a cluster that runs already, such as ``tcp://host:8786`` for Dask; unless given, workers are started here.
+        address: of a running cluster, such as ``tcp://host:8786`` for Dask; by default workers are started here.
         beam_options: as on a command line, such as ``--runner=FlinkRunner --temp_location=hdfs://host/tmp``.
-        packs: where clips are kept between cutting and packing; the workspace, unless given. Workers that share no disk need an
-            address here, such as ``s3://bucket/packs``, and recordings at an address: they cut, this machine packs.
-        show_progress: progress with rate and time left, on standard error.
+        packs: where clips are kept between cutting and packing; by default in the workspace. Workers without a shared disk need
+            a URL here, such as ``s3://bucket/packs``, and recordings at a URL: they cut, this machine packs.
+        show_progress: show progress with rate and time left on standard error.
 
     Returns:
         What was written; problems name every segment that could not be cut.
 
     Raises:
-        InputError: nothing is selected, there is no audio, or a parameter is not known.
+        InputError: nothing is selected, there is no audio, or a parameter is invalid.
         ExistsError: `out` holds something else, or another run is at work there.
-        DiskFullError: no space; call again when there is.
+        DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
     workspace = Workspace.open(workspace)
     encoder(encoding).check_rate(rate)
-    sharding = ShardLimits(parse_size(shard_size), shard_count, window)
-    sharding.check()
+    limits = ShardLimits(parse_size(shard_size), shard_count, window)
     layout = Layout.at(out, workspace.path)
     site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
@@ -143,64 +137,53 @@ def materialize(
     container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    audio_root, packs_root = _places(workspace, packs)
-    run = _Run(
-        workspace,
-        audio_root,
-        packs_root,
-        layout,
-        container,
-        ClipFormat(rate, channel, encoding),
-        sharding,
-        show_progress,
-        began,
-        workspace.path / "segments.parquet",
-    )
+    audio_root, packs_root = _locations(workspace, packs)
+    clip_format, table = ClipFormat(rate, channel, encoding), workspace.path / "segments.parquet"
+    run = _Run(workspace, audio_root, packs_root, layout, container, clip_format, limits, show_progress, table)
     recordings = workspace.recordings
-    accepted = _accepted(run)  # refused before anything is touched
-    check_text(run.table, text, judged=bool(reviewed_ids(workspace)))
+    accepted = _accepted(run)  # raises before anything is written
+    check_text(table, text, judged=bool(reviewed_ids(workspace)))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
-    seen = _reviewed_in_train(workspace, accepted)
-    proven = selection_claim(workspace)
-    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **sharding.to_json()}
+    reviewed = _reviewed_in_train(workspace, accepted)
+    claim = selection_claim(workspace)
+    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
-    identity = {**parameters, "selection": selection_hash(run.table, text)}
-    told = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(identity, "materialize", told) as is_whole, _sharing(run.packs):
-        if is_whole:
-            restore_records(layout)
-        before = read_object(layout.folder, MANIFEST).get("card", "") if is_whole else ""
-        # The table as it is now: a selection that is made meanwhile is a file of its own.
-        run = replace(run, table=freeze_table(run.table, layout.work / "segments.parquet", text))
+    identity = {**parameters, "selection": selection_hash(table, text)}
+    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
+    with layout.claimed(identity, "materialize", logged) as is_whole, _shared_packs(run.packs):
+        card = restore_records(layout) if is_whole else ""
+        # The current table: a later selection replaces the file.
+        run = replace(run, table=freeze_table(table, layout.work / "segments.parquet", text))
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             manifest = publish(
                 layout,
                 results,
-                container=container_named(run.container),
+                container=container_named(container),
                 lost=lost,
                 table=run.table,
                 recordings=recordings,
                 selection=workspace.report("select"),
             )
-            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_json()}
-            manifest["evidence"] = proven
-            own_card = publish_card(layout.folder, manifest, before=before)
+            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": asdict(about)}
+            manifest["evidence"] = claim
+            own_card = publish_card(layout.folder, manifest, before=card)
             layout.finish(manifest)
             advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
-    if seen:
-        notes.append(f"{seen:,} clips of train went to reviewers after the selection: select again, then make a corpus anew")
-    report = replace(_report(run, manifest, results, problems, num_cut), warnings=notes)
+    if reviewed:
+        notes.append(f"{reviewed:,} clips of train went to reviewers after the selection: select again, then make a new corpus")
+    facts = _facts(layout, manifest, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
+    report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
     return report
 
 
 @contextmanager
-def _sharing(packs: Path | Remote) -> Iterator[None]:
-    """Use packs, perhaps while other runs do; what killed ones left half-written goes when nobody else is there."""
+def _shared_packs(packs: Path | Remote) -> Iterator[None]:
+    """Hold a shared lock on packs; remove the partial files of killed runs if no other run holds one."""
     if isinstance(packs, Remote):
         upload.tidy(packs)
         yield
@@ -209,32 +192,29 @@ def _sharing(packs: Path | Remote) -> Iterator[None]:
         packs.mkdir(parents=True, exist_ok=True)
     folder = os.open(packs, os.O_RDONLY)
     try:
-        _tidy_alone(folder, packs)
+        _tidy_unshared(folder, packs)
         lock(folder, shared=True, required=False)
         yield
-        _tidy_alone(folder, packs)
+        _tidy_unshared(folder, packs)
     finally:
         os.close(folder)
 
 
-def _tidy_alone(descriptor: int, packs: Path) -> None:
+def _tidy_unshared(descriptor: int, packs: Path) -> None:
     if lock(descriptor, wait=False, required=False):
         remove_partials(packs)
 
 
 def _cut_and_pack(
     run: _Run, facts: pl.DataFrame, engine: str | None, site: EngineLocation
-) -> tuple[list[ShardResult], pl.DataFrame, int]:
-    """The shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut now.
-
-    What a disk has damaged is cut again.
-    """
+) -> tuple[list[Shard], pl.DataFrame, int]:
+    """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     with worker_pool(engine, site) as run_tasks:
         for _ in range(_ATTEMPTS):
-            dealt, lost, cut_now = _cut_missing(run, run_tasks, facts)
+            assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
             num_cut += cut_now
-            # Who shares no disk has neither the table nor the corpus' folder: shards are written here, out of what they have cut.
+            # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
             with (
                 worker_pool("loky", EngineLocation(site.jobs))
                 if isinstance(run.packs, Remote)
@@ -242,7 +222,7 @@ def _cut_and_pack(
             ):
                 results = write_shards(
                     run.layout,
-                    dealt,
+                    assigned,
                     container=run.container,
                     clip_format=run.format,
                     table=run.table,
@@ -254,15 +234,11 @@ def _cut_and_pack(
                 return results, lost, num_cut
             for pack_path in damaged:
                 remove_pack(pack_path)
-    raise NbaudioError(f"{min(damaged)}: damaged again after it was cut anew; check the disk and run the same again")
+    raise NbaudioError(f"{min(damaged)}: damaged again after it was recut; check the disk and run the same again")
 
 
-def _places(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remote, Path | Remote]:
-    """Where recordings are, and packs, for whoever cuts.
-
-    Raises:
-        InputError: there is no audio; nothing can be written to `packs`, or who cuts there has no recordings.
-    """
+def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remote, Path | Remote]:
+    """Return where workers find recordings and packs; raise `InputError` if they cannot."""
     audio = workspace.audio_root
     if audio is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
@@ -271,17 +247,13 @@ def _places(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remo
     upload.check_writable(str(packs))
     if not isinstance(audio, Remote):
         raise InputError(
-            f"{packs}: who shares no disk has no {audio}; ingest with --audio at an address, or name a shared folder"
+            f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"
         )
     return replace(audio, cache=None), remote(str(packs))
 
 
 def _accepted(run: _Run) -> pl.DataFrame:
-    """Accepted segments: keys, windows of samples, split.
-
-    Raises:
-        InputError: there are none, or some cannot be cut.
-    """
+    """Return accepted segments: keys, windows of samples, split; raise `InputError` if there are none or some cannot be cut."""
     where = run.workspace.path
     for name, dtype in parquet_schema(run.table).items():
         if name in RESERVED:
@@ -311,83 +283,75 @@ def _reviewed_in_train(workspace: Workspace, accepted: pl.DataFrame) -> int:
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Cut what no pack holds: clips dealt out to shards, `segment_id` and `detail` of what failed, and how many were cut."""
-    accepted = assign_windows(_accepted(run), run.sharding.window)
+    """Cut what no pack holds; return clips with their shards, `segment_id` and `detail` of failures, and how many were cut."""
+    accepted = assign_windows(_accepted(run), run.limits.window)
     accepted = accepted.with_columns(clip_keys(accepted, facts, run.format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
     missing = accepted.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
     num_missing = len(missing)
-    failures: dict[str, Failure] = {}
+    failures: dict[str, str] = {}
     if num_missing:
         failures = _cut(run, run_tasks, cut_windows(missing, facts, run.format), facts)
         del missing
         have = index_of(run.packs)
     accepted = accepted.drop("start_sample", "end_sample", "source_channel")
     gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
-    details = {"clip_key": list(failures), "detail": [failure.detail for failure in failures.values()]}
-    told = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
-    lost = gone.join(told, on="clip_key", how="left", maintain_order="left").drop("clip_key")
+    details = {"clip_key": list(failures), "detail": list(failures.values())}
+    reasons = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
+    lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
     if lost["detail"].null_count():
         first = lost.filter(pl.col("detail").is_null())["segment_id"]
         raise NbaudioError(f"{run.packs}: {len(first)} clips were cut and are not there, {first[0]} the first")
     if len(lost) == len(accepted):
-        detail = next(iter(failures.values())).detail
+        detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
+    rate = (pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)).cast(pl.Int32)
     clips = (
         accepted.join(have, on="clip_key", how="inner", maintain_order="left")
-        .join(facts.select("recording_id", sampling_rate=_rate(run)), on="recording_id", how="left", maintain_order="left")
+        .join(facts.select("recording_id", sampling_rate=rate), on="recording_id", how="left", maintain_order="left")
         .rename({"clip_samples": "num_samples"})
         .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
         .drop("recording_id", "clip_key")
     )
-    return assign_shards(clips, run.sharding), lost, num_missing - len(failures)
+    return assign_shards(clips, run.limits), lost, num_missing - len(failures)
 
 
-def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Failure]:
-    """Cut windows into packs; what failed, by clip key."""
+def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, str]:
+    """Cut windows into packs; return by clip key why clips failed."""
     hours = windows["seconds"].sum() / 3600
-    root = run.audio_root
-    if isinstance(root, Remote) and is_in_archive(root):
-        tasks = tasks_from_tar(windows, facts, root, run.packs, run.format)
-    else:
-        tasks = cut_tasks(windows, facts, root, run.packs, run.format)
-    failures: dict[str, Failure] = {}
+    tasks = cut_tasks(windows, facts, run.audio_root, run.packs, run.format)
+    failures: dict[str, str] = {}
     with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
         for result in cut_all(run_tasks, tasks):
-            failures |= {failure.clip_key: failure for failure in result.failures}
-            for failure in result.failures:
-                progress_note(failure.detail)
+            failures |= result.failures
+            for detail in result.failures.values():
+                progress_note(detail)
             advance(result.seconds / 3600)
     return failures
 
 
-def _rate(run: _Run) -> pl.Expr:
-    """Hz of the clips of each recording."""
-    return (pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)).cast(pl.Int32)
-
-
-def _report(run: _Run, manifest: dict[str, Any], results: list[ShardResult], lost: list[str], num_cut: int) -> Report:
+def _facts(
+    layout: Layout, manifest: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
+) -> dict[str, Any]:
     splits = manifest["splits"]
-    took = time.monotonic() - run.began
     hours = sum(split["hours"] for split in splits.values())
     kept = sum(split["segments"] for split in splits.values())
-    facts = {
-        "corpus": str(run.layout),
+    return {
+        "corpus": str(layout),
         "kept": kept,
         "hours": round(hours, 6),
         "splits": {name: split["segments"] for name, split in splits.items()},
         "rejected": sum(manifest["rejected"].values()),
         "reasons": manifest["rejected"],
         "shards": len(results),
-        "shards_of_train": shard_advice_lines([result.num_bytes for result in results if result.split == "train"]),
+        "shards_of_train": shard_advice(results),
         "bytes": sum(result.num_bytes for result in results),
         "clips_cut_now": num_cut,
         "clips_already_cut": kept - num_cut,
         "shards_kept_from_before": sum(result.kept for result in results),
         "seconds": round(took, 1),
         "times_real_time": round(hours * 3600 / took),
-        "log": str(run.layout.log_kept),
-        "next": what_next(run.layout, failed=len(lost)),
+        "log": str(layout.finished_log),
+        "next": next_step(layout, failed=num_lost),
     }
-    return Report("materialize", facts, problems=first_lines(lost, f"{run.layout}/rejected.parquet"))

@@ -1,8 +1,8 @@
-"""Packs: encoded clips laid end to end, with an index behind them.
+"""Packs: encoded clips end to end, followed by an index.
 
 Layout: the bytes of all clips, then the index as JSON ([key, offset, length, samples, sha256] per clip), then a trailer of fixed
-size: length of the index, its SHA-256, a magic word. A pack gets its name whole, on this machine or elsewhere; the index is
-checked when it is read, every clip when it is copied.
+size: length of the index, its SHA-256, a magic word. Packs are written atomically, here or remotely; the index is verified when
+it is read, every clip when it is copied.
 """
 
 import hashlib
@@ -12,10 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import polars as pl
 
@@ -23,7 +22,7 @@ from nbaudio.audio import encode_clip, open_recording, resample_window
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
-from nbaudio.engine.backends import RunTasks
+from nbaudio.engine import RunTasks
 from nbaudio.storage import upload
 from nbaudio.storage.atomic import atomic_write, sha256_file
 from nbaudio.storage.remote import CHANGED_MESSAGE, Remote, remote
@@ -32,44 +31,35 @@ from nbaudio.storage.urls import is_url
 
 _TRAILER = struct.Struct("<Q32s8s")
 _MAGIC = b"nbpack01"
-# What decoders raise on bad data; anything else is a fault of ours and stops the run.
+# What decoders raise on bad data; anything else is a bug and stops the run.
 _BAD_AUDIO = (AudioError, OSError, RuntimeError, ValueError)
-# Packs held open by one worker: far below the usual limit of 1024 files a process.
+# Packs held open by one worker: far below the usual limit of 1024 files per process.
 _OPEN_PACKS = 200
-# Where packs lie elsewhere: requests at once, and clips that are asked for before they are wanted.
+# Of remote packs: concurrent requests, and clips that are read ahead.
 _READERS = 16
 _AHEAD = 64
 
-INDEX = pl.Schema(
-    [
-        ("clip_key", pl.String),
-        ("offset", pl.Int64),
-        ("length", pl.Int64),
-        ("clip_samples", pl.Int64),
-        ("clip_sha256", pl.String),
-        ("pack", pl.String),
-    ]
+_INDEX = pl.Schema(
+    {
+        "clip_key": pl.String,
+        "offset": pl.Int64,
+        "length": pl.Int64,
+        "clip_samples": pl.Int64,
+        "clip_sha256": pl.String,
+        "pack": pl.String,
+    }
 )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A clip that could not be cut, and what happened."""
-
-    clip_key: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class CutResult:
-    """What became of a cut task."""
+class CutResult(NamedTuple):
+    """The outcome of a cut task: seconds of audio, and by clip key why clips could not be cut."""
 
     seconds: float
-    failures: tuple[Failure, ...]
+    failures: dict[str, str]
 
 
 def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult]:
-    """Cut tasks; a recording that kills whoever decodes it fails, as any other that is bad."""
+    """Run cut tasks; a recording that kills the worker that decodes it fails, as any other bad recording."""
     waiting = iter(tasks)
     while True:
         try:
@@ -87,61 +77,56 @@ def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
     try:
         [result] = run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
     except WorkerLostError:
-        detail = f"{source.path.name}: whoever decodes it is killed: it crashes the decoder, or wants more memory than there is"
-        return CutResult(seconds, tuple(Failure(key, detail) for key, *_ in source.windows))
+        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
+        detail = f"{source.path.name}: {why}"
+        return CutResult(seconds, {key: detail for key, *_ in source.windows})
     return result
 
 
 def cut(task: CutTask) -> CutResult:
-    """Cut a task's windows, in order, into its pack; runs in a worker.
-
-    A recording or window that fails is reported and the rest goes on. Each recording is opened once.
-
-    Raises:
-        DiskFullError: there is no space for the pack.
-    """
+    """Cut a task's windows, in order, into its pack; report recordings and windows that fail. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
-    failures: list[Failure] = []
+    failures: dict[str, str] = {}
     with _new_pack(task.pack) as partial, partial.open("wb") as file:
         offset = 0
         for source in task.sources:
-            start, before, failed = offset, len(index), []
+            start, before, failed = offset, len(index), {}
             for key, result in _clips(source, task):
-                if isinstance(result, Failure):
-                    failed.append(result)
+                if isinstance(result, str):
+                    failed[key] = result
                     continue
                 samples, data = result
                 file.write(data)
                 index.append((key, offset, len(data), samples, hashlib.sha256(data).hexdigest()))
                 offset += len(data)
             if reason := _changed_meanwhile(source):
-                # Some of its clips may be of the one, some of the other recording.
-                failed = [Failure(key, reason) for key, *_ in source.windows]
+                # Some of its clips may be of the old file, some of the new one.
+                failed = {key: reason for key, *_ in source.windows}
                 del index[before:]
                 offset = file.seek(start)
                 file.truncate()
-            failures += failed
+            failures |= failed
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
-    return CutResult(task.seconds, tuple(failures))
+    return CutResult(task.seconds, failures)
 
 
 @contextmanager
 def _new_pack(pack: Path | Remote) -> Iterator[Path]:
-    """A path of this machine to write to, which becomes the pack when the context ends well."""
+    """Yield a local path to write to, which becomes the pack when the context succeeds."""
     if isinstance(pack, Remote):
         with TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / pack.name, sync=False) as partial:
                 yield partial
             upload.send(pack, Path(folder) / pack.name)
     else:
-        # No fsync: what a power cut could leave is found by the hashes.
+        # No fsync: the hashes detect what a power cut leaves.
         with atomic_write(pack, sync=False) as partial:
             yield partial
 
 
-def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple[int, bytes]]]:
-    """Every window of a recording as (clip key, (samples, encoded bytes) or what failed)."""
+def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
+    """Yield every window of a recording as (clip key, (samples, encoded bytes) or why it failed)."""
     try:
         _check_unchanged(source)
         share = sum(stop - start for _, start, stop, _ in source.windows) / max(1, source.num_samples)
@@ -153,18 +138,18 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, Failure | tuple
                     )
                     data = encode_clip(clip, task.format.rate or recording.sampling_rate, task.format.encoding)
                 except _BAD_AUDIO as error:
-                    yield key, Failure(key, f"{source.path.name}: {error}")
+                    yield key, f"{source.path.name}: {error}"
                 else:
                     yield key, (len(clip), data)
     except _BAD_AUDIO as error:
         for key, *_ in source.windows:
-            yield key, Failure(key, str(error))
+            yield key, str(error)
 
 
 def _check_unchanged(source: Source) -> None:
-    """Refuse a file that is not the one that was ingested: its windows would be of something else."""
+    """Raise `AudioError` if a file is not the one that was ingested: its windows would be of something else."""
     if isinstance(source.path, Remote):
-        _check_unchanged_there(source, source.path)
+        _check_remote_unchanged(source, source.path)
         return
     try:
         status = source.path.stat()
@@ -179,35 +164,31 @@ def _check_unchanged(source: Source) -> None:
         raise AudioError(f"{source.path.name}: {CHANGED_MESSAGE}")
 
 
+def _check_remote_unchanged(source: Source, file: Remote) -> None:
+    found = file.status()
+    if found == (source.num_bytes, source.version):
+        return
+    if found.num_bytes == source.num_bytes and source.sha256 is not None:
+        with file.fetched() as path:
+            if sha256_file(path) == source.sha256:
+                return
+    raise AudioError(f"{file}: {CHANGED_MESSAGE}")
+
+
 def _changed_meanwhile(source: Source) -> str | None:
-    """Why what was just read of a file is of no use, if so; who has fetched one has looked already."""
+    """Return why what was just read of a local file is invalid, if it is; remote files are checked when they are fetched."""
     if isinstance(source.path, Remote):
         return None
     try:
-        if source.path.exists():  # removed behind the last window: all is well
+        if source.path.exists():  # a file removed after the last window does no harm
             _check_unchanged(source)
     except _BAD_AUDIO as error:
         return str(error)
     return None
 
 
-def _check_unchanged_there(source: Source, place: Remote) -> None:
-    found = place.status()
-    if found == (source.num_bytes, source.version):
-        return
-    if found.num_bytes == source.num_bytes and source.sha256 is not None:
-        with place.fetched() as path:
-            if sha256_file(path) == source.sha256:
-                return
-    raise AudioError(f"{place}: {CHANGED_MESSAGE}")
-
-
 def read_index(pack: Path | Remote) -> pl.DataFrame | None:
-    """The clips of a pack, as `INDEX`; None when the pack is not whole.
-
-    Raises:
-        AudioError: it lies elsewhere and cannot be had.
-    """
+    """Read the clips of a pack; None if the pack is incomplete or damaged."""
     try:
         size = pack.status().num_bytes if isinstance(pack, Remote) else pack.stat().st_size
         end = size - _TRAILER.size
@@ -221,7 +202,7 @@ def read_index(pack: Path | Remote) -> pl.DataFrame | None:
         return None
     if hashlib.sha256(encoded).digest() != checksum:
         return None
-    return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=INDEX, orient="row")
+    return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row")
 
 
 def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
@@ -233,23 +214,23 @@ def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
 
 
 def index_of(packs: Path | Remote) -> pl.DataFrame:
-    """All clips in a folder of packs, each once; packs that are not whole are left out."""
+    """List all clips in a folder of packs, each once; skip packs that are incomplete or damaged."""
     names = upload.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
     places = [packs / name for name in names]
-    # A path for each clip would be a third of the table.
-    short = pl.Enum([str(place) for place in places])
+    # As strings, paths would be a third of the table.
+    paths = pl.Enum([str(place) for place in places])
     with ThreadPoolExecutor(_READERS) as pool:
-        found = [index.cast({"pack": short}) for index in pool.map(read_index, places) if index is not None]
-    none = pl.DataFrame(schema=INDEX).cast({"pack": short})
+        found = [index.cast({"pack": paths}) for index in pool.map(read_index, places) if index is not None]
+    none = pl.DataFrame(schema=_INDEX).cast({"pack": paths})
     return pl.concat([none, *found]).unique("clip_key", keep="first", maintain_order=True)
 
 
 class PackDamagedError(NbaudioError):
-    """A clip's bytes are not those that were written; `pack` must be cut again."""
+    """A clip's bytes are not those that were written; the pack, whose path is the argument, must be cut again."""
 
 
 def remove_pack(pack: str) -> None:
-    """Remove a pack by its path or address, if it is there."""
+    """Remove the pack at a path or URL, if it exists."""
     if is_url(pack):
         upload.delete_file(remote(pack))
     else:
@@ -257,14 +238,10 @@ def remove_pack(pack: str) -> None:
 
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
-    """The encoded bytes of each row's clip, checked by hash; rows carry `pack`, `offset`, `length`, `clip_sha256`.
-
-    Raises:
-        PackDamagedError: its argument is the path of the bad pack.
-    """
+    """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length")
-    elsewhere = len(places) > 0 and is_url(places["pack"][0])
-    found = _read_elsewhere(places.rows()) if elsewhere else _read_here(places.iter_rows())
+    remotely = len(places) > 0 and is_url(places["pack"][0])
+    found = _read_remote(places.rows()) if remotely else _read_local(places.iter_rows())
     for pack, sha256, data in zip(places["pack"], clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
@@ -272,7 +249,7 @@ def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
         yield clip
 
 
-def _read_here(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
+def _read_local(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for pack, offset, length in places:
@@ -286,8 +263,8 @@ def _read_here(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
                 raise PackDamagedError(pack) from error
 
 
-def _read_elsewhere(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Several at once, as each takes a while to come."""
+def _read_remote(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
+    """Read several at once, to hide latency."""
 
     def read(place: tuple[str, int, int]) -> bytes:
         pack, offset, length = place

@@ -1,5 +1,10 @@
-"""The tables beside the shards, and the manifest: what is in, what is out and why. No table is ever held whole."""
+"""Tables of a corpus: the frozen copy of the workspace's segments, the files beside the shards, and corpus.json's facts.
 
+No table is held whole in memory.
+"""
+
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,21 +14,82 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_schema, parquet_slices
 from nbaudio.core.version import __version__
-from nbaudio.corpus.containers.base import WrittenShard
+from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
-from nbaudio.corpus.shards import ShardResult, rows_of
-from nbaudio.selection.leakage import grouping, leakage_record
-from nbaudio.storage.atomic import JsonRows, sha256_file, write_json
+from nbaudio.corpus.plan import digest
+from nbaudio.selection.leakage import grouping_columns, leakage_record
+from nbaudio.storage.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.storage.folders import Folder
 from nbaudio.text import vocabulary
+from nbaudio.text.near import sentences
+
+_SOURCE_TEXT = "text_source"
+
+
+def check_text(table: Path, text: str | None, *, judged: bool) -> None:
+    """Validate the name of a further transcript of a segments table, without ``text_``; None is `text` itself.
+
+    If reviewers judged `text` (`judged`), accepted segments must have the same words in both: verdicts hold for those only.
+
+    Raises:
+        InputError: there is no such column, or accepted segments have no such transcript, or one with other words.
+    """
+    if text is None:
+        return
+    held = parquet_schema(table)
+    if (column := f"text_{text}") not in held or held[column] != pl.String:
+        texts = (name for name in held if name.startswith("text_") and name not in ("text_corrected", "text_origin"))
+        known = sorted(name.removeprefix("text_") for name in texts)
+        hint = "'nbaudio score W --normalize STEP' makes text_normalized"
+        raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
+    if _SOURCE_TEXT in held:
+        raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be written over; rename it")
+    is_empty = (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
+    rules = {f"no {column}; run select again": is_empty}
+    if judged:
+        other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
+        rules[f"other words in {column} than in text, which reviewers were given"] = other
+    accepted = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept").select("segment_id", "text", column)
+    for what, broken in rules.items():
+        count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)
+        if count:
+            raise InputError(f"{table}: {count:,} accepted segments ({first} the first) have {what}")
+
+
+def selection_hash(table: Path, text: str | None) -> str:
+    """Hash what was decided about every segment, and the transcripts that ship."""
+    decided = ("segment_id", "decision", "split", "text", "reason")
+    parts = (conform(_with_text(part, text), SEGMENTS, "segments") for part in parquet_slices(table))
+    return digest(part.select(decided) for part in parts)
+
+
+def freeze_table(source: Path, target: Path, text: str | None) -> Path:
+    """Copy the current table: by a hard link if possible, rewritten if another text ships."""
+    target.unlink(missing_ok=True)
+    if text is None:
+        try:
+            os.link(source, target)
+        except OSError:
+            with atomic_write(target, sync=False) as partial:
+                shutil.copyfile(source, partial)
+    else:
+        with atomic_write(target, sync=False) as partial:
+            _write_table(partial, (_with_text(part, text) for part in parquet_slices(source)))
+    return target
+
+
+def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
+    """Rename the chosen transcript to `text` and the source's to ``text_source``."""
+    return part if text is None else part.rename({"text": _SOURCE_TEXT, f"text_{text}": "text"})
 
 
 def publish(
     layout: Layout,
-    shards: list[ShardResult],
+    shards: list[Shard],
     *,
     container: Container,
     lost: pl.DataFrame,
@@ -31,21 +97,15 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and give its manifest, all but the parameters.
+    """Write the tables of the corpus and return its manifest without the parameters.
 
-    Args:
-        layout: of the corpus.
-        shards: all of them, in order.
-        container: which they are in.
-        lost: `segment_id` and `detail` of what was accepted and could not be cut.
-        table: the segments table of the workspace.
-        recordings: the recordings table.
-        selection: the report of the selection.
+    `lost` has `segment_id` and `detail` of accepted segments that could not be cut, `table` is the segments table of the
+    workspace, `selection` the report of `select`.
     """
-    beside = SideFile(layout.folder)
-    characters = publish_shards(layout, shards, container=container, beside=beside)
+    side_files = SideFileWriter(layout.folder)
+    characters = publish_shards(layout, shards, container=container, side_files=side_files)
     with layout.folder.local("segments.parquet") as path:
-        leakage = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping(selection.get("facts", {})))
+        leakage = leakage_record(pl.scan_parquet(path, glob=False), keys=grouping_columns(selection.get("facts", {})))
         inside = pl.read_parquet(path, columns=["segment_id", "recording_id", "speaker_id", "split", "duration_s"], glob=False)
     reasons: Counter[str] = Counter()
 
@@ -55,9 +115,9 @@ def publish(
             reasons.update(out["reason"].fill_null("").to_list())
             yield out
 
-    with beside.new("rejected.parquet") as path:
-        write_table(path, rejected())
-    with beside.new("vocab.json") as path:
+    with side_files.new("rejected.parquet") as path:
+        _write_table(path, rejected())
+    with side_files.new("vocab.json") as path:
         write_json(path, vocabulary(sorted(characters)).to_json())
     used = recordings.filter(pl.col("recording_id").is_in(inside["recording_id"].implode())).sort("recording_id")
     facts = ("recording_id", "path", "sampling_rate", "num_channels", "num_samples", "codec", "sha256")
@@ -65,23 +125,18 @@ def publish(
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection.get("facts", {}),
-        "splits": {split: _split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
+        "splits": {split: split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(used.select(facts)),
-        "shards": shard_entries(shards),
-        "tables": beside.hashes,
-        "table_bytes": beside.sizes,
+        "shards": [shard.to_json() for shard in shards],
+        "tables": side_files.hashes,
+        "table_bytes": side_files.sizes,
     }
 
 
-class SideFile:
-    """What lies beside the shards, published file by file.
-
-    Attributes:
-        hashes: SHA-256 by name of what is published.
-        sizes: bytes by name.
-    """
+class SideFileWriter:
+    """Write files beside the shards, and keep SHA-256 and bytes of each by its name."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -90,57 +145,34 @@ class SideFile:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """A path to write to, published under `name` when the context ends well."""
+        """Yield a path to write to, published as `name` when the context succeeds."""
         with self._folder.new(name) as path:
             yield path
             self.hashes[name], self.sizes[name] = sha256_file(path), path.stat().st_size
 
 
-def publish_shards(layout: Layout, shards: list[ShardResult], *, container: Container, beside: SideFile) -> set[str]:
-    """Remove other shards, and write segments.parquet and what the container wants beside its shards.
-
-    Returns:
-        All characters of the transcripts.
-    """
+def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, side_files: SideFileWriter) -> set[str]:
+    """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
     layout.keep_only({shard.name for shard in shards})
-    described = [
-        WrittenShard(shard.name, shard.split, shard.segments, shard.num_bytes, shard.sha256, rows_of(layout.record(shard.name)))
-        for shard in shards
-    ]
     characters: set[str] = set()
 
     def kept() -> Iterator[pl.DataFrame]:
-        for shard in described:
+        for shard in shards:
             for part in parquet_slices(shard.rows):
                 characters.update(vocabulary(part["text"]).counts)
                 yield part
 
-    with beside.new("segments.parquet") as path:
-        write_table(path, kept())
-    for name, parts in container.beside(described):
-        with beside.new(name) as path, path.open("wb") as file:
+    with side_files.new("segments.parquet") as path:
+        _write_table(path, kept())
+    for name, parts in container.side_files(shards):
+        with side_files.new(name) as path, path.open("wb") as file:
             file.writelines(parts)
             file.flush()
     return characters
 
 
-def shard_entries(shards: Iterable[ShardResult]) -> list[dict[str, Any]]:
-    """The shards as corpus.json lists them."""
-    return [
-        {
-            "name": shard.name,
-            "split": shard.split,
-            "segments": shard.segments,
-            "bytes": shard.num_bytes,
-            "sha256": shard.sha256,
-            "plan": shard.plan,
-        }
-        for shard in shards
-    ]
-
-
 def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """Those of some segments that are not in, each with the rule that put it out and, where it failed, what happened."""
+    """Return the segments that are not in the corpus, with the rule that rejected each, and `detail` of what failed."""
     outside = segments.join(inside.select("segment_id"), on="segment_id", how="anti", maintain_order="left")
     return outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
         reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
@@ -149,8 +181,8 @@ def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) 
     )
 
 
-def write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
-    """Write a table that comes in parts of the same columns, each a row group; empty ones only tell the columns."""
+def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
+    """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
     writer: pq.ParquetWriter | None = None
     try:
         for part in parts:
@@ -163,7 +195,8 @@ def write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
             writer.close()
 
 
-def _split_facts(segments: pl.DataFrame) -> dict[str, Any]:
+def split_facts(segments: pl.DataFrame) -> dict[str, Any]:
+    """Count the segments of a split as corpus.json does."""
     return {
         "segments": segments.height,
         "hours": round(float(segments["duration_s"].sum()) / 3600, 6),

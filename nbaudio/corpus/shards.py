@@ -1,8 +1,7 @@
-"""Writing one shard: clips copied out of packs into a container, and a record that says when it need not be done again."""
+"""Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,66 +11,39 @@ import pyarrow as pa
 from nbaudio.audio import encoder
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
-from nbaudio.corpus.containers.base import clips_in
+from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.layout import Layout, read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
-from nbaudio.engine.backends import RunTasks
+from nbaudio.engine import RunTasks
 from nbaudio.storage.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 
-# What a clip is, beside the metadata of its segment.
+# Facts of a clip, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
-# Where a clip lies in a corpus: columns of its table that are made anew in another.
-_PLACE = ("audio_sha256", "shard", "offset", "length")
+# Location of a clip: columns of a corpus's table that are not copied to another corpus.
+_LOCATION = ("audio_sha256", "shard", "offset", "length")
+# Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
+_MAX_SHARD_BYTES = 1_000_000_000
+# Smaller shards cost a request or an opened file for few clips.
+_MIN_SHARD_BYTES = 20_000_000
+# Shards per reader for a good shuffle: neighbors then differ from epoch to epoch.
+_SHARDS_PER_READER = 4
+_READERS = (1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class ShardResult:
-    """What became of a pack task.
-
-    Attributes:
-        name: the shard's path inside the corpus.
-        split: which it belongs to.
-        segments: how many clips it holds.
-        num_bytes: size of the file.
-        sha256: of the file.
-        plan: a hash of everything that the shard was to hold.
-        kept: it was there already, whole.
-        damaged: a pack that does not hold what it should; the shard was not written.
-    """
-
-    name: str
-    split: str
-    segments: int
-    num_bytes: int
-    sha256: str
-    plan: str
-    kept: bool
-    damaged: str | None = None
-
-
-def pack(task: PackTask) -> ShardResult:
-    """Write a shard and, beside its record, the rows of its clips; or keep a shard whose bytes are the right ones.
-
-    Runs in a worker.
-
-    Raises:
-        DiskFullError: there is no space for it.
-    """
-    split, name = task.clips["split"][0], task.name
+def pack(task: PackTask) -> Shard:
+    """Write a shard, its record and the rows of its clips; or keep a shard whose bytes are right. Runs in a worker."""
+    folder, name, split = task.layout.folder, task.name, task.clips["split"][0]
     metadata = _metadata(task)
-    # Where a clip lies among the packs may change between runs, its bytes not.
-    wanted = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
-    record = _read_record(task.record)
-    rows = rows_of(task.record)
-    if record.get("plan") == wanted and rows.is_file() and task.folder.holds(name, record["sha256"], record["bytes"]):
-        return ShardResult(name, split, len(metadata), record["bytes"], record["sha256"], wanted, kept=True)
-    container = container_named(task.container)
+    # The location of a clip in packs may change between runs, its bytes do not.
+    plan = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
+    record, rows = _read_record(task.layout.record(name)), task.layout.record(name, ".parquet")
+    if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
+        return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
-        with task.folder.new(name) as partial:
-            places = container.write(
+        with folder.new(name) as partial:
+            places = container_named(task.container).write(
                 partial,
                 metadata,
                 read_clips(task.clips),
@@ -86,47 +58,38 @@ def pack(task: PackTask) -> ShardResult:
                 pl.Series("offset", offsets, dtype=pl.Int64),
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
-            # The record before the final name: a shard that has its name is always known to be whole.
-            _write_record(task.record, described, {"plan": wanted, "sha256": sha256, "bytes": num_bytes})
+            # The record before the final name: a shard with its final name is always known to be whole.
+            _write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
-        return ShardResult(name, split, len(metadata), 0, "", wanted, kept=False, damaged=str(error))
-    return ShardResult(name, split, len(metadata), num_bytes, sha256, wanted, kept=False)
+        return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
+    return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
 def write_shards(
     layout: Layout,
-    dealt: pl.DataFrame,
+    assigned: pl.DataFrame,
     *,
     container: str,
     clip_format: ClipFormat,
     table: Path,
     run_tasks: RunTasks,
     show: bool,
-) -> list[ShardResult]:
-    """Write all shards of a corpus, or keep those that are there and whole.
+) -> list[Shard]:
+    """Write all shards of a corpus, or keep those that are whole; return their results in the order of their names.
 
-    Args:
-        layout: of the corpus.
-        dealt: the clips that are to be in it, as of `assign_shards`, with what `PackTask` wants.
-        container: a key of `containers.CONTAINERS`.
-        clip_format: of the clips.
-        table: the segments table with all metadata.
-        run_tasks: where tasks run.
-        show: whether to show progress.
-
-    Returns:
-        What became of each shard, in the order of their names.
+    `assigned` has the clips with their shards, from `assign_shards`, and the columns of `PackTask`; `table` is the segments
+    table with all metadata.
     """
-    shards = dealt.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
+    shards = assigned.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
     names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
-    rows = [layout.record(name).with_suffix(".arrow") for name in names]
-    _deal_rows(table, dealt.select("segment_id", number=pl.struct("split", "shard").rle_id()), rows)
+    files = [layout.record(name, ".arrow") for name in names]
+    _partition_rows(table, assigned.select("segment_id", number=pl.struct("split", "shard").rle_id()), files)
 
     def tasks() -> Iterator[PackTask]:
         start = 0
-        for name, length, file in zip(names, shards["clips"], rows, strict=True):
-            part = dealt.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
-            yield PackTask(layout.folder, name, container, clip_format, part, file, layout.record(name))
+        for name, length in zip(names, shards["clips"], strict=True):
+            part = assigned.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
+            yield PackTask(layout, name, container, clip_format, part)
             start += length
 
     results = []
@@ -137,45 +100,37 @@ def write_shards(
     return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
 
 
-def rows_of(record: Path) -> Path:
-    """Where the rows of a shard's clips lie while the corpus is made."""
-    return record.with_suffix(".parquet")
-
-
-def restore_records(layout: Layout) -> None:
-    """Make the records of a whole corpus again from what it says of itself, so that only its bad shards are written anew."""
+def restore_records(layout: Layout) -> str:
+    """Rebuild the shard records of a whole corpus, so that only damaged shards are rewritten; return the hash of its card."""
     manifest = read_manifest(layout.folder)
-    if not layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
-        return
-    with layout.folder.local("segments.parquet") as table:
-        for shard in manifest["shards"]:
-            with reading_parquet(table):
-                described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
-            _write_record(layout.record(shard["name"]), described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
+    if layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
+        with layout.folder.local("segments.parquet") as table:
+            for shard in manifest["shards"]:
+                with reading_parquet(table):
+                    described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
+                _write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
+    return str(manifest.get("card", ""))
 
 
-def _deal_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:
-    """Lay the rows of each shard into a file of its own, in one pass over a table that is too large to be read for each.
+def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:
+    """Write the rows of each shard to a file of Arrow streams, in one pass over a table that is too large to read for each.
 
-    Args:
-        table: the segments table.
-        number_of: `segment_id` and `number`, that of its shard.
-        files: by number; Arrow streams end to end.
+    `number_of` has `segment_id` and `number`, the index of its shard's file.
     """
     for file in files:
         file.unlink(missing_ok=True)
     for part in parquet_slices(table):
-        segments = conform(part, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_PLACE, strict=False)
-        dealt = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
-        for (number,), rows in dealt.partition_by("number", as_dict=True, include_key=False).items():
+        segments = conform(part, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_LOCATION, strict=False)
+        found = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
+        for (number,), rows in found.partition_by("number", as_dict=True, include_key=False).items():
             with raise_disk_full(files[number]), files[number].open("ab") as target:
                 rows.write_ipc_stream(target, compat_level=pl.CompatLevel.oldest())
 
 
 def _metadata(task: PackTask) -> pl.DataFrame:
-    """The rows of the segments table that the shard holds, in its order, with the facts of their clips."""
+    """Return the rows of the segments table that the shard holds, in its order, with the facts of their clips."""
     parts = []
-    with pa.OSFile(str(task.rows)) as file:
+    with pa.OSFile(str(task.layout.record(task.name, ".arrow"))) as file:
         while file.tell() < file.size():
             parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
     segments = pl.concat(parts)
@@ -184,11 +139,11 @@ def _metadata(task: PackTask) -> pl.DataFrame:
     return ordered.select(*segments.columns, *facts)
 
 
-def _write_record(path: Path, described: pl.DataFrame, record: dict[str, Any]) -> None:
-    # No fsync: a record that a power cut leaves empty only has its shard written once more.
-    with atomic_write(rows_of(path), sync=False) as partial:
+def _write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> None:
+    # No fsync: if a power cut empties a record, its shard is written once more.
+    with atomic_write(layout.record(shard, ".parquet"), sync=False) as partial:
         described.write_parquet(partial)
-    write_json(path, record, sync=False)
+    write_json(layout.record(shard), record, sync=False)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -197,3 +152,20 @@ def _read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return record
+
+
+def shard_advice(shards: Sequence[Shard]) -> str:
+    """Say how many readers the shards of train suit, and which number of shards suits more; empty without train."""
+    sizes = [shard.num_bytes for shard in shards if shard.split == "train"]
+    if not sizes:
+        return ""
+    even = ", ".join(str(readers) for readers in _READERS if len(sizes) % readers == 0)
+    enough = max(1, len(sizes) // _SHARDS_PER_READER)
+    advice = f"read whole, even for {even} readers x workers; well shuffled for up to {enough}"
+    more = next((readers for readers in _READERS if readers > 2 * enough), _READERS[-1])
+    size = sum(sizes) // (more * _SHARDS_PER_READER)
+    if size >= _MIN_SHARD_BYTES:
+        advice += f", for {more} take --shard-count {more * _SHARDS_PER_READER} ({round(size / 1e6)} MB each)"
+    if max(sizes) > _MAX_SHARD_BYTES:
+        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs ask for it"
+    return advice

@@ -1,4 +1,4 @@
-"""How far a corpus is, asked from anywhere: who makes it may be a closed notebook, another machine on the same disk, or dead."""
+"""Progress of a corpus that is being made: from any process, also after the one that makes it was killed."""
 
 import shlex
 from datetime import timedelta
@@ -7,28 +7,27 @@ from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, shard_names
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, read_manifest, shard_names
 from nbaudio.storage import run_log
-from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object
+from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 
 _AGAIN = "run the same command again: what is done is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
-    """Say how far a corpus is, whether anybody is at work on it, and what to do next; nothing is changed.
+    """Report how far a corpus is, whether a run is alive, and what to do next; nothing is changed.
 
     Args:
-        corpus: the folder that `materialize` or `convert` writes to, or its address.
-        workspace: which it is made from; it holds the log of a corpus at an address, and of a finished run.
+        corpus: the folder that `materialize` or `convert` writes to, or its URL.
+        workspace: that it is made from; it holds the log of a corpus at a URL, and of a finished run.
 
     Returns:
-        `state` is ``running``, ``stopped``, ``failed``, ``killed`` or ``finished``. Of a run that is not over, or did not end
-        well: its stage; `done` of `total`, in `unit`; `rate` in units a second, and the time that is left at that rate; how many
-        segments failed so far; when it began and was last heard of (UTC). Problems are what failed, and a run that needs to be
-        run again.
+        `state` is ``running``, ``stopped``, ``failed``, ``killed`` or ``finished``. Unless it is finished: its stage; `done` of
+        `total`, in `unit`; `rate` in units per second, and the time left at that rate; how many segments failed so far; when it
+        began and last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
-        InputError: there is no corpus, nor the beginning of one.
+        InputError: there is no corpus, and no run has begun one.
     """
     folder = folder_at(corpus)
     here = isinstance(folder, LocalFolder)
@@ -36,7 +35,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:
         raise InputError(f"{folder}: no {MANIFEST}, and no run has begun one there (not a corpus)")
-    # Between the manifest and its end a run only tidies up.
+    # A run still cleans up after it has written the manifest.
     if whole and not claimed and not (log and run_log.alive(log)):
         return _finished(folder)
     if log and lines:
@@ -49,37 +48,35 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     return Report("status", facts, problems=["it is not finished"])
 
 
-def what_next(corpus: object, *, failed: int) -> str:
-    """What to do with a corpus that has just been finished, of which some segments could not be cut."""
+def next_step(corpus: object, *, failed: int) -> str:
+    """Say what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
     broken = f"the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments)"
     return f"mend {broken} and run the same again, or go on: {verify}" if failed else verify
 
 
 def _finished(folder: Folder) -> Report:
-    manifest = read_object(folder, MANIFEST)
-    try:
-        splits, rejected = manifest["splits"].values(), manifest["rejected"]
-        facts: dict[str, Any] = {
-            "corpus": str(folder),
-            "state": "finished",
-            "alive": False,
-            "kept": sum(split["segments"] for split in splits),
-            "hours": round(sum(split["hours"] for split in splits), 6),
-            "rejected": sum(rejected.values()),
-            "failures": rejected.get(UNREADABLE_AUDIO, 0),
-            "shards": len(manifest["shards"]),
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder}/{MANIFEST}: not that of a corpus ({type(error).__name__}: {error})") from error
-    return Report("status", facts | {"next": what_next(folder, failed=facts["failures"])})
+    manifest = read_manifest(folder)
+    splits, rejected = manifest["splits"].values(), manifest["rejected"]
+    failures = rejected.get(UNREADABLE_AUDIO, 0)
+    facts = {
+        "corpus": str(folder),
+        "state": "finished",
+        "alive": False,
+        "kept": sum(split["segments"] for split in splits),
+        "hours": round(sum(split["hours"] for split in splits), 6),
+        "rejected": sum(rejected.values()),
+        "failures": failures,
+        "shards": len(manifest["shards"]),
+        "next": next_step(folder, failed=failures),
+    }
+    return Report("status", facts)
 
 
 def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Report:
     start = max((number for number, line in enumerate(lines) if line.get("event") == "began"), default=0)
     began, run = lines[start], lines[start:]
-    stage = next((number for number, line in reversed(list(enumerate(run))) if line.get("event") == "stage"), 0)
-    told: dict[str, Any] = next((line for line in reversed(run[stage:]) if line.get("event") == "progress"), {})
+    stage = max((number for number, line in enumerate(run) if line.get("event") == "stage"), default=0)
     failures = [line["detail"] for line in run if line.get("event") == "failure"]
     ended = run[-1] if run[-1].get("event") == "ended" else {}
     alive = run_log.alive(log)
@@ -89,7 +86,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "state": state,
         "alive": alive,
         "step": began.get("step"),
-        **(_progress(run[stage], told) if stage else {"stage": "begins"}),
+        **(_progress(run[stage:]) if stage else {"stage": "begins"}),
         "failures": max(len(failures), *(line.get("failures", 0) for line in run)),
         "process": f"{began.get('pid')} on {began.get('host')}",
         "began": began.get("at"),
@@ -97,18 +94,18 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "log": str(log),
         "next": f"wait, and ask again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
     }
-    if alive:
-        over = []
-    elif ended:
-        over = [f"the run {state}: {ended.get('error')}"]
-    else:
-        over = [f"the run was killed, not before {facts['last_heard_of']}"]
-    return Report("status", facts, problems=over + first_lines(list(dict.fromkeys(failures)), str(log)))
+    problems = first_lines(list(dict.fromkeys(failures)), str(log))
+    if not alive:
+        killed = f"the run was killed, not before {facts['last_heard_of']}"
+        problems.insert(0, f"the run {state}: {ended.get('error')}" if ended else killed)
+    return Report("status", facts, problems=problems)
 
 
-def _progress(stage: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    """How far a stage is, from the line that began it and the last one of its progress."""
-    total, done, seconds = stage["total"], told.get("done", 0.0), told.get("seconds", 0.0)
+def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how far a stage is, from its first line and the last one of its progress."""
+    stage = lines[0]
+    last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
+    total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)
     rate = done / seconds if done and seconds else None
     return {
         "stage": stage["stage"],

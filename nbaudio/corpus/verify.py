@@ -1,9 +1,9 @@
-"""The proof that a corpus is whole and its splits apart: every file, every clip, every number, read back from the disk."""
+"""Verify a corpus from its bytes up: every file, every clip, every number, and that the splits share nothing."""
 
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,19 @@ from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import clips_in, verified_clip
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, shard_names
-from nbaudio.corpus.manifest import check_places, read_manifest
-from nbaudio.engine.backends import EngineLocation, check_engine, run_tasks
-from nbaudio.selection.leakage import grouping, leakage_record
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, check_locations, read_manifest, shard_names
+from nbaudio.corpus.publish import split_facts
+from nbaudio.engine import EngineLocation, check_engine, worker_pool
+from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.atomic import sha256_file, sha256_listed
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace
 
-_PLACES = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
-_COLUMNS = [*_PLACES, "split", "duration_s", "speaker_id", "recording_id"]
-_HEARD = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
+_LOCATION = ["shard", "segment_id", "offset", "length", "num_samples", "sampling_rate", "audio_sha256"]
+_COLUMNS = [*_LOCATION, "split", "duration_s", "speaker_id", "recording_id"]
+_DECODED = pl.Schema({"segment_id": pl.String, "audio_sha256": pl.String})
+_OTHER_BYTES = "its bytes are not those that were written"
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,16 @@ def verify(
     """Check a corpus from its bytes up: shards and tables by hash, every clip by decoding it, counts, hours, ids and splits.
 
     Args:
-        corpus: the folder, or its address: then each shard is fetched, checked and removed.
-        jobs: how many shards at once; None means one a core.
+        corpus: the folder, or its URL: then each shard is downloaded, checked and removed.
+        jobs: number of parallel shards; None means one per core.
         engine: as for `materialize`, and `address` and `beam_options` too.
         address: of a cluster.
         beam_options: of Beam.
         workspace: where the report is kept beside those of the other steps.
-        show_progress: progress on standard error.
+        show_progress: show progress on standard error.
 
     Returns:
-        What was checked; each problem names file and clip. No problems: the corpus is whole.
+        What was checked; each problem names file and clip. Without problems the corpus is whole.
 
     Raises:
         InputError: there is no corpus.json, or no such workspace.
@@ -70,107 +71,108 @@ def verify(
     site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
     kept = None if workspace is None else Workspace.open(workspace)
-    report = _report(folder_at(corpus), engine=engine, site=site, show_progress=show_progress)
+    report = _report(folder_at(corpus), engine, site, show=show_progress)
     if kept is not None:
         kept.save_report("verify", report.to_dict())
     return report
 
 
-def _report(folder: Folder, *, engine: str | None, site: EngineLocation, show_progress: bool) -> Report:
+def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: bool) -> Report:
     if not folder.exists(MANIFEST):
         hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
         raise InputError(f"{folder}: no {MANIFEST} ({hint})")
-    if missing := [name for name in TABLES if not folder.exists(name)]:
-        return Report("verify", {"corpus": str(folder), "whole": False}, problems=[f"{name}: missing" for name in missing])
+    damaged = Report("verify", {"corpus": str(folder), "whole": False})
+    if missing := [f"{name}: missing" for name in TABLES if not folder.exists(name)]:
+        return replace(damaged, problems=missing)
     manifest = read_manifest(folder)
     sizes = manifest.get("table_bytes", {})
     if wrong := [line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))]:
-        return Report("verify", {"corpus": str(folder), "whole": False}, problems=wrong)
+        return replace(damaged, problems=wrong)
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
-        return _verify(folder, manifest, tables, engine=engine, site=site, show_progress=show_progress)
-
-
-def _verify(
-    folder: Folder,
-    manifest: dict[str, Any],
-    tables: dict[str, Path],
-    *,
-    engine: str | None,
-    site: EngineLocation,
-    show_progress: bool,
-) -> Report:
-    try:
-        shards = manifest["shards"]
-        encoding = manifest["parameters"]["encoding"]
-        written = "its bytes are not those that were written"
-        problems = [f"{name}: {written}" for name, path in tables.items() if sha256_file(path) != manifest["tables"].get(name)]
-        if problems:
-            # What a damaged table says of the shards would be no proof.
-            return Report("verify", {"corpus": str(folder), "whole": False}, problems=problems)
-        segments = read_parquet(tables["segments.parquet"], _COLUMNS)
-        rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
-    except (KeyError, TypeError, OSError) as error:
-        raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
-    problems += _check_numbers(manifest, segments, rejected)
-    check_places(folder, segments)
-    listed = {shard["name"] for shard in shards}
-    held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
-    problems += [
-        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {MANIFEST} says {shard['segments']}"
-        for shard in shards
-        if held[shard["name"]] != shard["segments"]
-    ]
-    if len(listed) < len(shards):
-        problems.append(f"{MANIFEST}: a shard is listed twice")
-    if sum(held.values()) < segments.height:
-        lost = segments.height - sum(held.values())
-        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
-    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
-    beside = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in tables}
-    sizes = manifest.get("table_bytes", {})
-    problems += [f"{name}: {written}" for name, sha256 in beside.items() if not folder.holds(name, sha256, sizes.get(name))]
-    card, notes = _check_card(folder, manifest.get("card", ""))
-    problems += [f"{CARD}: missing"] if card == "missing" else []
-    notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
-
-    def tasks() -> Iterator[_ShardTask]:
-        for shard in shards:
-            clips = segments.filter(clips_in(shard["name"]))
-            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_PLACES))
-
-    with progress("verify", len(shards), "shards", show=show_progress) as advance:
-        found: list[str] = []
-        heard = []
-        for bad, samples in run_tasks(_check_shard, tasks(), engine=engine, site=site):
-            found += bad
-            heard.append(samples)
-            advance(1)
-    problems += sorted(found)
-    decoded = sum(map(len, heard))
-    leaks, unproved = _check_splits(tables["segments.parquet"], manifest, pl.concat([pl.DataFrame(schema=_HEARD), *heard]))
+        try:
+            other = [name for name, path in tables.items() if sha256_file(path) != manifest["tables"][name]]
+            if other:  # what a damaged table says of the shards proves nothing
+                return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
+            segments = read_parquet(tables["segments.parquet"], _COLUMNS)
+            rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
+        except (KeyError, TypeError, OSError) as error:
+            raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
+        problems = _check_numbers(manifest, segments, rejected)
+        check_locations(folder, segments)
+        problems += _check_lists(folder, manifest, segments)
+        card, notes = _check_card(folder, manifest.get("card", ""))
+        problems += [f"{CARD}: missing"] if card == "missing" else []
+        listed = {shard["name"] for shard in manifest["shards"]}
+        notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
+        found, decoded = _check_shards(folder, manifest, segments, engine, site, show=show)
+        problems += sorted(found)
+        leaks, unproved = _check_splits(tables["segments.parquet"], manifest, decoded)
     problems += unproved
     facts = {
         "corpus": str(folder),
         "whole": not problems,
-        "clips_decoded": decoded,
+        "clips_decoded": len(decoded),
         "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
         "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
         "kept_and_rejected": segments.height + rejected.height,
-        "shards": len(shards),
+        "shards": len(manifest["shards"]),
         "data_card": card,
         "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 
 
+def _check_lists(folder: Folder, manifest: dict[str, Any], segments: pl.DataFrame) -> list[str]:
+    """Compare shards and side files with what corpus.json and segments.parquet list."""
+    shards = manifest["shards"]
+    listed = {shard["name"] for shard in shards}
+    held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
+    problems = [
+        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {MANIFEST} says {shard['segments']}"
+        for shard in shards
+        if held[shard["name"]] != shard["segments"]
+    ]
+    if len(listed) < len(shards):
+        problems.append(f"{MANIFEST}: a shard is listed twice")
+    if lost := max(segments.height - sum(held.values()), 0):
+        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
+    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
+    sizes = manifest.get("table_bytes", {})
+    side_files = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in TABLES}
+    other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
+    return problems + [f"{name}: {_OTHER_BYTES}" for name in other]
+
+
+def _check_shards(
+    folder: Folder, manifest: dict[str, Any], segments: pl.DataFrame, engine: str | None, site: EngineLocation, *, show: bool
+) -> tuple[list[str], pl.DataFrame]:
+    """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
+    encoding = manifest["parameters"]["encoding"]
+    problems: list[str] = []
+    decoded = [pl.DataFrame(schema=_DECODED)]
+
+    def tasks() -> Iterator[_ShardTask]:
+        for shard in manifest["shards"]:
+            clips = segments.filter(clips_in(shard["name"]))
+            yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_LOCATION))
+
+    shards = len(manifest["shards"])
+    with progress("verify", shards, "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
+        for bad, samples in run_tasks(_check_shard, tasks()):
+            problems += bad
+            decoded.append(samples)
+            advance(1)
+    return problems, pl.concat(decoded)
+
+
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
-    """What to say of a file with another number of bytes than was written: then nobody needs to hash it."""
+    """Return the problem with a file of another size than was written, which need not be hashed."""
     return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
 
 
 def _check_card(folder: Folder, sha256: str) -> tuple[str, list[str]]:
-    """Whether the data card is the one that was written, and notes; people may edit it, which makes no corpus less whole."""
+    """Return whether the data card is the one that was written, and notes; an edited card is no problem."""
     if not folder.exists(CARD):
         return "missing", []
     if sha256 and folder.holds(CARD, sha256):
@@ -179,32 +181,29 @@ def _check_card(folder: Folder, sha256: str) -> tuple[str, list[str]]:
 
 
 def _not_covered(folder: Folder, known: set[str]) -> list[str]:
-    """A note on files that are not of the corpus, but for those that the run itself left."""
+    """Note files that are not part of the corpus, except those that a run left."""
     others = sorted(name for name in folder.names() if name not in known and not name.startswith(".work/"))
     others = [name for name in others if name not in shard_names(folder)] if others else []
-    return (
-        [f"not verified, as {MANIFEST} does not list them: {', '.join(first_lines(others, 'the folder', most=5))}"]
-        if others
-        else []
-    )
+    few = ", ".join(first_lines(others, "the folder", most=5))
+    return [f"not verified, as {MANIFEST} does not list them: {few}"] if others else []
 
 
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
     for split in SPLITS:
-        inside = segments.filter(pl.col("split") == split)
-        said = manifest["splits"][split]
-        hours = round(float(inside["duration_s"].sum()) / 3600, 6)
-        if (said["segments"], said["hours"]) != (inside.height, hours):
-            told = f"corpus.json says {said['segments']}, {said['hours']} h"
-            problems.append(f"segments.parquet: {split} has {inside.height} clips, {hours} h; {told}")
-        for name, column in (("speakers", "speaker_id"), ("recordings", "recording_id")):
-            if said[name] != (there := inside[column].drop_nulls().n_unique()):
-                problems.append(f"segments.parquet: {split} has {there} {name}; corpus.json says {said[name]}")
+        found, noted = split_facts(segments.filter(pl.col("split") == split)), manifest["splits"][split]
+        if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
+            other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
+            problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")
+        problems += [
+            f"segments.parquet: {split} has {found[name]} {name}; corpus.json says {noted[name]}"
+            for name in ("speakers", "recordings")
+            if noted[name] != found[name]
+        ]
     reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
     if manifest["rejected"] != reasons:
-        told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
-        problems.append(f"rejected.parquet: {rejected.height} rows ({told}); corpus.json says otherwise")
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
+        problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
     problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
@@ -212,32 +211,34 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
     return problems
 
 
-def _check_splits(segments: Path, manifest: dict[str, Any], heard: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
-    """What the splits share, found anew from transcripts and decoded samples (`heard`), and where corpus.json says otherwise."""
+def _check_splits(segments: Path, manifest: dict[str, Any], decoded: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
+    """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
     selection = manifest.get("selection", {})
     table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
-    found = leakage_record(table.join(heard.lazy(), on="segment_id", how="left", maintain_order="left"), keys=grouping(selection))
-    leaks = {check: told["shared"] for check, told in found.items()}
+    joined = table.join(decoded.lazy(), on="segment_id", how="left", maintain_order="left")
+    found = leakage_record(joined, keys=grouping_columns(selection))
+    leaks = {check: counts["shared"] for check, counts in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
-    for check, told in manifest.get("leakage", {}).items():
+    for check, noted in manifest.get("leakage", {}).items():
         here = found.get(check, {})
-        differing = [what for what in ("shared", "segments") if told.get(what) != here.get(what)]
         problems += [
-            f"corpus.json: leakage: {check}: {what} {told.get(what)} is said, {here.get(what)} is so" for what in differing
+            f"corpus.json: leakage: {check}: {what} is {noted.get(what)}, found {here.get(what)}"
+            for what in ("shared", "segments")
+            if noted.get(what) != here.get(what)
         ]
     return leaks, problems
 
 
 def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
-    """What is wrong with one shard, and a hash of what is heard in each of its clips; runs in a worker."""
+    """Return the problems of one shard, and a hash of the samples of each of its clips; runs in a worker."""
     problems: list[str] = []
-    heard = [pl.DataFrame(schema=_HEARD)]
+    decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
     sizes = _sizes(task)
     wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
     if wrong and not isinstance(task.folder, LocalFolder):
-        return [f"{wrong}; its clips are not checked"], heard[0]
+        return [f"{wrong}; its clips are not checked"], decoded[0]
     for (name,), clips in task.clips.group_by("shard", maintain_order=True):
         try:
             with task.folder.local(str(name)) as path:
@@ -250,18 +251,18 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
             problems.append(str(error))
         else:
             problems += [f"{name}: clip {what}" for what in bad]
-            heard.append(samples)
+            decoded.append(samples)
     if wrong:
         problems.insert(0, wrong)
     elif len(hashes) == task.clips["shard"].n_unique():
         inside = {name.removeprefix(f"{task.name}/"): sha256 for name, sha256 in hashes.items()}
         if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
-            problems.insert(0, f"{task.name}: its bytes are not those that were written")
-    return problems, pl.concat(heard)
+            problems.insert(0, f"{task.name}: {_OTHER_BYTES}")
+    return problems, pl.concat(decoded)
 
 
 def _sizes(task: _ShardTask) -> dict[str, int]:
-    """Bytes of each file of a shard that is there."""
+    """Return the bytes of each existing file of a shard."""
     sizes = {}
     for name in task.clips["shard"].unique():
         with suppress(InputError, AudioError):  # reading it says what is wrong
@@ -270,9 +271,9 @@ def _sizes(task: _ShardTask) -> dict[str, int]:
 
 
 def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:
-    """What is wrong with the clips in a file, and a hash of what is heard in each of the others."""
+    """Return the problems of the clips in a file, and a hash of the samples of each of the others."""
     problems = []
-    heard = []
+    decoded = []
     with path.open("rb") as file:
         for segment_id, offset, length, num_samples, rate, sha256 in clips.iter_rows():
             file.seek(offset)
@@ -285,8 +286,8 @@ def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[st
             except AudioError as error:
                 problems.append(f"{segment_id}: {error}")
                 continue
-            heard.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
-            told = rate if own_rate is None else own_rate
-            if (len(samples), told) != (num_samples, rate):
-                problems.append(f"{segment_id} has {len(samples)} samples at {told} Hz, not {num_samples} at {rate}")
-    return problems, pl.DataFrame(heard, schema=_HEARD, orient="row")
+            decoded.append((segment_id, hashlib.sha256(rate.to_bytes(4) + samples.tobytes()).hexdigest()))
+            found_rate = rate if own_rate is None else own_rate
+            if (len(samples), found_rate) != (num_samples, rate):
+                problems.append(f"{segment_id} has {len(samples)} samples at {found_rate} Hz, not {num_samples} at {rate}")
+    return problems, pl.DataFrame(decoded, schema=_DECODED, orient="row")

@@ -20,7 +20,7 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.guards import parse_size
 from nbaudio.core.tables import read_parquet
-from nbaudio.corpus.manifest import check_places, read_manifest
+from nbaudio.corpus.layout import check_locations, read_manifest
 from nbaudio.reading.clips import Clip, ClipReader, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
@@ -276,7 +276,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         except InputError as error:
             raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
         manifest = pending.result()
-    check_places(folder, table)
+    check_locations(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
     return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
 

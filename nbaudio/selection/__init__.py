@@ -1,1 +1,1 @@
-"""What goes into the corpus: `select` with its parameters, the grouping of splits and its report."""
+"""Select what goes into a corpus: `select`, its parameters and report, the splits, their grouping and the leakage checks."""

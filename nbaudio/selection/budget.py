@@ -1,25 +1,71 @@
-"""A budget of hours or of disk, and which segments of train it has room for.
+"""Budget of hours or of disk: the size of a corpus, and the segments of train that exceed it.
 
-Conventions: hours are counted in whole microseconds and disk in whole bytes, so that sums are exact and the limit is never
-passed.
+Hours are counted in whole microseconds and disk in whole bytes, so that sums are exact and the limit is never exceeded.
+Estimates of disk are for 16 kHz mono FLAC, the default of `materialize`.
 """
 
+import math
 from decimal import Decimal
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
-from nbaudio.core.errors import InputError
+from nbaudio.audio import encode_clip, read_clip
+from nbaudio.core.channels import source_channel
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.guards import parse_size
 from nbaudio.core.hashing import hash_column
-from nbaudio.selection.sizes import ClipSize
+from nbaudio.core.times import rescale
+from nbaudio.storage.remote import Remote
 
 MICROSECONDS = 1_000_000
 """Microseconds in a second."""
 
+_RATE = 16000
+# Up to three archive members of a clip (audio, metadata, text), each with a header of 512 bytes and padding to 512, the text
+# itself and a row in segments.parquet.
+_CLIP_OVERHEAD = 3000
+
+
+class ClipSize(NamedTuple):
+    """Bytes of a clip in a corpus: for each second, and for each clip whatever its length."""
+
+    per_second: float
+    per_clip: int
+
+
+PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)
+"""The upper bound: FLAC stores what it cannot compress uncompressed."""
+
+
+def measure_clip_size(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
+    """Encode some clips, and take three standard errors above their mean size.
+
+    `clips` have `path` (relative to `root`), `start_sample`, `end_sample`, `source_channel`, and `num_samples` and
+    `sampling_rate` of their recordings. None if fewer than two can be read, which `materialize` reports.
+    """
+    measured = []
+    for path, start, end, channel, num_samples, rate in clips.select(
+        "path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate"
+    ).iter_rows():
+        try:
+            samples = read_clip(root / path, start, end, num_samples=num_samples, rate=_RATE, channel=channel or "mix")
+        except AudioError:
+            continue
+        measured.append((len(encode_clip(samples, _RATE, encoding="flac")), rescale(end - start, rate, _RATE)))
+    if len(measured) < 2:
+        return None
+    size, length = np.array(measured, dtype=np.float64).T
+    # A ratio estimate: the corpus is summed over seconds, so long clips count more than short ones.
+    mean = size.sum() / length.sum()
+    error = float(np.std(size - mean * length, ddof=1)) / (float(length.mean()) * math.sqrt(len(measured)))
+    return ClipSize((float(mean) + 3 * error) * _RATE, _CLIP_OVERHEAD)
+
 
 class Budget(NamedTuple):
-    """The most that a corpus may take, and the cost of a segment (an expression over `micros`); `scale` of them are a `unit`."""
+    """The limit of a corpus, the cost of a segment (an expression over `micros`), and how many of them are a `unit`."""
 
     limit: int
     cost: pl.Expr
@@ -27,25 +73,16 @@ class Budget(NamedTuple):
     unit: str
 
     def show(self, amount: int) -> str:
-        """An amount as a person reads it."""
+        """Format an amount with its unit."""
         return f"{amount / self.scale:,.3f} {self.unit}"
 
     def total(self, segments: pl.DataFrame) -> int:
-        """What segments with `micros` (duration, whole microseconds) take together."""
+        """Sum the cost of segments with `micros` (duration, whole microseconds)."""
         return int(segments.select(self.cost.sum()).item())
 
 
 def make_budget(*, hours: float | None = None, disk: int | str | None = None, clip_size: ClipSize) -> Budget | None:
-    """A budget of hours, or of bytes on disk where a clip takes `clip_size`; None without either.
-
-    Raises:
-        InputError: both are given, or `disk` is no size.
-
-    Examples:
-        >>> from nbaudio.selection.sizes import PCM
-        >>> make_budget(hours=1.5, clip_size=PCM).total(pl.DataFrame({"micros": [10, 20]}))
-        30
-    """
+    """Return a budget of hours, or of bytes on disk for clips of `clip_size`; None without either."""
     if hours is not None and disk is not None:
         raise InputError(f"hours={hours} and disk={disk!r}: a corpus has one budget, give one of the two")
     if hours is not None:
@@ -57,22 +94,13 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
 
 
 def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr) -> pl.Series:
-    """The train segments that a budget has no room for, when dev and test go first.
+    """Return the ids of train segments that exceed a budget, after dev and test.
 
-    Speakers take turns: in each turn every speaker that has any left gives one segment, speakers in seeded order, until one
-    does not fit. A recording stands in for a speaker who is not known.
-
-    Args:
-        kept: `segment_id`, `recording_id`, `speaker_id`, `split` and `micros` of all that would be in.
-        budget: the limit.
-        seed: another one draws other segments.
-        first: whether a segment goes before all others.
-
-    Returns:
-        Their `segment_id`.
+    Speakers take turns, in seeded order: in each turn every speaker with segments left gives one, until one does not fit. The
+    recording stands for an unknown speaker. `first` is whether a segment goes before all others.
 
     Raises:
-        InputError: dev and test alone take more.
+        InputError: dev and test alone exceed the budget.
     """
     in_train = pl.col("split") == "train"
     held_out = budget.total(kept.filter(~in_train))
@@ -84,7 +112,7 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr
     train = kept.filter(in_train).sort("segment_id")
     speaker = pl.coalesce(pl.lit("speaker ") + pl.col("speaker_id"), pl.lit("recording ") + pl.col("recording_id"))
     draw, place = (hash_column(train["segment_id"], f"{purpose} {seed}") for purpose in ("draw", "place"))
-    # Places are drawn apart from draws: the first draw of a speaker with many segments is a small hash, and would come early.
+    # Places are independent of draws: the first draw of a speaker with many segments is a small hash, and would come early.
     return (
         train.with_columns(turn=draw, place=place)
         .with_columns(turn=pl.col("turn").rank("ordinal").over(speaker))

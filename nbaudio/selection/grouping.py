@@ -1,7 +1,7 @@
-"""Choose the columns that keep train, dev and test apart, and measure the segments that each choice loses.
+"""Choice of the columns that keep train, dev and test apart, by the segments that each choice loses.
 
-Conventions: a segment is lost when grouping keeps it out of every split (`core.tables.GROUPING_RULES`). A choice of columns is
-costly when it loses more than `COSTLY` of what could be kept.
+A segment is lost if grouping keeps it out of every split (`core.tables.GROUPING_RULES`). A choice of columns is costly if it
+loses more than `COSTLY` of what could be kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ AUTO = "auto"
 """The value of ``group_by`` that takes the first of `DEFAULTS` that is not costly."""
 
 DEFAULTS = (GROUPS, ("speaker_id",))
-"""What is grouped by where no columns are asked for: no speaker is ever in two splits, no recording where that costs little."""
+"""The default columns: no speaker is ever in two splits, no recording if that costs little."""
 
 COSTLY = 0.05
 
 
 class Loss(NamedTuple):
-    """What a choice of columns loses: how many `segments`, and which `share` of what could be kept, in [0, 1]."""
+    """The `segments` that a choice of columns loses, and their `share` of what could be kept, in [0, 1]."""
 
     segments: int
     share: float
@@ -36,13 +36,9 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Grouping:
-    """A division of segments into splits.
+    """A division of segments into splits, by `assign_splits`; no value of its `columns` is in two splits.
 
-    Attributes:
-        columns: none of their values is in two splits.
-        divided: as of `nbaudio.selection.splits.assign_splits`.
-        losses: of these columns, and of the others that were tried; None where dev, test or train cannot be filled.
-        by_default: whether no columns were asked for.
+    `losses` of these and other columns are None if dev, test or train cannot be filled.
     """
 
     columns: tuple[str, ...]
@@ -51,16 +47,12 @@ class Grouping:
     by_default: bool
 
     def alternatives(self) -> list[dict[str, Any]]:
-        """The losses as a table: the columns, `segments` and `share` that are lost, null where it leaves too little."""
+        """Return the losses as rows of a table, null for columns that leave too little."""
         lost = {columns: loss._asdict() if loss else {"segments": None, "share": None} for columns, loss in self.losses.items()}
         return [{"group_by": ",".join(columns), **loss} for columns, loss in lost.items()]
 
     def warnings(self, command: Callable[[Sequence[str]], str]) -> list[str]:
-        """What to know of a choice that was not the first one, or is costly.
-
-        Args:
-            command: the command line that selects by other columns.
-        """
+        """Warn of a choice that was not the first one, or is costly; `command` is the command line for other columns."""
         found = []
         first, own = DEFAULTS[0], self.losses[self.columns]
         if self.by_default and self.columns != first:
@@ -89,17 +81,8 @@ def choose_grouping(
 ) -> Grouping:
     """Divide by the columns that were asked for, or by the first of `DEFAULTS` that is not costly.
 
-    Args:
-        fit: the segments to divide.
-        asked: columns; None for the default.
-        divide_by: divides `fit` by keys; raises an `InputError` where they leave too little.
-        lost_share: which share of what could be kept a division loses, in [0, 1].
-
-    Returns:
-        The division. What single columns would lose is tried too where it loses anything that they may save.
-
-    Raises:
-        InputError: the splits cannot be filled.
+    If that loses anything, single columns are tried too, for the report. `divide_by` divides `fit` by keys and raises an
+    `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
     """
     losses: dict[tuple[str, ...], Loss | None] = {}
 

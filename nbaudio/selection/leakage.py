@@ -1,8 +1,8 @@
-"""What a held-out split shares with another one: the check behind "no leakage", with every exception that it finds.
+"""Leakage checks: what dev and test share with other splits, and every exception.
 
-Conventions: dev and test are *held out*; each of their segments is compared with all segments of the other splits. A check is the
-name of a column none of whose values should be in two splits, such as ``speaker_id``, or one of `SENTENCE`, `NEAR_SENTENCE` and
-`AUDIO`. Tables are read by the slice and never held whole: train may be as large as it likes.
+Dev and test are *held out*; each of their segments is compared with all segments of the other splits. A check is the name of a
+column none of whose values should be in two splits, such as ``speaker_id``, or one of `SENTENCE`, `NEAR_SENTENCE` and `AUDIO`.
+Tables are read in slices and never held whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,45 +23,33 @@ CHECK_MEANINGS = {
     NEAR_SENTENCE: "not equal, but edits (Levenshtein) in at most a tenth of the shorter one's characters; none is missed",
     AUDIO: "equal bytes of the encoded clips, hence equal samples: all clips of a corpus are encoded alike",
 }
-"""What the checks that are no columns look for."""
+"""Meanings of the checks that are not columns."""
 
 _HASH = "audio_sha256"
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 
 EXCEPTIONS = pl.Schema(
-    {
-        "check": pl.String,
-        "split": pl.String,
-        "segment_id": pl.String,
-        "value": pl.String,
-        "other_split": pl.String,
-        "other_segment_id": pl.String,
-        "other_value": pl.String,
-    }
+    dict.fromkeys(("check", "split", "segment_id", "value", "other_split", "other_segment_id", "other_value"), pl.String)
 )
+_MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
 
 
-def grouping(selection: Mapping[str, Any]) -> list[str]:
-    """The columns to look at in a corpus: `GROUPS`, and what its selection was grouped by.
-
-    Examples:
-        >>> grouping({"parameters": {"group_by": ["chamber", "speaker_id"]}})
-        ['speaker_id', 'recording_id', 'chamber']
-    """
+def grouping_columns(selection: Mapping[str, Any]) -> list[str]:
+    """Return the columns to check in a corpus: `GROUPS`, and those that its selection was grouped by."""
     return list(dict.fromkeys((*GROUPS, *selection.get("parameters", {}).get("group_by", []))))
 
 
 def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
-    """Every held-out segment that shares something with a segment of another split, once per check.
+    """List every held-out segment that shares something with a segment of another split, once per check.
 
     Args:
-        segments: a segments table, of pandas or polars, or a scan of one; rows without a split are out and do not count. Audio is
-            compared where there is a column `audio_sha256`.
+        segments: a segments table, of pandas or polars, or a scan of one; rows without a split do not count. Audio is compared if
+            there is a column `audio_sha256`.
         keys: columns none of whose values should be in two splits.
 
     Returns:
-        As `EXCEPTIONS`: the held-out segment, its value, and the segment of another split that it is shared with: the nearest,
-        then the one that comes first in train, dev, test and by id. Ordered by check and segment.
+        As `EXCEPTIONS`: the held-out segment, its value, and the segment of another split that shares it: the nearest, then the
+        first in train, dev, test and by id. Sorted by check and segment.
 
     Raises:
         InputError: a key is no column of `segments`.
@@ -84,7 +72,7 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     spoken = held[SENTENCE].drop_nulls().unique().sort()
     index = NearIndex(spoken.to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
-    # What is found in a slice of the table is as little as what is held out, however large the table is.
+    # What is found in a slice is as small as what is held out, however large the table is.
     for part in _slices(table):
         rows = part.filter(pl.col("split").is_not_null()).select(named)
         found += [_first(_equal(held, rows, check)) for check in values]
@@ -98,11 +86,11 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
 
 
 def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> pl.DataFrame:
-    """What occurs in more than one split, counted; see `exceptions`.
+    """Count what occurs in more than one split; see `exceptions`.
 
     Returns:
-        One row per check: `check`, `shared` (how many values, such as speakers or sentences), `segments` (how many of dev and
-        test it concerns) and `examples` (up to three values, in order).
+        One row per check: `check`, `shared` (number of values, such as speakers or sentences), `segments` (number of segments of
+        dev and test concerned) and `examples` (up to three values, in order).
 
     Raises:
         InputError: a key is no column of `segments`.
@@ -123,31 +111,18 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
 
 
 def leakage_record(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
-    """The leakage check as corpus.json holds it: by check `shared`, `segments` and the first exceptions, in JSON values.
-
-    Raises:
-        InputError: a key is no column of `segments`.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b"], "split": ["train", "test"], "text": ["da", "ne"], "speaker_id": ["x", "y"]}
-        >>> leakage_record(pl.DataFrame(rows), keys=["speaker_id"])["speaker_id"]
-        {'shared': 0, 'segments': 0, 'exceptions': []}
-    """
+    """Return the leakage checks as corpus.json holds them: by check `shared`, `segments` and the first exceptions."""
     found = exceptions(segments, keys=keys)
-    told = {}
+    record = {}
     for check in _checks(segments, keys):
         some = found.filter(pl.col("check") == check).drop("check")
-        listed = some.head(_MOST_LISTED).to_dicts()
-        told[check] = {
+        record[check] = {
             **({"means": CHECK_MEANINGS[check]} if check in CHECK_MEANINGS else {}),
             "shared": some["value"].n_unique(),
             "segments": len(some),
-            "exceptions": listed,
+            "exceptions": some.head(_MAX_LISTED).to_dicts(),
         }
-    return told
-
-
-_MATCHES = pl.Schema([*EXCEPTIONS.items(), ("edits", pl.Int64())])
+    return record
 
 
 def _checks(segments: Frame | pl.LazyFrame, keys: Sequence[str]) -> list[str]:
@@ -165,10 +140,10 @@ def _slices(table: pl.LazyFrame) -> Iterator[pl.DataFrame]:
 
 
 def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
-    """Pairs of a held-out segment and one of `rows` in another split with an equal value."""
+    """Pair held-out segments with those of `rows` in another split that have an equal value."""
     value = pl.col(check).alias("value")
     left = held.select("split", "segment_id", value)
-    # Of all that has a value in a split, only the first is told.
+    # Of all segments of a split with a value, only the first is reported.
     right = (
         rows.select(value, other_split="split", other_segment_id="segment_id")
         .filter(pl.col("value").is_in(left["value"].unique().implode()))
@@ -185,7 +160,7 @@ def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
 
 
 def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: NearIndex) -> pl.DataFrame:
-    """Pairs of a held-out segment and one of `rows` in another split whose sentences are near; `index` is of `spoken`."""
+    """Pair held-out segments with those of `rows` in another split whose sentences are near; `index` is of `spoken`."""
     others = rows.drop_nulls(SENTENCE).group_by(SENTENCE, "split").agg(pl.col("segment_id").min())
     texts = others[SENTENCE].unique().sort()
     near = index.among(texts.to_list())
@@ -201,6 +176,6 @@ def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: Near
 
 
 def _first(matches: pl.DataFrame) -> pl.DataFrame:
-    """Of the matches of each held-out segment in a check, the one to tell of."""
+    """Keep the match to report for each held-out segment in a check."""
     place = pl.col("other_split").replace_strict(SPLITS, range(len(SPLITS)), return_dtype=pl.Int64)
     return matches.sort("edits", place, "other_segment_id").unique(["check", "segment_id"], keep="first", maintain_order=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.selection.budget import Budget, make_budget
-from nbaudio.selection.sizes import PCM, ClipSize
+from nbaudio.selection.budget import PCM, Budget, ClipSize, make_budget
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 
@@ -16,16 +15,12 @@ HELD_OUT = ("test", "dev")
 """The splits that are filled before train, in that order."""
 
 MIN_SIMILARITY = 0.8
-"""The least similarity that is kept where none was asked for nor chosen in the tuner."""
+"""The default threshold on similarity, unless one was chosen in the tuner."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What `select` is asked for; see there. `group_by` None leaves the choice of columns to `nbaudio.grouping`.
-
-    Raises:
-        InputError: a value is not allowed; names it and what is.
-    """
+    """Validated parameters of `select`. `group_by` None leaves the choice of columns to `choose_grouping`."""
 
     min_similarity: float = MIN_SIMILARITY
     max_duration: float = 20.0
@@ -52,32 +47,23 @@ class Parameters:
         self.budget()
 
     def target(self, split: str, *, default: int) -> Target:
-        """The size asked for a split, `default` segments where none was."""
+        """Return the size of a split, `default` segments if none was asked for."""
         asked = self.dev if split == "dev" else self.test
         return Target(default, "segments") if asked is None else parse_target(asked, split)
 
     def budget(self) -> Budget | None:
-        """The budget asked for, if any."""
+        """Return the budget, if any."""
         return make_budget(hours=self.hours, disk=self.disk, clip_size=self.clip_size)
 
     def command(self, workspace: Path, **changes: Any) -> str:
-        """The command line that makes this selection.
-
-        Args:
-            workspace: its folder.
-            changes: what to ask for instead, by name.
-
-        Examples:
-            >>> Parameters(dev=20, gold=True).command(Path("my W"), group_by=("speaker_id",))
-            "nbaudio select 'my W' --dev 20 --group-by speaker_id --gold"
-        """
+        """Return the command line that makes this selection, with `changes` by name."""
         asked = replace(self, **changes)
         words = ["nbaudio", "select", str(workspace)]
-        # Without the option the one chosen in the tuner would be used.
-        told = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
+        # Without the option the threshold chosen in the tuner would be used.
+        explicit = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
         for field in fields(self):
             value = getattr(asked, field.name)
-            if field.name == "clip_size" or (value == field.default and field.name not in told):
+            if field.name == "clip_size" or (value == field.default and field.name not in explicit):
                 continue
             text = ",".join(value) if isinstance(value, tuple) else str(value)
             words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]

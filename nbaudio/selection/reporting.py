@@ -1,4 +1,4 @@
-"""The report of `select`: counts, losses with their causes, and warnings."""
+"""Report of `select`: counts, losses with their causes, and warnings."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,14 +10,13 @@ import polars as pl
 from nbaudio.core.report import Report, count_table, fact_key
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, text_column, with_durations, without_audio
-from nbaudio.selection.budget import MICROSECONDS
+from nbaudio.selection.budget import MICROSECONDS, PCM
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
-from nbaudio.selection.sizes import PCM
 
-_MUCH = 0.1
-"""The share of train from which on it is said that reviews took it."""
+# The share of train that reviews take from which on the report warns.
+_MUCH_REVIEWED = 0.1
 
 
 def select_report(
@@ -30,22 +29,13 @@ def select_report(
     reviews: Mapping[str, set[str]],
     by_hand: pl.DataFrame,
 ) -> Report:
-    """Count what was decided.
-
-    Args:
-        where: the workspace's folder, for commands that messages propose.
-        recordings: the recordings table.
-        chosen: the segments table with the decisions.
-        parameters: what was asked for.
-        grouping: what the splits were grouped by.
-        reviews: the segments of each review, by its name.
-        by_hand: what people decided, as of `review.decisions`.
-    """
+    """Count the decisions in `chosen`; `where` is the workspace's folder, `reviews` has the ids of each review by its name."""
     counted = chosen.drop("text", "text_normalized", "asr_text", "word_times", strict=False)
     timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round())
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(GROUPING_RULES))
     rejected = chosen["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
+    decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
     alternatives = {"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}
@@ -57,11 +47,7 @@ def select_report(
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
         "rejected": dict(rejected.iter_rows()),
-        **(
-            {"by_hand": dict(by_hand["decision"].cast(pl.String).value_counts().sort("decision").iter_rows())}
-            if len(by_hand)
-            else {}
-        ),
+        **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": count_table(taken, "review", "segments")} if taken else {}),
         **({} if held_out is None else {"source_held_out_in_train": count_table(held_out, "split", "segments")}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
@@ -80,41 +66,29 @@ def select_report(
     facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name != "clip_size"}
     facts["parameters"]["group_by"] = list(grouping.columns)
     warnings = [
-        *_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
-        *_of_splits(chosen, parameters, taken),
-        *_of_decisions(timed, parameters, by_hand),
+        *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
+        *_split_warnings(chosen, parameters, taken),
+        *_decision_warnings(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out ({_told(held_out)}) would be trained on: select does "
-            "not follow source_split; ingest the source's other splits alone to keep them out of train"
+            f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on: select "
+            "does not follow source_split; ingest the source's other splits alone to keep them out of train"
         )
     return Report("select", facts, warnings=warnings)
 
 
 def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, int] | None = None) -> str:
-    """What put segments out, by number, the most telling first; empty where nothing did.
+    """Count the reasons of rejected segments, the most frequent first, with the limits of `parameters`.
 
-    Args:
-        reasons: of each segment, null where none.
-        parameters: whose limits are named.
-        taken: what reviews took, by the name of the review.
-
-    Examples:
-        >>> reasons_of(pl.Series(["too_long", None, "reviewed", "too_long"]), Parameters(), {"sheet": 1})
-        '2 too_long (max_duration 20), 1 reviewed (sheet 1)'
+    `taken` are the segments that reviews took, by the name of the review.
     """
-    limits: dict[str, str] = {
-        **{
-            rule: f"{name} {getattr(parameters, name):g}"
-            for rule, name in (
-                ("below_similarity", "min_similarity"),
-                ("too_long", "max_duration"),
-                ("too_short", "min_duration"),
-            )
-        },
-        "reviewed": _told(taken or {}),
+    limits = {
+        "below_similarity": f"min_similarity {parameters.min_similarity:g}",
+        "too_long": f"max_duration {parameters.max_duration:g}",
+        "too_short": f"min_duration {parameters.min_duration:g}",
+        "reviewed": _listed(taken or {}),
     }
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
@@ -124,8 +98,8 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     )
 
 
-def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
-    """What became of segments that people accepted: out for other rules, or in beside the threshold."""
+def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
+    """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
     found = []
     accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
     if out := reasons_of(accepted["reason"], parameters):
@@ -140,7 +114,7 @@ def _of_decisions(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataF
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
-    """How many segments each review keeps out of train; one of several reviews counts for the first of them."""
+    """Count the segments that each review keeps out of train; a segment of several reviews counts for the first."""
     left = set(chosen.filter(pl.col("reason") == "reviewed")["segment_id"])
     taken = {}
     for name, ids in reviews.items():
@@ -151,7 +125,7 @@ def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str
 
 
 def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
-    """The segments of train by the source's own held-out split; None where the source has no splits."""
+    """Count the segments of train by the source's own held-out split; None if the source has no splits."""
     if "source_split" not in kept.columns:
         return None
     train = text_column(kept, "source_split").cast(pl.String).filter(kept["split"] == "train").drop_nulls()
@@ -160,8 +134,8 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
     }
 
 
-def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
-    """Splits that are empty though they were wanted, or that reviews took much of, and what took it."""
+def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
+    """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
     found = []
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
     out = reasons_of(chosen["reason"], parameters, taken)
@@ -170,9 +144,9 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
     if len(chosen) and not train:
         what = "train is empty" if held else "nothing is kept"
         found.append(f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}")
-    elif reviewed >= _MUCH * (train + reviewed):
+    elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
         found.append(
-            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_told(taken)})"
+            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
         )
     fit = len(chosen.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     for split in HELD_OUT:
@@ -184,8 +158,8 @@ def _of_splits(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str,
     return found
 
 
-def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
-    """What is worth knowing of a selection though it was made."""
+def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
+    """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
     found = []
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
@@ -206,7 +180,7 @@ def _warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, col
     return found
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "none"
 
 

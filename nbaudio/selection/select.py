@@ -1,11 +1,10 @@
-"""What goes into the corpus: filters, train, dev and test, a budget; every segment is in, or out with the rule that put it out.
+"""Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
-Conventions: each call decides everything anew from the tables. What people decided (`review.deciding`) goes first: what they
-reject is out for their reason, what they accept passes the filters on similarity and duration. The first rule that hits is the
-reason: those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
-`parameters.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; before any audio
-has arrived a microsecond stands in for the sample. Choices follow hashes of ids and the seed, so they do not depend on the order
-of rows.
+Each call decides everything anew from the tables. Decisions of people (`review.deciding`) take precedence: what they reject is
+out for their reason, what they accept passes the filters on similarity and duration. The first rule that applies is the reason:
+those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
+`rules.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
+is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not depend on the order of rows.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,12 +23,11 @@ from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
-from nbaudio.selection.budget import MICROSECONDS, Budget, over_budget
+from nbaudio.selection.budget import MICROSECONDS, PCM, Budget, ClipSize, measure_clip_size, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
-from nbaudio.selection.sizes import PCM, ClipSize, measure_clip_size
 from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.workspace import Workspace
@@ -57,26 +55,26 @@ def select(
 
     Args:
         workspace: the workspace, or its folder.
-        min_similarity: least similarity of transcript and hypothesis that is kept, in [-1, 1]; segments without any pass. Unless
-            given, the one that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
-        max_duration: longest segment that is kept, in seconds.
-        min_duration: shortest segment that is kept, in seconds.
-        hours: budget of the whole corpus in hours: dev and test first, the rest goes to train in turns over the speakers.
+        min_similarity: minimum similarity of transcript and hypothesis, in [-1, 1]; segments without one pass. By default the
+            threshold that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
+        max_duration: maximum duration of a segment in seconds.
+        min_duration: minimum duration of a segment in seconds.
+        hours: budget of the whole corpus in hours: dev and test first, the rest for train, speakers in turns.
         disk: the same as bytes on disk, such as ``"900GB"``, for 16 kHz mono FLAC; give one of the two.
         dev: size of dev, a number of segments or hours such as ``"1.5h"``; by default 2000 segments, at most 5 % of those
             that the filters and the budget leave.
         test: the same for test.
-        group_by: columns, none of whose values may be in two splits; a sequence, or names with commas between; empty for none.
-            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone where both would lose more than 5 % of the segments.
-        seed: another one makes other choices.
-        gold: test is made of segments alone that reviewers call right (see `nbaudio.review.rounds`); by default of all of them
-            that pass the filters. What shares a value of `group_by` with them is out.
+        group_by: columns, none of whose values may be in two splits; a sequence, or names separated by commas; empty for none.
+            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments.
+        seed: of all random choices.
+        gold: make test only of segments that reviewers call right (see `nbaudio.review.rounds`), by default of all of them
+            that pass the filters. Segments that share a value of `group_by` with them are rejected.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the workspace's segments.
 
     Raises:
-        InputError: a parameter is not allowed, or more is asked for than there is.
+        InputError: a parameter is invalid, or more is asked for than there is.
 
     Examples:
         >>> import tempfile
@@ -127,34 +125,6 @@ def select(
     return report
 
 
-def choose(
-    recordings: Frame,
-    segments: Frame,
-    reviewed: Collection[str],
-    parameters: Parameters,
-    *,
-    gold: Collection[str] = (),
-    by_hand: Frame | None = None,
-) -> pl.DataFrame:
-    """The decisions of `select`, without any file.
-
-    Args:
-        recordings: the recordings table.
-        segments: the segments table.
-        reviewed: ids of segments that reviewers were given or judged; they never go into train.
-        parameters: what is asked for.
-        gold: ids of segments that reviewers call right; where gold is asked for, test is made of them.
-        by_hand: `segment_id`, `decision` and `reason` of what people accept or reject, as of `review.decisions`.
-
-    Returns:
-        `segments` in their order, each with `decision` accept and a `split`, or reject and a `reason`.
-
-    Raises:
-        InputError: more is asked for than there is.
-    """
-    return decide(recordings, segments, reviewed, parameters, gold=gold, by_hand=by_hand)[0]
-
-
 def decide(
     recordings: Frame,
     segments: Frame,
@@ -164,10 +134,10 @@ def decide(
     gold: Collection[str] = (),
     by_hand: Frame | None = None,
 ) -> tuple[pl.DataFrame, Grouping]:
-    """As `choose`, and what the splits were grouped by.
+    """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
 
-    Raises:
-        InputError: more is asked for than there is.
+    `reviewed` and `gold` are ids of segments that reviewers were given or judged, and call right. `by_hand` has `segment_id`,
+    `decision` and `reason` of what people accept or reject, as `review.decisions`.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
@@ -199,7 +169,7 @@ def decide(
         kept = fit.filter(divided["reason"].is_null())
         if not budget:
             return (len(fit) - len(kept)) / max(len(fit), 1)
-        # What is lost leaves room for other segments, as long as there are more than the budget has room for.
+        # Losses are made up for by other segments, as long as there are more than fit into the budget.
         room = min(budget.limit, budget.total(fit))
         return (room - min(room, budget.total(kept))) / max(room, 1)
 
@@ -236,11 +206,9 @@ def decide(
 def filtered(
     recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters, *, by_hand: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Segments in order of their ids, and what the filters say of each.
+    """Return segments sorted by id with `row` (in `segments`), `micros` (duration, whole microseconds) and `reason`.
 
-    Returns:
-        `row` (in `segments`), `segment_id`, `recording_id`, `speaker_id`, `source_channel`, the grouping keys, `start_sample`,
-        `end_sample`, `micros` (duration in whole microseconds) and `reason` (the first filter that hits, null where none does).
+    The reason is the first filter that applies, or null. Further columns: ids, channel, the grouping keys, sample positions.
     """
     keys = GROUPS if parameters.group_by is None else parameters.group_by
     usable_keys(segments, keys)
@@ -256,7 +224,7 @@ def filtered(
         shortest=_limit(parameters.min_duration, rate),
     )
     own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "start_sample", "end_sample")
-    # A text of which normalisation leaves nothing is empty.
+    # A text is empty if normalization leaves nothing.
     text = pl.coalesce(name for name in ("text_normalized", "text") if name in segments.columns).alias("text")
     frame = (
         segments.with_columns(source_channel(segments), text)
@@ -275,7 +243,7 @@ def filtered(
     accepted, rejected = _decided(by_hand)
     rules = {
         **segment_failures(recordings),
-        # Without audio only times that are no times, and whole recordings, keep a segment from having a place.
+        # Without audio, only invalid times and whole recordings leave a segment without samples.
         **({"no_times": unplaced & ~whole_recording()} if preview else {}),
         "no_audio": unplaced if preview else unplaced | pl.col("num_samples").is_null(),
         "below_similarity": ~accepted & (pl.col("similarity").fill_nan(None) < parameters.min_similarity),
@@ -293,7 +261,7 @@ def filtered(
 
 
 def _decided(by_hand: pl.DataFrame | None) -> tuple[pl.Expr, pl.Expr]:
-    """Of each segment, whether people accept it, and the reason for which they reject it."""
+    """Return expressions: whether people accept a segment, and the reason for which they reject it."""
     if by_hand is None or by_hand.is_empty():
         return _in(()), pl.lit(None, dtype=pl.String)
     rejected = by_hand.filter(pl.col("decision") == "reject")
@@ -310,7 +278,7 @@ def _in(ids: Collection[str]) -> pl.Expr:
 
 
 def _default_size(fit: pl.DataFrame, budget: Budget | None) -> int:
-    """2000 segments, or 5 % of what the filters and the budget leave where that is less."""
+    """Return 2000 segments, or 5 % of what the filters and the budget leave if that is less."""
     size = len(fit)
     if budget and size:
         total = budget.total(fit)
@@ -319,7 +287,7 @@ def _default_size(fit: pl.DataFrame, budget: Budget | None) -> int:
 
 
 def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> ClipSize:
-    """What a clip takes, measured on a seeded sample of what the filters leave; the upper bound where there is no audio."""
+    """Measure the size of clips on a seeded sample of what the filters leave; the upper bound if there is no audio."""
     if root is None or without_audio(recordings):
         return PCM
     fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())

@@ -1,9 +1,8 @@
-"""Train, dev and test: which segment goes where so that no speaker or recording is in two of them.
+"""Assign segments to train, dev and test so that no speaker or recording is in two of them.
 
-Conventions: a *unit* is a distinct tuple of values of the grouping keys, a *value* is one value of one key, such as a speaker.
-Each value belongs to one split, and a segment is in a split when all its values are: units whose values belong to different
-splits are lost. Lengths are whole microseconds, so that sums are exact. All choices follow hashes of values and segment ids,
-never the order of rows.
+A *value* is one value of one grouping key, such as a speaker, a *unit* a distinct tuple of values of the keys. Each value
+belongs to one split, and a segment is in a split if all its values are: units whose values belong to different splits are lost.
+Lengths are whole microseconds, so that sums are exact. Choices follow hashes of values and segment ids, never the order of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,24 +23,23 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICROSECONDS
-# What select itself decides, what each segment has of its own, and what tables are called by inside.
+# Columns that `select` writes, that are unique to a segment, or that are used internally.
 _NO_KEYS = frozenset(
     ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
 )
 _TRAIN, _OPEN = SPLITS.index("train"), -1
 
-
-_FEWEST_GROUPS = 10
-# The search for a division that loses less: it leaves alone what loses hardly anything, and ends after so many trials or visits
-# of a value in a unit, about a second's worth, so that its time does not grow with the corpus.
-_HARDLY_ANY = 0.001
-_TRIALS = 60
-_VISITS = 20_000_000
+_MIN_GROUPS = 10
+# Limits of the search for a division that loses less: the share that may be lost without a search, trials, and visits of a value
+# in a unit, about a second's worth, so that its time does not grow with the corpus.
+_TOLERATED_LOSS = 0.001
+_MAX_TRIALS = 60
+_MAX_VISITS = 20_000_000
 _TRIAL_VISITS = 8  # besides those of its steps
 
 
 class Target(NamedTuple):
-    """How large a split is to be: whole `segments`, or `micros` (microseconds of speech)."""
+    """The size of a split: whole `segments`, or `micros` (microseconds of speech)."""
 
     amount: int
     unit: str
@@ -51,15 +49,7 @@ class Target(NamedTuple):
 
 
 def parse_target(value: int | str, name: str) -> Target:
-    """The size of a split as people write it: a number of segments, or hours with an ``h``.
-
-    Raises:
-        InputError: it is neither; names the option.
-
-    Examples:
-        >>> parse_target(2000, "dev"), parse_target("1.5h", "test")
-        (Target(amount=2000, unit='segments'), Target(amount=5400000000, unit='micros'))
-    """
+    """Parse the size of a split: a number of segments, or hours with an ``h``; `name` is that of the option."""
     text = str(value).strip().lower()
     try:
         hours = Decimal(text.removesuffix("h")) if text.endswith("h") else None
@@ -72,10 +62,9 @@ def parse_target(value: int | str, name: str) -> Target:
 
 
 def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The grouping keys that hold values, and those that are null in every row and cannot group.
+    """Return the grouping keys that hold values, and those that are null in every row and cannot group.
 
-    Raises:
-        InputError: a key is no column of `segments`, or a column of lists or the like; names those that are allowed.
+    A key that is not a column, or a nested one, is an `InputError` that names those that are allowed.
     """
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
@@ -93,28 +82,21 @@ def assign_splits(
 
     Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing from a split is taken value
     by value, always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out
-    splits are freed and filled again as long as less is lost (see `_Division.improve`). At last each split is trimmed to its
-    target in seeded order; segments without any value of the keys that are trimmed go to train.
+    splits are freed and filled again as long as less is lost (see `_Division.improve`). Finally each split is trimmed to its
+    target in seeded order; trimmed segments without any value of the keys go to train.
 
     Args:
-        segments: those to divide, with `segment_id`, the keys, and `micros` (duration, whole microseconds).
+        segments: with `segment_id`, the keys, and `micros` (duration, whole microseconds).
         keys: columns whose values stay together; rows that are null in a key are not grouped by it.
-        targets: how much each split other than train gets, by name, in order; train gets the rest.
-        seed: another one gives another division.
-        gold: a boolean for each segment: whether it may be in test; what else shares a value with test is out. None: all may.
+        targets: sizes of the splits other than train, by name, in order; train gets the rest.
+        seed: of all random choices.
+        gold: whether each segment may be in test; others that share a value with test are out. None: all may.
 
     Returns:
-        As many rows as `segments`: `split` (null where out) and `reason` (``crosses_splits``, ``beyond_split_size``,
-        ``not_gold``).
+        For each segment `split` (null if out) and `reason` (``crosses_splits``, ``beyond_split_size``, ``not_gold``).
 
     Raises:
         InputError: a split cannot be filled; says how much there is.
-
-    Examples:
-        >>> rows = {"segment_id": ["a", "b", "c"], "speaker_id": ["x", "x", "y"], "micros": [1, 1, 1]}
-        >>> targets = {"test": Target(2, "segments")}
-        >>> assign_splits(pl.DataFrame(rows), keys=["speaker_id"], targets=targets, seed=1)["split"].to_list()
-        ['test', 'test', 'train']
     """
     division = _Division(segments, keys, seed)
     everywhere = np.ones(len(segments), dtype=np.bool_)
@@ -152,7 +134,7 @@ def assign_splits(
 
 
 def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -> Flags:
-    """The members that come after the target is full, in seeded order."""
+    """Return the members beyond the target, in seeded order."""
     rows = np.flatnonzero(members)
     order = rows[np.argsort(hash_column(segments["segment_id"].gather(rows), salt).to_numpy(), kind="stable")]
     weights = np.ones(len(rows), dtype=np.int64) if target.unit == "segments" else segments["micros"].to_numpy()[order]
@@ -162,15 +144,15 @@ def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -
 
 
 class _Division:
-    """Units and values as arrays, and which split each value belongs to so far (`_OPEN` where none).
+    """Units and values as arrays, and the split of each value so far (`_OPEN` if none).
 
-    A pair (`pair_unit[i]`, `pair_value[i]`) says that a unit holds a value.
+    A pair (`pair_unit[i]`, `pair_value[i]`) means that a unit holds a value.
     """
 
     def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
         self.alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
-        # A row without any value is a group of its own.
+        # A row without values is a group of its own.
         columns["row"] = pl.select(pl.when(pl.Series(self.alone)).then(segments["segment_id"])).to_series()
         unit = np.zeros(len(segments), dtype=np.int64)
         codes, hashes, num_values = [], [np.empty(0, dtype=np.uint64)], 0
@@ -198,7 +180,7 @@ class _Division:
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Integers:
-        """The split of each row once all others are filled: values that are still open go to train, crossing units to none."""
+        """Return the split of each row: values that are still open go to train, crossing units to none."""
         split = np.where(self.split == _OPEN, _TRAIN, self.split)[self.pair_value]
         low = np.full(self.num_units, len(SPLITS))
         high = np.full(self.num_units, -1)
@@ -209,14 +191,14 @@ class _Division:
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
         """Search for a division that loses fewer segments (large neighborhood search; Shaw, 1998).
 
-        Each trial frees a seeded third of the values of one held-out split, or of all of them, and fills the splits again; the
-        result stays if it loses less and the splits are as large as before.
+        Each trial frees a seeded third of the values of one held-out split, or of all of them, and refills the splits; the
+        result is kept if it loses less and the splits are full.
         """
         draw = np.random.PCG64(seed % 2**64).random_raw
-        most_visits = self.visits + _VISITS
+        max_visits = self.visits + _MAX_VISITS
         fewest = self._lost(wanted)
-        for trial in range(_TRIALS):
-            if fewest <= _HARDLY_ANY * len(self.unit_of_row) or self.visits > most_visits:
+        for trial in range(_MAX_TRIALS):
+            if fewest <= _TOLERATED_LOSS * len(self.unit_of_row) or self.visits > max_visits:
                 break
             before = self.split.copy()
             self.visits += _TRIAL_VISITS * len(self.pair_unit)
@@ -232,7 +214,7 @@ class _Division:
                 self.split = before
 
     def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
-        """How many segments cross splits, exceed a split's target or are not allowed in it."""
+        """Count the segments that cross splits, exceed a split's target or are not allowed in it."""
         split = self.split_of_rows()
         lost = float((split == _OPEN).sum())
         for number, (target, allowed) in wanted.items():
@@ -244,11 +226,7 @@ class _Division:
         return lost
 
     def fill(self, split: int, target: Target, allowed: Flags) -> int:
-        """Give open values to `split` until the allowed rows of its whole units reach the target, or no more can be had.
-
-        Returns:
-            What they come to.
-        """
+        """Give open values to `split` until the allowed rows of its whole units reach the target; return their sum."""
         every = _sums(self.unit_of_row, self.weights[target.unit], self.num_units)
         weight = _sums(self.unit_of_row, self.weights[target.unit] * allowed, self.num_units)
         groups, group_weight = self._fitting_groups(target.amount - self._weight_within(split, weight), weight)
@@ -260,7 +238,7 @@ class _Division:
                 break
             self.split[chosen] = split
             have = self._weight_within(split, weight)
-        # The last step may have brought more than was missing; groups that are not needed for it are free again.
+        # The last step may have added more than was missing; free the groups that are not needed.
         for group, spare in zip(groups.tolist(), group_weight.tolist(), strict=True):
             if have - spare >= target.amount:
                 self.split[self.group == group] = _OPEN
@@ -268,15 +246,15 @@ class _Division:
         return int(have)
 
     def _weight_within(self, split: int, weight: Floats) -> float:
-        """What the units weigh that are whole in a split."""
+        """Sum the weight of units that are whole in a split."""
         within = np.bincount(self.pair_unit, self.split[self.pair_value] == split, minlength=self.num_units)
         return float(weight[within == self.size].sum())
 
     def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
-        """Groups without a value in any split so far that fit into the amount, and what each weighs.
+        """Return groups without a value in any split that fit into the amount, and their weights.
 
-        In seeded order, those of up to a tenth of the amount first, then those of twice, four times as much and so on: a split
-        has several speakers where there are any that are small enough.
+        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on: a split
+        gets several speakers if any are small enough.
         """
         number = len(self.group)
         group_of_unit = np.zeros(self.num_units, dtype=np.int64)
@@ -287,7 +265,7 @@ class _Division:
         begun = np.zeros(number, dtype=np.bool_)
         begun[self.group[self.split != _OPEN]] = True
         whole = np.flatnonzero(~begun & (group_weight > 0))
-        size_class = np.maximum(np.frexp(_FEWEST_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
+        size_class = np.maximum(np.frexp(_MIN_GROUPS * group_weight[whole] / max(amount, 1.0))[1], 0)
         order = whole[np.lexsort((group_hash[whole] ^ self.shuffle, size_class))]
         fitting, left = [], amount
         for group, more in zip(order.tolist(), group_weight[order].tolist(), strict=True):
@@ -298,10 +276,10 @@ class _Division:
         return groups, group_weight[groups]
 
     def _best_step(self, split: int, missing: float, weight: Floats, every: Floats) -> Integers:
-        """The next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
+        """Return the next values for `split`: one that completes units, or all of a new unit, whichever adds most for its price.
 
-        What is added is `weight`. The price is the weight of `every` row of units that were whole until now and will be of use
-        to no split, and what exceeds the missing weight, or is not allowed in the split, and will be trimmed.
+        What is added is `weight`. The price is the weight of `every` row of units that were whole so far and become useless, and
+        what will be trimmed because it exceeds the missing weight or is not allowed in the split.
         """
         self.visits += len(self.pair_unit)
         here = self.split[self.pair_value]
@@ -323,7 +301,7 @@ class _Division:
 
         lost = per_value(untouched, every)
         value_score = score(per_value(one_missing, weight), lost + per_value(one_missing, every - weight))
-        # A unit's own weight is in the price of each of its values, though it is what is gained.
+        # A unit's own weight is in the price of each of its values, though it is a gain.
         lost_by_unit = _sums(self.pair_unit[is_open], lost[self.pair_value[is_open]], self.num_units)
         lost_by_unit -= np.where(untouched, num_open * every, 0.0) - (every - weight)
         unit_score = score(np.where(usable, weight, 0.0), lost_by_unit)
@@ -339,13 +317,13 @@ class _Division:
 
 
 def _sums(number: Integers, weight: NDArray[np.generic], length: int) -> Floats:
-    """The weights that fall on each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
+    """Sum the weights of each number from 0 to `length`; exact, as they are whole and their sum is below 2^53."""
     return np.asarray(np.bincount(number, weight.astype(np.float64), minlength=length), dtype=np.float64)
 
 
 def _connected(pair_unit: Integers, pair_value: Integers, num_units: int, num_values: int) -> Integers:
-    """For each value the number of its group: values that share a unit, directly or over others, are in one."""
-    from scipy.sparse import csgraph, csr_array  # 0.1 s to import, for those who divide alone
+    """Return the group of each value: values that share a unit, directly or through others, are in one."""
+    from scipy.sparse import csgraph, csr_array  # takes 0.1 s to import
 
     first = np.full(num_units, -1, dtype=np.int64)
     first[pair_unit[::-1]] = pair_value[::-1]

@@ -12,8 +12,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
-from nbaudio.corpus.layout import MANIFEST
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.layout import MANIFEST, read_manifest
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary

@@ -9,7 +9,7 @@ import time
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.guards import parse_size
-from nbaudio.engine.backends import EngineLocation, worker_pool
+from nbaudio.engine import EngineLocation, worker_pool
 
 
 def main(engine: str, address: str | None = None) -> None:

@@ -18,7 +18,7 @@ from faults import SIZE, contents, cut_or_die, die_once, die_unless, soak, start
 from nbaudio import materialize, status, verify
 from nbaudio.core.errors import WorkerLostError
 from nbaudio.corpus import packs
-from nbaudio.engine.backends import EngineLocation, run_tasks
+from nbaudio.engine import EngineLocation, worker_pool
 
 KILLS = int(os.environ.get("NBAUDIO_KILLS", "20"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
@@ -45,12 +45,13 @@ def test_workers_of_clusters_that_are_killed_are_made_up_for(workspace, tmp_path
 
 def test_tasks_of_a_worker_that_is_killed_are_done_by_others(tmp_path):
     tasks = [tmp_path / str(number) for number in range(9)]
-    assert sorted(run_tasks(die_once, tasks, site=EngineLocation(2))) == sorted(map(str, tasks))
+    with worker_pool("loky", EngineLocation(2)) as run:
+        assert sorted(run(die_once, tasks)) == sorted(map(str, tasks))
 
 
 def test_a_task_that_always_kills_its_worker_ends_the_run_in_one_line(tmp_path):
-    with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"):
-        list(run_tasks(die_unless, ["good", "bad", "good"], site=EngineLocation(2)))
+    with pytest.raises(WorkerLostError, match="lost 3 times over the same tasks"), worker_pool("loky", EngineLocation(2)) as run:
+        list(run(die_unless, ["good", "bad", "good"]))
 
 
 def test_a_disk_that_is_full_at_any_point(workspace, tmp_path):
@@ -98,6 +99,6 @@ def test_a_recording_that_kills_its_worker_is_ledgered_and_the_rest_is_cut(works
     monkeypatch.setattr(packs, "cut", cut_or_die)
     report = materialize(workspace, out=tmp_path / "c", jobs=2, shard_size=SIZE, show_progress=False)
     assert report.problems
-    assert all("r2.flac: whoever decodes it is killed" in line for line in report.problems[:-1])
+    assert all("r2.flac: the worker that decodes it is killed" in line for line in report.problems[:-1])
     assert set(pl.read_parquet(tmp_path / "c/segments.parquet")["recording_id"]) == {"r0", "r1", "r3", "r4"}
     assert verify(tmp_path / "c", jobs=1, show_progress=False).problems == []

@@ -14,8 +14,8 @@ RUN = """
 import json, sys
 from pathlib import Path
 import polars as pl
-from nbaudio.selection.leakage import proof
-found = proof(pl.scan_parquet(sys.argv[1]))
+from nbaudio.selection.leakage import leakage_record
+found = leakage_record(pl.scan_parquet(sys.argv[1]))
 # Not ru_maxrss, which begins with what the parent held.
 most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 used = {"MB": int(most.split()[1]) / 1000}

@@ -1,1 +1,1 @@
-"""One module per container: how clips lie in shards, written and read."""
+"""Containers of a corpus: one module per shard format, and the registry of all."""

@@ -1,65 +1,38 @@
-"""What the writers of containers share: the metadata of a clip as JSON, names of its file, and where its audio went."""
+"""Shared parts of the containers: shards, clip locations, JSON metadata, escaped names, Arrow tables."""
 
 import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from nbaudio.core.hashing import clip_file_names, hash_column
+from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 
 
 class ClipLocation(NamedTuple):
-    """Where a clip's audio is: byte offset and length, and in which file of a shard that is a folder."""
+    """Byte offset and length of a clip's audio, and the name of its file in a shard that is a folder."""
 
     offset: int
     length: int
     file: str = ""
 
 
-def clips_in(shard: str) -> pl.Expr:
-    """Which rows of a corpus's table are of clips in a shard, itself a file or a folder of files."""
-    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
+@dataclass(frozen=True)
+class Shard:
+    """A shard of a corpus, named by its path in it.
 
-
-def verified_clip(data: bytes, sha256: str) -> bytes | None:
-    """The clip whose bytes these are, or whose levels alone, as some containers hold them; None where its hash is another."""
-    if hashlib.sha256(data).hexdigest() == sha256:
-        return data
-    whole = _npy_header(len(data)) + data
-    return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
-
-
-def raw_levels(clip: bytes) -> bytes:
-    """The levels of a quantised clip without the header of its .npy file."""
-    file = io.BytesIO(clip)
-    np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_1_0(file)
-    return clip[file.tell() :]
-
-
-def _npy_header(samples: int) -> bytes:
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (samples,)})
-    return file.getvalue()
-
-
-class WrittenShard(NamedTuple):
-    """A shard that is written.
-
-    Attributes:
-        name: its path inside the corpus.
-        split: which it belongs to.
-        segments: how many clips it holds.
-        num_bytes: of its files.
-        sha256: of its file, or of the list of its files.
-        rows: a Parquet file of this machine with a row for each of its clips, as in segments.parquet.
+    `sha256` is of its file, or of the list of its files, and `plan` a hash of everything that it was to hold. `rows` is a local
+    Parquet file with a row for each clip, as in segments.parquet. A shard was `kept` if it was already whole; it was not
+    written if a pack is `damaged`.
     """
 
     name: str
@@ -67,22 +40,44 @@ class WrittenShard(NamedTuple):
     segments: int
     num_bytes: int
     sha256: str
+    plan: str
     rows: Path
+    kept: bool = False
+    damaged: str | None = None
 
     def metadata(self) -> pl.DataFrame:
-        """Its rows without what was found while writing, but for `shard`, the file of the clip."""
+        """Read the rows of its clips without the columns that writing added, except `shard`, the file of the clip."""
         return pl.read_parquet(self.rows, glob=False).drop("offset", "length", "audio_sha256")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its entry in corpus.json."""
+        facts = {name: getattr(self, name) for name in ("name", "split", "segments", "sha256", "plan")}
+        return {**facts, "bytes": self.num_bytes}
+
+
+def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
+    """Shards by split, both in order."""
+    splits = dict.fromkeys(shard.split for shard in shards)
+    return {split: [shard for shard in shards if shard.split == split] for split in splits}
+
+
+def clips_in(shard: str) -> pl.Expr:
+    """Whether a row of segments.parquet is of a clip in this shard, which is a file or a folder of files."""
+    return (pl.col("shard") == shard) | pl.col("shard").str.starts_with(f"{shard}/")
+
+
+def verified_clip(data: bytes, sha256: str) -> bytes | None:
+    """Return the clip with these bytes, or with these levels if a container stores levels alone; None if its hash differs."""
+    if hashlib.sha256(data).hexdigest() == sha256:
+        return data
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (len(data),)})
+    whole = header.getvalue() + data
+    return whole if hashlib.sha256(whole).hexdigest() == sha256 else None
 
 
 def as_json(value: Any) -> bytes:
-    """A row of metadata, or a value of one, as JSON in one line: the same row gives the same bytes.
-
-    Examples:
-        >>> as_json({"text": "čaša", "cer": None}).decode()
-        '{"cer":null,"text":"čaša"}'
-        >>> as_json({"snr": float("nan")}).decode()
-        '{"snr":null}'
-    """
+    """Encode a row of metadata, or one of its values, as one line of JSON; equal values give equal bytes."""
     try:
         return _encode(value).encode()
     except ValueError:  # JSON has no NaN and no infinity
@@ -103,17 +98,31 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def spread_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
-    """A name for each clip's file that is safe everywhere, in one of 256 folders that are named after a hash of its segment.
+def escape_key(segment_id: str) -> str:
+    """Escape an id to ASCII letters, digits, ``-``, ``_`` and ``%``, as `urllib.parse.unquote` reverses."""
+    return escape_device(quote(segment_id, safe="").replace(".", "%2E").replace("~", "%7E"))
 
-    Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
 
-    Examples:
-        >>> list(spread_names(pl.DataFrame({"segment_id": ["HlauTe_NK6U_3207.7-3227.54", "../x"]}), "flac"))
-        ['db/HlauTe_NK6U_3207,7-3227,54.flac', 'fe/___x-d6b96a97d147daaa.flac']
+def escape_device(name: str) -> str:
+    """Escape the first letter of a name that Windows reserves for a device."""
+    return f"%{ord(name[0]):02X}{name[1:]}" if RESERVED_DEVICE_NAMES.fullmatch(name) else name
+
+
+def metadata_table(metadata: pl.DataFrame) -> pa.Table:
+    """Convert metadata to Arrow types that every reader knows.
+
+    Categories become strings, as Arrow dictionaries would differ from shard to shard.
     """
-    hashes = hash_column(metadata["segment_id"], "folder")
-    names = clip_file_names(metadata["segment_id"].to_list(), extension)
-    return (
-        f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for number, name in zip(hashes, names, strict=True)
-    )
+    table = metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String)).to_arrow()
+    return table.cast(pa.schema([pa.field(field.name, _small(field.type)) for field in table.schema]))
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the 32-bit-offset form of an Arrow type, which every reader knows."""
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind):
+        return pa.list_(_small(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _small(f.type)) for f in kind])
+    return kind

@@ -1,7 +1,7 @@
-"""Plain files that anything opens: a shard is a folder of clips, and each split has a `metadata.csv` as AudioFolder reads it.
+"""Plain files: a shard is a folder of clips, and each split has a `metadata.csv` as Hugging Face's AudioFolder reads it.
 
-Files are named after their segments, `[hash]_123.4-135.4.wav`. A CSV knows no types: nested values are JSON in a cell, and
-`segments.parquet` holds them as they are.
+Files are named after their segments, `[hash]_123.4-135.4.wav`. CSV has no types: nested values are JSON in a cell, and
+`segments.parquet` holds them unchanged.
 """
 
 import csv
@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
-    """Write the files of one shard; see `containers.WriteShard`."""
-    del rate  # every clip's own header and metadata say it
+    """Write the files of one shard; see `registry.WriteShard`."""
+    del rate  # each clip's header and metadata hold it
     path.mkdir()
     places = []
     for name, clip in zip(clip_file_names(metadata["segment_id"].to_list(), extension), audio, strict=True):
@@ -27,13 +27,13 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     return places
 
 
-def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The table of each split; see `containers.WriteBeside`."""
-    for split in dict.fromkeys(shard.split for shard in shards):
-        yield f"{split}/metadata.csv", _lines([shard for shard in shards if shard.split == split])
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Make the table of each split; see `registry.SideFiles`."""
+    for split, own in group_by_split(shards).items():
+        yield f"{split}/metadata.csv", _lines(own)
 
 
-def _lines(shards: Sequence[WrittenShard]) -> Iterator[bytes]:
+def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
     for number, shard in enumerate(shards):
         rows = shard.metadata()
         file = io.StringIO()

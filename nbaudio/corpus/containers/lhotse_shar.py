@@ -1,7 +1,7 @@
 """Lhotse Shar: `recording.NNNNNN.tar` with the audio, and beside it `cuts.NNNNNN.jsonl.gz` with a cut for each clip.
 
-A cut and the member of its audio have the same name, the segment's id with odd characters percent-encoded: Lhotse takes it for a
-path. The supervision has the plain id; all metadata are its `custom`.
+A cut and the member of its audio have the same name, the segment's id with special characters percent-encoded, as Lhotse reads
+it as a path. The supervision has the plain id; all metadata are its `custom`.
 """
 
 import gzip
@@ -12,25 +12,19 @@ from urllib.parse import quote
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, escape_device
 from nbaudio.corpus.containers.tar import write_tar
-from nbaudio.corpus.containers.webdataset import escape_device
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
-    """Write one tar; see `containers.WriteShard`."""
-    del rate  # every clip's own header and metadata say it
-
-    def members() -> Iterator[tuple[str, bytes]]:
-        for row, clip in zip(metadata.iter_rows(named=True), audio, strict=True):
-            yield f"{_cut_id(row)}.{extension}", clip
-            yield f"{_cut_id(row)}.json", as_json(_recording(row))
-
-    return write_tar(path, members())[::2]
+    """Write one tar; see `registry.WriteShard`."""
+    del rate  # each clip's header and metadata hold it
+    rows = zip(metadata.iter_rows(named=True), audio, strict=True)
+    return write_tar(path, ((_cut_id(row), clip, as_json(_recording(row))) for row, clip in rows), extension)
 
 
-def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The cuts of each shard; see `containers.WriteBeside`."""
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Make the cuts of each shard; see `registry.SideFiles`."""
     for shard in shards:
         lines = (as_json(_cut(row)) + b"\n" for row in shard.metadata().drop("shard").iter_rows(named=True))
         name = shard.name.replace("/recording.", "/cuts.").replace(".tar", ".jsonl.gz")

@@ -1,7 +1,7 @@
 """Parquet shards that Hugging Face `datasets` loads with an Audio column.
 
-One row per clip: `audio` is a struct of the encoded bytes and a file name, all other columns are the metadata. The schema carries
-the `datasets` features. Audio is stored plain (it is compressed already), so that every clip is one byte range of the file.
+One row per clip: `audio` is a struct of the encoded bytes and a file name, all other columns are the metadata. The schema holds
+the `datasets` features. Audio is stored uncompressed (it is encoded), so that every clip is one byte range of the file.
 """
 
 import json
@@ -17,19 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.corpus.containers.base import ClipLocation
-from nbaudio.corpus.containers.webdataset import escape_key
+from nbaudio.corpus.containers.base import ClipLocation, escape_key, metadata_table
 
-# `datasets` streams by row group: few enough rows to start soon and to reach one clip without reading many.
-_ROWS_A_GROUP = 100
-# Bytes of a clip that are compared to find it in the file: beyond a FLAC's checksum of its samples.
+# `datasets` streams by row group: with few rows it starts soon and reaches one clip without reading many.
+_ROW_GROUP = 100
+# Bytes of a clip that are compared to find it in the file: past the checksum in a FLAC header.
 _HEAD = 64
 
 _AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
-    """Write one Parquet file; see `containers.WriteShard`."""
+    """Write one Parquet file; see `registry.WriteShard`."""
     schema = _schema(metadata, rate, extension)
     plain = "audio.bytes"
     leaves = [plain, "audio.path", *_leaves(schema)]
@@ -42,25 +41,19 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
         use_dictionary=False,
         write_statistics=[name for name in leaves if name != plain],
     ) as writer:
-        for part in metadata.iter_slices(_ROWS_A_GROUP):
+        for part in metadata.iter_slices(_ROW_GROUP):
             data = list(islice(clips, len(part)))
             names = [f"{escape_key(key)}.{extension}" for key in part["segment_id"]]
             column = pa.StructArray.from_arrays([pa.array(data, pa.binary()), pa.array(names)], fields=list(_AUDIO))
-            described = without_categories(part).to_arrow().cast(pa.schema(list(schema)[1:]))
-            writer.write_table(described.add_column(0, schema.field(0), column), row_group_size=_ROWS_A_GROUP)
+            writer.write_table(metadata_table(part).add_column(0, schema.field(0), column), row_group_size=_ROW_GROUP)
             heads += [(len(clip), clip[:_HEAD]) for clip in data]
-    return _places(path, heads)
-
-
-def without_categories(metadata: pl.DataFrame) -> pl.DataFrame:
-    """Categories as strings: Arrow dictionaries would differ from shard to shard."""
-    return metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String))
+    return _locations(path, heads)
 
 
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
-    fields = metadata_fields(metadata)
+    fields = list(metadata_table(metadata.clear()).schema)
     audio: dict[str, Any] = {"_type": "Audio"} if rate is None else {"sampling_rate": rate, "_type": "Audio"}
-    # `datasets` decodes no .npy: there the column is what it is, bytes and a name.
+    # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
     features = {"audio": audio if extension != "npy" else _feature(_AUDIO)} | {
         field.name: _feature(field.type) for field in fields
     }
@@ -68,24 +61,8 @@ def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Sche
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 
 
-def metadata_fields(metadata: pl.DataFrame) -> list[pa.Field]:
-    """The columns of metadata as every reader knows them."""
-    return [pa.field(f.name, _small(f.type)) for f in without_categories(metadata.clear()).to_arrow().schema]
-
-
-def _small(kind: pa.DataType) -> pa.DataType:
-    """The 32-bit-offset form of an Arrow type, which every reader knows."""
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _small(f.type)) for f in kind])
-    return kind
-
-
 def _feature(kind: pa.DataType) -> Any:
-    """How `datasets` describes a type."""
+    """Describe a type as `datasets` does."""
     if pa.types.is_list(kind):
         return [_feature(kind.value_type)]
     if pa.types.is_struct(kind):
@@ -95,19 +72,15 @@ def _feature(kind: pa.DataType) -> Any:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Column paths of the metadata as Parquet names them."""
-    parquet_schema = pq.ParquetFile(_empty(schema)).schema
+    """Return the column paths of the metadata in Parquet."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    parquet_schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return [parquet_schema.column(i).path for i in range(2, len(parquet_schema))]
 
 
-def _empty(schema: pa.Schema) -> pa.BufferReader:
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink)
-    return pa.BufferReader(sink.getvalue())
-
-
-def _places(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]:
-    """Where each clip's bytes are: Parquet's plain encoding puts them behind their length, in order."""
+def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]:
+    """Find each clip's bytes: Parquet's plain encoding stores them after their length, in order."""
     places: list[ClipLocation] = []
     if not heads:
         return places

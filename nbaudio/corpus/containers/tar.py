@@ -1,4 +1,4 @@
-"""Tar files with fixed headers, no time and no owner in them: equal members give equal files."""
+"""Tar shards with fixed headers and no times or owners: equal clips give equal files."""
 
 import tarfile
 from collections.abc import Iterable
@@ -7,34 +7,31 @@ from pathlib import Path
 from nbaudio.corpus.containers.base import ClipLocation
 
 _MODE = 0o644
-# Where the fields of a header are that differ from member to member (POSIX.1-1988, ustar).
+# Header fields that differ between members (POSIX.1-1988, ustar).
 _NAME, _SIZE, _CHECKSUM = slice(0, 100), slice(124, 136), slice(148, 156)
-_MOST_PLAIN_BYTES = 8**11
+_MAX_USTAR_BYTES = 8**11
 
 
-def write_tar(path: Path, members: Iterable[tuple[str, bytes]]) -> list[ClipLocation]:
-    """Write named members one after another, and say where the bytes of each are."""
+def write_tar(path: Path, clips: Iterable[tuple[str, bytes, bytes]], extension: str) -> list[ClipLocation]:
+    """Write `<key>.<extension>` and `<key>.json` for each (key, audio, JSON); return the locations of the audio."""
     places = []
     with path.open("wb") as file:
-        for name, data in members:
-            file.write(header(name, len(data)))
-            places.append(ClipLocation(file.tell(), len(data)))
-            file.writelines((data, bytes(-len(data) % tarfile.BLOCKSIZE)))
+        for key, audio, described in clips:
+            for name, data in ((f"{key}.{extension}", audio), (f"{key}.json", described)):
+                file.write(header(name, len(data)))
+                places.append(ClipLocation(file.tell(), len(data)))
+                file.writelines((data, bytes(-len(data) % tarfile.BLOCKSIZE)))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
         file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
-    return places
+    return places[::2]
 
 
 def header(name: str, size: int) -> bytes:
-    """The header of a file, with the extended one that `tarfile` puts before it where the plain one has no room.
+    """Return the header of a member, preceded by an extended one where ustar has no room.
 
-    `tarfile` takes as long for two headers as the disk for a clip, so plain ones are filled in here.
-
-    Examples:
-        >>> header("a.flac", 4096)[:6], len(header("a.flac", 4096)), len(header("č" * 60, 4096))
-        (b'a.flac', 512, 1536)
+    For two headers `tarfile` takes as long as the disk for a clip, so ustar ones are filled in here.
     """
-    if not name.isascii() or len(name) > _NAME.stop or size >= _MOST_PLAIN_BYTES:
+    if not name.isascii() or len(name) > _NAME.stop or size >= _MAX_USTAR_BYTES:
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, _MODE
         return info.tobuf(tarfile.PAX_FORMAT)
@@ -46,7 +43,7 @@ def header(name: str, size: int) -> bytes:
 
 
 def _blank() -> bytes:
-    """The header of a file without name and size; of its checksum, the blanks that it is taken over."""
+    """Return a header without name and size, its checksum filled with the blanks that the sum is taken over."""
     info = tarfile.TarInfo()
     info.mode = _MODE
     found = bytearray(info.tobuf(tarfile.USTAR_FORMAT))

@@ -1,14 +1,17 @@
 """TFRecord shards: a `tf.train.Example` for each clip, or a `tf.train.SequenceExample` for each window of consecutive segments.
 
-`audio` is the encoded clip, `json` all metadata as they are. Columns that TensorFlow has a type for are features of their own:
-texts, int64 and float32, and `word_times` as `word_times/start` and `word_times/end`; null is an empty text, -1 or NaN there.
-Beside the shards lies what `tfds.builder_from_directory` asks for; it knows no SequenceExample, which `tf.io` parses.
+`audio` is the encoded clip, `json` all metadata. Columns that TensorFlow has a type for are features of their own: texts, int64
+and float32, and `word_times` as `word_times/start` and `word_times/end`; null is an empty text, -1 or NaN there. Beside the
+shards are the files that `tfds.builder_from_directory` needs; it does not read SequenceExamples, which `tf.io` parses.
 
-Features are written in the order of their columns, the audio last: TensorFlow's own writer puts them in any order. A record is
-its length, a checksum of the length, its bytes and their checksum, as in TensorFlow's `record_writer.h`.
+Protocol buffers are written field by field, features in the order of their columns and the audio last, so that equal values give
+equal bytes: TensorFlow's own writer has no fixed order. A record is its length, a checksum of the length, its bytes and their
+checksum. Sources: https://protobuf.dev/programming-guides/encoding, TensorFlow's `example.proto`, `feature.proto` and
+`record_writer.h`.
 """
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import groupby, islice
@@ -21,23 +24,62 @@ import polars as pl
 
 from nbaudio.core.errors import MissingExtraError
 from nbaudio.core.tables import WORD_TIMES
-from nbaudio.corpus.containers.base import ClipLocation, WrittenShard, as_json
-from nbaudio.corpus.containers.protobuf import field, floats, integers, map_entry, texts, wrap_field
+from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
-# Names that are taken, and what is only known when the shard is written.
+# Reserved names, and columns that are only known when the shard is written.
 _NOT_FEATURES = ("audio", "json", "window", "shard", "offset", "length", "audio_sha256")
 _CRC_MASK = 0xA282EAD8
 _CRC_BYTES = 4
+_LENGTH_DELIMITED = 2  # the wire type of texts, bytes and messages
 # Clips whose features are made at once.
 _ROWS = 1000
 _MODULES = "tensorflow_datasets.core.features"
 
 
 class _Kind(NamedTuple):
-    """How a column becomes features: each by the suffix of its name, from a value; and how tfds describes it."""
+    """The features of a column, by the suffix of their names, each a function of a value; and the description for tfds."""
 
     features: Mapping[str, Callable[[Any], bytes]]
     tfds: Mapping[str, Any]
+
+
+def _varint(number: int) -> bytes:
+    """Encode a number of at most 64 bits; negative ones as two's complement."""
+    rest = number & 0xFFFFFFFFFFFFFFFF
+    found = bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def _field(number: int, *parts: bytes) -> bytes:
+    """Encode a field that holds bytes, a text or a message."""
+    return b"".join(_wrap(number, parts))
+
+
+def _wrap(number: int, parts: Sequence[bytes]) -> list[bytes]:
+    """Return the parts of a field: those of a clip are too large to be joined again at every level."""
+    return [_head(number, sum(map(len, parts))), *parts]
+
+
+@lru_cache(maxsize=4096)  # most are short and repeat
+def _head(number: int, size: int) -> bytes:
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
+
+
+@lru_cache(maxsize=256)  # null values, for example, repeat in every clip
+def _map_entry(key: str, value: bytes) -> bytes:
+    """Encode an entry of a map from texts to messages, as `Features` and `FeatureLists` hold it."""
+    return _field(1, _field(1, key.encode()), _field(2, value))
+
+
+def _texts(values: Sequence[bytes]) -> bytes:
+    return _field(1, *(_field(1, value) for value in values))
+
+
+def _floats(values: Sequence[float]) -> bytes:
+    return _field(2, _field(1, array("f", values).tobytes()))
 
 
 def _tensor(dtype: str) -> dict[str, Any]:
@@ -45,21 +87,21 @@ def _tensor(dtype: str) -> dict[str, Any]:
 
 
 def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
-    return lambda words: floats([word[side] for word in words or []])
+    return lambda words: _floats([word[side] for word in words or []])
 
 
-@lru_cache(maxsize=4096)  # speakers, recordings and rates come again and again
+@lru_cache(maxsize=4096)  # speakers, recordings and rates repeat
 def _text(text: str | None) -> bytes:
-    return texts([(text or "").encode()])
+    return _texts([(text or "").encode()])
 
 
 @lru_cache(maxsize=4096)
 def _integer(number: int | None) -> bytes:
-    return integers([-1 if number is None else number])
+    return _field(3, _field(1, _varint(-1 if number is None else number)))
 
 
 def _float(number: float | None) -> bytes:
-    return floats([float("nan") if number is None else number])
+    return _floats([float("nan") if number is None else number])
 
 
 _TEXT = _Kind({"": _text}, {"pythonClassName": f"{_MODULES}.text_feature.Text", "text": {}})
@@ -81,8 +123,8 @@ _TIMES = _Kind(
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
-    """Write one TFRecord file; see `containers.WriteShard`. Where rows have a `window`, each is a SequenceExample."""
-    del extension, rate  # every clip's own header and metadata say it
+    """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
+    del extension, rate  # each clip's header and metadata hold them
     kinds = _kinds(metadata.schema)
     clips = iter(audio)
     places: list[ClipLocation] = []
@@ -90,25 +132,22 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
         for window, clips_inside in groupby(_features(metadata, kinds), key=itemgetter(0)):
             inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
-            sounds = [wrap_field(1, wrap_field(1, [clip])) for clip in own]
+            sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
             record = _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], sounds[0])
             _write_record(file, record)
-            # A clip ends its feature, and the last of them ends the record.
-            sizes = [sum(map(len, wrap_field(1, sound))) for sound in sounds]
+            # A clip is the end of its feature, and the last feature is the end of the record.
+            sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
             places += [ClipLocation(int(end) - len(clip), len(clip)) for end, clip in zip(ends, own, strict=True)]
     return places
 
 
-def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """What TensorFlow Datasets asks for; see `containers.WriteBeside`."""
+def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Make the files that TensorFlow Datasets needs; see `registry.SideFiles`."""
     schema = pl.scan_parquet(shards[0].rows, glob=False).collect_schema()
     if "window" in schema:
         return
     features = {"audio": _tensor("string"), "json": _TEXT.tfds} | {name: kind.tfds for name, kind in _kinds(schema).items()}
-    splits = {
-        split: [shard for shard in shards if shard.split == split] for split in dict.fromkeys(shard.split for shard in shards)
-    }
     info = {
         "name": "corpus",
         "version": "1.0.0",
@@ -120,7 +159,7 @@ def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes
                 "numBytes": str(sum(shard.num_bytes for shard in own)),
                 "shardLengths": [str(shard.segments) for shard in own],
             }
-            for split, own in splits.items()
+            for split, own in group_by_split(shards).items()
         ],
     }
     yield "dataset_info.json", [as_json(info)]
@@ -129,7 +168,7 @@ def beside(shards: Sequence[WrittenShard]) -> Iterator[tuple[str, Iterable[bytes
 
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
-    """The columns that become features of their own."""
+    """Return the columns that become features of their own."""
     return {name: kind for name, dtype in schema.items() if name not in _NOT_FEATURES and (kind := _kind(dtype)) is not None}
 
 
@@ -142,9 +181,9 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
 
 
 def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The window of each clip, which is its own where there are none, and all its features but its audio."""
+    """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
     for part in metadata.iter_slices(_ROWS):
-        columns = {"json": [texts([as_json(row)]) for row in part.iter_rows(named=True)]}
+        columns = {"json": [_texts([as_json(row)]) for row in part.iter_rows(named=True)]}
         for name, kind in kinds.items():
             values = part[name].to_list()
             columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
@@ -154,18 +193,18 @@ def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tu
 
 
 def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
-    return wrap_field(1, [b"".join([map_entry(name, data) for name, data in features.items()]), *_audio(sound)])
+    return _wrap(1, [b"".join([_map_entry(name, data) for name, data in features.items()]), *_audio(sound)])
 
 
 def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
-    context = field(1, map_entry("window", texts([window.encode()])))
-    lists = [map_entry(name, b"".join(field(1, features[name]) for features in inside)) for name in inside[0]]
-    audio = _audio([part for sound in sounds for part in wrap_field(1, sound)])
-    return [context, *wrap_field(2, [*lists, *audio])]
+    context = _field(1, _map_entry("window", _texts([window.encode()])))
+    lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
+    audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
+    return [context, *_wrap(2, [*lists, *audio])]
 
 
 def _audio(value: list[bytes]) -> list[bytes]:
-    return wrap_field(1, [field(1, b"audio"), *wrap_field(2, value)])
+    return _wrap(1, [_field(1, b"audio"), *_wrap(2, value)])
 
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:
@@ -175,7 +214,7 @@ def _write_record(file: BinaryIO, record: list[bytes]) -> None:
         raise MissingExtraError.naming("google-crc32c", "tfrecord") from error
 
     def checksum(parts: list[bytes]) -> bytes:
-        """Turned and shifted, as a checksum of checksums would tell little."""
+        """Return the masked CRC-32C."""
         crc = reduce(extend, parts, 0)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + _CRC_MASK) & 0xFFFFFFFF)
 

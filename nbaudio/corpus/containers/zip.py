@@ -1,33 +1,46 @@
 """Zip shards that Hugging Face's AudioFolder reads, streaming or not: `metadata.jsonl`, and a file for every clip.
 
-Nothing is compressed (audio is), so every clip is one byte range of the file. Dates and rights are fixed, so equal clips give
-equal files.
+Members are stored uncompressed (audio is compressed), so every clip is one byte range of the file. Dates and permissions are
+fixed, so equal clips give equal files.
 """
 
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
 
-from nbaudio.corpus.containers.base import ClipLocation, as_json, spread_names
+from nbaudio.core.hashing import clip_file_names, hash_column
+from nbaudio.corpus.containers.base import ClipLocation, as_json
 
 _UNIX = 3
 
 
 def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
-    """Write one zip; see `containers.WriteShard`."""
-    del rate  # every clip's own header and metadata say it
-    names = list(spread_names(metadata, extension))
+    """Write one zip; see `registry.WriteShard`."""
+    del rate  # each clip's header and metadata hold it
+    names = list(_member_names(metadata, extension))
     rows = zip(names, metadata.iter_rows(named=True), strict=True)
     places = []
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
-        # First, so that a reader of the stream knows what comes.
+        # First, as streaming readers need the metadata before the clips.
         archive.writestr(_member("metadata.jsonl"), b"".join(as_json({"file_name": name} | row) + b"\n" for name, row in rows))
         for name, clip in zip(names, audio, strict=True):
             archive.writestr(_member(name), clip)
             places.append(ClipLocation(file.tell() - len(clip), len(clip)))
     return places
+
+
+def _member_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
+    """Name the clips' files, safely on every system, in one of 256 folders by a hash of the segment.
+
+    Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
+    """
+    hashes = hash_column(metadata["segment_id"], "folder")
+    names = clip_file_names(metadata["segment_id"].to_list(), extension)
+    return (
+        f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for number, name in zip(hashes, names, strict=True)
+    )
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -12,8 +12,7 @@ import polars as pl
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.tables import SPLITS
-from nbaudio.corpus.layout import MANIFEST
-from nbaudio.corpus.manifest import read_manifest
+from nbaudio.corpus.layout import MANIFEST, read_manifest
 from nbaudio.proof.display import THRESHOLDS, describe_claim, selection_threshold
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS

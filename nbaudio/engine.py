@@ -1,18 +1,17 @@
-"""Where tasks run. A task is a picklable function and its argument; the engine only says which processes call it.
+"""Run tasks in threads, in processes, on Dask or Ray (joblib backends), on Spark or on Beam.
 
-An engine is a context manager over an `EngineLocation`, listed in `ENGINES`: it finds or starts workers, gives a function to run
-tasks on them, and lets them go. Dask, Ray and the processes of one machine are joblib backends. Workers need the driver's
-nbaudio.
-
-Workers may be killed: tasks are such that they can be run again, and those that were underway are. Workers of this machine end
-with a driver that is killed.
+An engine is a context manager in `ENGINES`: it connects to an `EngineLocation` or starts workers there, yields a function that
+runs tasks on them, and shuts down what it started. A task is a picklable argument for a module-level function. Workers need the
+driver's nbaudio. They may be killed, so that a task may run more than once; workers on this machine exit with the driver.
 """
 
 import base64
 import os
 import pickle
+import re
 import shlex
 import socket
+import sys
 import tempfile
 import time
 import warnings
@@ -28,29 +27,32 @@ from pathlib import Path
 from threading import Thread
 from traceback import format_tb
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
 
 from nbaudio.core.errors import EngineError, InputError, NbaudioError, WorkerLostError, get_by_name, requires_extra, root_cause
-from nbaudio.engine import spark
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks a worker that are handed over together where no result comes before all are done.
-_AT_ONCE = 16
-# What joblib, Dask and Ray raise when a worker is gone, by name, as their packages may not be here.
-_LOST = frozenset({"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"})
-# So often a task is begun whose worker is lost.
-_ATTEMPTS = 3
-# Seconds between looks at the driver.
-_LOOK_S = 0.2
+_BATCH = 16  # tasks per worker, for backends that return no result before all of a batch are done
+# What joblib, Dask and Ray raise when a worker dies, by name, as their packages may not be installed.
+_WORKER_LOST = frozenset({"BrokenProcessPool", "KilledWorker", "RayActorError", "WorkerCrashedError", "OwnerDiedError"})
+_ATTEMPTS = 3  # starts of a task whose worker dies
+_DRIVER_CHECK_S = 0.2  # between checks that the driver is alive
+# Lines of Java's log that name a cause, the most specific first.
+_JAVA_CAUSES = (
+    re.compile(r"^Caused by: (.+)$", re.MULTILINE),
+    re.compile(r"^(?:Exception in thread \S+ |: )?((?:\w+\.)+\w*(?:Exception|Error): .+)$", re.MULTILINE),
+    re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
+)
+_MAX_LOG_BYTES = 1 << 20
 
 
 class RunTasks(Protocol):
-    """Calls a module-level function on every task; results come in no order, tasks are taken as workers become free."""
+    """Call a module-level function on every task; tasks are taken as workers become free, results come in any order."""
 
     def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
         """Run the tasks."""
@@ -59,29 +61,23 @@ class RunTasks(Protocol):
 
 @dataclass(frozen=True)
 class EngineLocation:
-    """Where workers are.
-
-    Attributes:
-        jobs: how many tasks at once; None means one a core. A cluster with an address has as many as it has.
-        address: of a cluster that runs already; None starts workers on this machine.
-        beam_options: further options of Beam, as on a command line.
-    """
+    """Where workers run: on a running cluster, with all its workers, or on this machine, with one job per core by default."""
 
     jobs: int | None = None
     address: str | None = None
-    beam_options: str = ""
+    beam_options: str = ""  # further options of Beam, as on a command line
 
     @property
     def local_jobs(self) -> int:
-        """How many tasks at once on this machine."""
+        """Number of parallel tasks on this machine."""
         return self.jobs or joblib.cpu_count()
 
 
 @contextmanager
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
-    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=_end_with, initargs=(os.getpid(),)):
+    with joblib.parallel_config(backend="loky", n_jobs=site.local_jobs, initializer=_exit_with_driver, initargs=(os.getpid(),)):
         yield _run_joblib
-    # The processes would be kept for the next call: their memory is wanted, or the program is about to end.
+    # Otherwise joblib keeps the processes, and their memory, for the next call.
     get_reusable_executor().shutdown(wait=True)
 
 
@@ -105,11 +101,16 @@ def _dask(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _ray(site: EngineLocation) -> Iterator[RunTasks]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to others
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     with requires_extra("ray"):
         import ray
         from ray.util.joblib import register_ray
-    _check_reachable(site.address or "")
+    host, _, port = (site.address or "").rpartition("://")[2].rpartition(":")
+    try:
+        if port.isdigit():  # Ray itself would retry for minutes and print its own log
+            socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise EngineError(f"engine ray at {site.address}: {error.strerror or error}") from error
     cores = {} if site.address else {"num_cpus": site.local_jobs, "include_dashboard": False}
     with ExitStack() as stack:
         if not ray.is_initialized():
@@ -119,41 +120,70 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
         yield _run_joblib
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `EngineError` where nothing answers at ``host:port``: Ray would try for minutes and print its own log."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    try:
-        if port.isdigit():
-            socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
-        raise EngineError(f"engine ray at {address}: {error.strerror or error}") from error
+@contextmanager
+def _spark(site: EngineLocation) -> Iterator[RunTasks]:
+    """Use the active Spark session, or start one and stop it afterwards; report the cause that Java logs, in one line."""
+    master = site.address or f"local[{site.local_jobs}]"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default Python need not have nbaudio
+    with warnings.catch_warnings(), tempfile.TemporaryFile() as log:
+        warnings.filterwarnings("ignore", module="pyspark")  # about newer pandas, which is not used here
+        with requires_extra("spark"):
+            from pyspark.errors import PySparkException
+            from pyspark.sql import SparkSession
+        from py4j.protocol import Py4JError  # comes with PySpark
+
+        if session := SparkSession.getActiveSession():
+            yield partial(_run_spark, session.sparkContext)
+            return
+        try:
+            with _stderr_to(log):
+                builder = SparkSession.builder.master(master).appName("nbaudio").config("spark.log.level", "ERROR")
+                session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+            with session:
+                yield partial(_run_spark, session.sparkContext)
+        except (PySparkException, Py4JError, EngineError) as error:
+            raise EngineError(f"engine spark at {master}: {_java_cause(log) or root_cause(error)}") from error
 
 
 @contextmanager
-def _spark(site: EngineLocation) -> Iterator[RunTasks]:
-    with spark.context(site.address or f"local[{site.local_jobs}]") as context:
-        yield partial(_run_spark, context)
+def _stderr_to(log: IO[bytes]) -> Iterator[None]:
+    """Redirect the standard error of processes that start meanwhile to a file: the JVM prints tracebacks there."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _java_cause(log: IO[bytes]) -> str | None:
+    """Return the last cause in Java's log."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
+    text = log.read().decode(errors="replace")
+    found = (pattern.findall(text) for pattern in _JAVA_CAUSES)
+    return next((lines[-1].strip() for lines in found if lines), None)
 
 
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
     with requires_extra("beam"):
         from apache_beam.options.pipeline_options import PipelineOptions
-    flags = [_absolute(flag) for flag in shlex.split(site.beam_options)]
+    flags = [_absolute_location(flag) for flag in shlex.split(site.beam_options)]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
         local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
-        # There are no triggers; so told, DirectRunner does not fetch another runner from the web first.
+        # Without this option DirectRunner downloads another runner first; there are no triggers.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
     yield partial(_run_beam, PipelineOptions(flags))
 
 
-def _absolute(flag: str) -> str:
-    """An option of Beam; a folder of this machine in it, such as ``--temp_location=tmp``, absolute."""
+def _absolute_location(flag: str) -> str:
+    """Make a local folder in a Beam option absolute, such as ``--temp_location=tmp``."""
     name, equals, value = flag.partition("=")
     return f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
 
 
-# Engine -> the context manager of its workers.
 ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = MappingProxyType(
     {"loky": _loky, "threading": _threading, "dask": _dask, "ray": _ray, "spark": _spark, "beam": _beam}
 )
@@ -161,11 +191,7 @@ _CLUSTERS = ("dask", "ray", "spark")
 
 
 def check_engine(engine: str | None, site: EngineLocation) -> None:
-    """Refuse an engine that is not there, or a site that it does not have, before any work is done.
-
-    Raises:
-        InputError: names what is allowed.
-    """
+    """Raise `InputError` for an unknown engine, or a location that it does not support."""
     if engine is not None:
         get_by_name(ENGINES, engine, "engine")
     if site.jobs is not None and site.jobs < 1:
@@ -178,16 +204,9 @@ def check_engine(engine: str | None, site: EngineLocation) -> None:
 
 @contextmanager
 def worker_pool(engine: str | None, site: EngineLocation) -> Iterator[RunTasks]:
-    """Workers for as long as the context lasts.
+    """Start or connect to workers for as long as the context lasts; None takes the backend of ``joblib.parallel_config``.
 
-    Args:
-        engine: a key of `ENGINES`; None takes the backend that ``joblib.parallel_config`` has set.
-        site: where they are. One job on this machine runs in this process.
-
-    Raises:
-        InputError: the engine is not known, or does not have such a site.
-        MissingExtraError: its package is not installed.
-        EngineError: it cannot be started or reached, or fails later.
+    A package that is not installed is a `MissingExtraError`; what an engine raises itself, now or later, is an `EngineError`.
 
     Examples:
         >>> with worker_pool("threading", EngineLocation(jobs=2)) as run:
@@ -197,36 +216,23 @@ def worker_pool(engine: str | None, site: EngineLocation) -> Iterator[RunTasks]:
     check_engine(engine, site)
     config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if engine is None else ENGINES[engine](site)
     with ExitStack() as stack:
-        with _failing(engine):
+        with _engine_errors(engine):
             run = stack.enter_context(config)
         yield partial(_run, engine, run)
 
 
-def run_tasks(
-    function: Callable[[Task], Result], tasks: Iterable[Task], *, engine: str | None = "loky", site: EngineLocation | None = None
-) -> Iterator[Result]:
-    """Call a module-level function on every task, with workers that are let go afterwards.
-
-    Examples:
-        >>> sorted(run_tasks(abs, [-2, 1], site=EngineLocation(jobs=1)))
-        [1, 2]
-    """
-    with worker_pool(engine, site or EngineLocation()) as run:
-        yield from run(function, tasks)
-
-
 def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks; errors of tasks are raised here as they were there: some engines make texts of exceptions, some try again."""
+    """Run tasks; raise errors of tasks unchanged, though some engines convert exceptions to text and some retry."""
     own: list[Exception] = []
 
     def planned() -> Iterator[Task]:
         try:
-            yield from chain(tasks)  # closes no generator: after a lost worker the rest is run
+            yield from chain(tasks)  # does not close a generator: the rest is run after a worker is lost
         except Exception as error:
             own.append(error)
             raise
 
-    with _failing(engine, own):
+    with _engine_errors(engine, own):
         for result, error in run(partial(_attempt, function), planned()):
             if error is not None:
                 own.append(error)
@@ -235,8 +241,8 @@ def _run(engine: str | None, run: RunTasks, function: Callable[[Task], Result], 
 
 
 @contextmanager
-def _failing(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
-    """Raise what an engine raises as `EngineError` of one line; errors of ours, and those in `own`, as they are."""
+def _engine_errors(engine: str | None, own: Collection[Exception] = ()) -> Iterator[None]:
+    """Convert errors of an engine to an `EngineError` of one line; raise nbaudio's errors, and those in `own`, unchanged."""
     try:
         yield
     except Exception as error:
@@ -251,7 +257,7 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
     except Exception as error:  # noqa: BLE001 - the driver raises it again
         error.add_note(f"In a task:\n{''.join(format_tb(error.__traceback__))}")
         try:
-            copy(error)  # the way that pickle goes
+            copy(error)  # as unpickling does
             pickle.dumps(error)
         except Exception:  # noqa: BLE001 - whatever its class raises
             return None, RuntimeError(f"{type(error).__name__}: {error}")
@@ -259,7 +265,7 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
 
 
 def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None) -> Iterator[Result]:
-    """Run tasks on the backend that ``joblib.parallel_config`` has set, with its number of jobs unless told otherwise."""
+    """Run tasks on the backend of ``joblib.parallel_config``, with its number of jobs if `jobs` is None."""
     waiting = enumerate(tasks)
     underway: dict[int, Task] = {}
     losses: Counter[int] = Counter()
@@ -277,9 +283,9 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
                     del underway[number]
                     yield result
         except Exception as error:
-            if not _is_loss(error):
+            if not _is_worker_lost(error):
                 raise
-            over = list(underway) or [-1]  # none: they were lost while they began
+            over = list(underway) or [-1]  # none: workers were lost while they started
             losses.update(over)
             if max(losses[number] for number in over) >= _ATTEMPTS:
                 raise WorkerLostError(
@@ -292,25 +298,24 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
                 return
 
 
-def _is_loss(error: BaseException | None) -> bool:
-    """Whether an error, or one behind it, tells of a lost worker."""
+def _is_worker_lost(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, says that a worker was lost."""
     if error is None:
         return False
     names = {kind.__name__ for kind in type(error).__mro__}
-    return not _LOST.isdisjoint(names) or _is_loss(error.__cause__ or error.__context__)
+    return not _WORKER_LOST.isdisjoint(names) or _is_worker_lost(error.__cause__ or error.__context__)
 
 
 def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) -> tuple[int, Result]:
-    number, task = numbered
-    return number, function(task)
+    return numbered[0], function(numbered[1])
 
 
-def _end_with(driver: int) -> None:
-    """End this process when its parent is gone: what a killed run has left running would write beside the next one."""
+def _exit_with_driver(driver: int) -> None:
+    """Exit this process when its parent is gone: workers of a killed run would write beside the next run."""
 
     def watch() -> None:
         while os.getppid() == driver:
-            time.sleep(_LOOK_S)
+            time.sleep(_DRIVER_CHECK_S)
         os._exit(1)
 
     Thread(target=watch, name="nbaudio driver", daemon=True).start()
@@ -320,7 +325,7 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
     options = {"n_jobs": jobs, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
-    except ValueError:  # the backend knows lists only
+    except ValueError:  # the backend returns lists only
         with joblib.Parallel(**options) as parallel:
             for some in _batches(tasks, joblib.effective_n_jobs(jobs)):
                 yield from parallel(joblib.delayed(function)(task) for task in some)
@@ -331,13 +336,13 @@ def _parallel(function: Callable[[Task], Result], tasks: Iterable[Task], jobs: i
                 yield result
         finally:
             with warnings.catch_warnings():
-                # Whoever leaves early, by an error or on purpose, knows that tasks are left.
+                # A caller that stops early, by an error or on purpose, knows that tasks are left.
                 warnings.filterwarnings("ignore", ".* tasks which were still being processed", UserWarning)
                 results.close()
 
 
 def _run_threads(jobs: int, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks in threads, of which none is left at work behind the last result or an error, as joblib's would be."""
+    """Run tasks in threads; none is still running after the last result or an error, unlike joblib's."""
     running: set[Future[Result]] = set()
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -358,12 +363,12 @@ def _run_spark(context: Any, function: Callable[[Task], Result], tasks: Iterable
 
 def _batches(tasks: Iterable[Task], jobs: int) -> Iterator[list[Task]]:
     waiting = iter(tasks)
-    while some := list(islice(waiting, _AT_ONCE * jobs)):
+    while some := list(islice(waiting, _BATCH * jobs)):
         yield some
 
 
 def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-    """Run tasks as a pipeline: lines of a file in, lines of files out, where Beam keeps temporary files."""
+    """Run tasks as a pipeline from a file of tasks to files of results, one per line, in Beam's temporary location."""
     import apache_beam as beam
     from apache_beam.io.filesystems import FileSystems
 
@@ -375,25 +380,21 @@ def _run_beam(options: Any, function: Callable[[Task], Result], tasks: Iterable[
         try:
             with FileSystems.create(FileSystems.join(folder, "tasks")) as file:
                 for task in tasks:
-                    file.write(_line(task) + b"\n")
+                    file.write(base64.b64encode(pickle.dumps(task)) + b"\n")
             with beam.Pipeline(options=options) as pipeline:
                 lines = pipeline | beam.io.ReadFromText(FileSystems.join(folder, "tasks"), coder=coder)
                 results = lines | beam.Reshuffle() | beam.Map(partial(_call_on_line, function))
                 results | beam.io.WriteToText(FileSystems.join(folder, "results"), coder=coder)
             for found in FileSystems.match([FileSystems.join(folder, "results*")])[0].metadata_list:
                 with FileSystems.open(found.path) as file:
-                    yield from map(_object, file)
+                    yield from map(_load_line, file)
         finally:
             FileSystems.delete([folder])
 
 
 def _call_on_line(function: Callable[[Any], Any], line: bytes) -> bytes:
-    return _line(function(_object(line)))
+    return base64.b64encode(pickle.dumps(function(_load_line(line))))
 
 
-def _line(value: Any) -> bytes:
-    return base64.b64encode(pickle.dumps(value))
-
-
-def _object(line: bytes) -> Any:
+def _load_line(line: bytes) -> Any:
     return pickle.loads(base64.b64decode(line))  # noqa: S301 - written by this very call, in a folder of its own

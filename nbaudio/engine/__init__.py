@@ -1,1 +1,0 @@
-"""Where tasks run: joblib's backends, Spark and Beam."""
