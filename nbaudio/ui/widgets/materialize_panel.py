@@ -11,10 +11,11 @@ from pathlib import Path
 from threading import RLock, Thread
 from typing import Any
 
-import nbaudio
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.progress import listen_to_progress
 from nbaudio.core.report import Report
+from nbaudio.corpus.materialize import materialize
+from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, esm
 
 # Last lines of the ledger to show; all of it is in the corpus.
@@ -210,7 +211,7 @@ class JobPanel(BaseWidget):
 class MaterializePanel(JobPanel):
     """`nbaudio.materialize` in a `JobPanel`."""
 
-    def __init__(self, workspace: str | Path | nbaudio.Workspace, *, out: str | Path, start: bool = True, **options: Any) -> None:
+    def __init__(self, workspace: str | Path | Workspace, *, out: str | Path, start: bool = True, **options: Any) -> None:
         """Start to make the corpus.
 
         Args:
@@ -219,4 +220,4 @@ class MaterializePanel(JobPanel):
             start: False waits for the button.
             options: further parameters of `nbaudio.materialize`.
         """
-        super().__init__(partial(nbaudio.materialize, workspace, out=out, **{"show_progress": False, **options}), start=start)
+        super().__init__(partial(materialize, workspace, out=out, **{"show_progress": False, **options}), start=start)
