@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from nbaudio.core.progress import waiting
-from nbaudio.storage.download.lists import DownloadItem
+from nbaudio.storage.download.ledger import DownloadItem
 
 
 @dataclass
