@@ -47,12 +47,7 @@ class Member(NamedTuple):
 
 
 def is_in_archive(place: Remote) -> bool:
-    """Return whether a folder or file is in a compressed tar.
-
-    Examples:
-        >>> is_in_archive(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_in_archive(remote("tar://::/data/all.tar"))
-        (True, False)
-    """
+    """Return whether a folder or file is in a compressed tar."""
     return place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
 
 

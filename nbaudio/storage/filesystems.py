@@ -33,10 +33,7 @@ class FilesystemPath(NamedTuple):
 
 
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
-    """Return the filesystem and the path of an address.
-
-    Raises MissingExtraError if the package for its scheme is not installed, InputError if the system lacks something else for it.
-    """
+    """Return the filesystem and the path of an address; MissingExtraError if the package for its scheme is not installed."""
     scheme = urlsplit(address).scheme
     archive = address.rpartition("::")[2]
     if scheme in ARCHIVES and "://" not in archive:
@@ -94,12 +91,7 @@ def _options(scheme: str, network: Network) -> dict[str, Any]:
 
 
 def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder.
-
-    Examples:
-        >>> filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
-        (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
-    """
+    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder."""
     paths, refused = [], []
     for name in sorted(names):
         if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in name.split("/")):

@@ -12,15 +12,10 @@ _CACHED_BYTES = 4 << 20
 
 
 class RangeFile(io.RawIOBase):
-    r"""A readable file over a function that returns the bytes [start, stop) or raises AudioError.
+    """A readable file over a function that returns the bytes [start, stop) or raises AudioError.
 
     Decoders call it from C, where an exception is lost: a failed read looks like the end of the file, and `settle` raises it.
     `check` raises AudioError if the file is no longer the one that was opened.
-
-    Examples:
-        >>> file = RangeFile(lambda start, stop: bytes(range(start, stop)), lambda: None, 10)
-        >>> file.seek(7), file.read(5)
-        (7, b'\x07\x08\t')
     """
 
     def __init__(

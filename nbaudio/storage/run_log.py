@@ -76,18 +76,9 @@ class _LogWriter:
 
 @contextmanager
 def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
-    """Log the progress of this thread to `path` and hold its lock, so that no second run writes to the same output.
+    """Log the progress of this thread to `path` and lock it (ExistsError if another run has the lock on the output `of`).
 
-    Args:
-        path: the log; its folder is created, and removed at the end if it held only the log.
-        step: the command that runs.
-        told: its parameters.
-        of: the output of the run, for messages.
-        keep: where the log is copied when the run succeeds; None removes it.
-
-    Raises:
-        ExistsError: another run holds the lock.
-        DiskFullError: the disk has no space even for a log.
+    On success the log is copied to `keep`, removed if that is None, and its folder is removed if it held only the log.
     """
     with _locked_log(path, of) as file:
         log = _LogWriter(file)
