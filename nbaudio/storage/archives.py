@@ -21,6 +21,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.remote import Content, Remote, remote
+from nbaudio.storage.retry import convert_error
 from nbaudio.storage.urls import is_url
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -68,10 +69,8 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
-        try:
+        with convert_error(InputError, tarfile.ReadError):
             self._archive, self._size = archive, guards.check_regular(archive).st_size
-        except InputError as error:
-            raise tarfile.ReadError(str(error)) from error
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)
@@ -85,9 +84,9 @@ class _Unpacked(io.RawIOBase):
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        position: int = self._file.seek(offset, whence)
+        self._file.seek(offset, whence)
         self.check(self.tell())
-        return position
+        return self.tell()
 
     def tell(self) -> int:
         return int(self._file.tell())
@@ -99,10 +98,8 @@ class _Unpacked(io.RawIOBase):
 
     def check(self, position: int) -> None:
         """Raise tarfile.ReadError if the archive may not expand to `position` bytes."""
-        try:
+        with convert_error(InputError, tarfile.ReadError):
             guards.check_expansion(self._archive, self._size, position)
-        except InputError as error:
-            raise tarfile.ReadError(str(error)) from error
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:

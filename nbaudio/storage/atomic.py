@@ -168,16 +168,14 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
 
     Raises InputError for a line that msgspec's `decode` refuses; `what` names the expected content.
     """
-    found = []
-    try:
+    found: list[_Line] = []
+    with suppress(FileNotFoundError):
         guards.check_regular(target)
-    except FileNotFoundError:
-        return []
-    for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            found.append(decode(line))
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
+        for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
+            try:
+                found.append(decode(line))
+            except msgspec.MsgspecError as error:
+                raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
     return found
 
 

@@ -141,18 +141,14 @@ def _open(path: Path) -> BinaryIO:
 
 def alive(path: Path) -> bool:
     """Return whether the run that writes a log is still running."""
-    try:
-        with _open(path) as file:
-            return not lock(file, shared=True, wait=False, required=False)
-    except FileNotFoundError:
-        return False
+    with suppress(FileNotFoundError), _open(path) as file:
+        return not lock(file, shared=True, wait=False, required=False)
+    return False
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Return the last lines of a log without damaged ones; an empty list if there is no log."""
-    try:
-        with _open(path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_READ_BYTES))
-            return list(parse_lines(file.read()))
-    except FileNotFoundError:
-        return []
+    with suppress(FileNotFoundError), _open(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_READ_BYTES))
+        return list(parse_lines(file.read()))
+    return []
