@@ -117,11 +117,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_partials(*folders: Path) -> None:
-    """Remove the temporary files that killed runs left in these folders."""
-    for folder in folders:
-        for path in list(folder.rglob(".*.partial")):
-            remove(path)
+def remove_partials(folder: Path) -> None:
+    """Remove the temporary files that killed runs left in a folder."""
+    for path in list(folder.rglob(".*.partial")):
+        remove(path)
 
 
 class JsonRows(list[dict[str, Any]]):
@@ -230,5 +229,5 @@ def sha256_listed(hashes: Mapping[str, str]) -> str:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder; 0 if there is none."""
     return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

@@ -137,13 +137,9 @@ class Workspace:
         return whole.select(name for name in names if name in whole.columns)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
-        """Return a table as a pandas frame; `split` and `decision` are categorical, integers with nulls are float64 with NaN.
+        """Return a table by name, such as ``segments`` or ``recordings``, as a pandas frame.
 
-        Args:
-            table: ``segments``, ``recordings``, or another one by name.
-
-        Raises:
-            InputError: the file does not exist or is not a Parquet file.
+        `split` and `decision` are categorical, integers with nulls are float64 with NaN. A missing table raises InputError.
 
         Examples:
             >>> import tempfile

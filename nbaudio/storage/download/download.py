@@ -19,7 +19,7 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.atomic import disk_full_reason, raise_disk_full
+from nbaudio.storage.atomic import disk_full_reason, raise_disk_full, size_of
 from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
 from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger
 from nbaudio.storage.download.lists import read_list
@@ -202,7 +202,7 @@ class _Worker:
             with waiting(task.host):
                 row = self.fetcher.fetch(task)
         except RetryableError as error:
-            have = self.fetcher.partial_bytes(task.wanted)
+            have = size_of(partial_path(self.fetcher.folder, task.wanted))
             if have > task.reached:
                 task.failures, task.reached, task.lost = -1, have, 0.0
             task.failures += 1
@@ -242,7 +242,7 @@ class _Worker:
         elif task.failures >= network.tries or (task.failures and task.lost >= network.tries * network.timeout):
             self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
         else:
-            task.address, task.redirects, task.passed = task.wanted.url, 0, set()
+            task.address, task.passed = task.wanted.url, set()
             if error.pause is None:
                 task.pause = pause_seconds(self.seed, task.wanted.url, task.failures)
             else:

@@ -19,6 +19,7 @@ from urllib.parse import urljoin
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
+from nbaudio.storage.atomic import size_of
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row
 from nbaudio.storage.download.lists import check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask
@@ -66,11 +67,6 @@ class Fetcher:
     expect: Callable[[str, int], None]
     advance: Callable[[str, int], None]
 
-    def partial_bytes(self, wanted: DownloadItem) -> int:
-        """Return the size of the partial file."""
-        partial = partial_path(self.folder, wanted)
-        return partial.stat().st_size if partial.exists() else 0
-
     def fetch(self, task: DownloadTask) -> Row | None:
         """Send one request; return the row of the complete file in its place, or None after a redirect.
 
@@ -78,7 +74,7 @@ class Fetcher:
         """
         wanted = task.wanted
         row = self.ledger.part(wanted)
-        have = self.partial_bytes(wanted) if row and (row.validator or wanted.checksum) else 0
+        have = size_of(partial_path(self.folder, wanted)) if row and (row.validator or wanted.checksum) else 0
         if row and have and have == row.bytes:
             return self._publish(wanted, row, joined=True)
         headers = {"Range": f"bytes={have}-"} if have else {}
@@ -227,8 +223,7 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
 
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:
-    task.redirects += 1
-    if task.redirects > MAX_REDIRECTS:
+    if len(task.passed) >= MAX_REDIRECTS:
         raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
         target = check_url(urljoin(task.address, location))

@@ -23,12 +23,11 @@ class DownloadTask:
 
     wanted: DownloadItem
     address: str  # of the next request; a redirect changes it
-    redirects: int = 0  # that led to the address
     failures: int = 0  # consecutive requests without a new byte
     reached: int = 0  # most bytes that the partial file ever had
     lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
     pause: float = 0.0  # seconds before the next try
-    passed: set[str] = field(default_factory=set)  # addresses of the redirects
+    passed: set[str] = field(default_factory=set)  # addresses of the redirects that led to the address
     host: str = ""  # of the address, with its port
 
 
