@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio.core import guards
@@ -27,7 +26,7 @@ from nbaudio.storage.urls import is_url
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
-_OPEN: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
+_OPEN: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _HEAD_BYTES = 6
 _PIECE_BYTES = 1 << 20
 # A larger file comes without its bytes.

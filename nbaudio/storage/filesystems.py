@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,7 +14,7 @@ from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
 # Package and extra of the schemes that need more than the core.
-_PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
+_PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")}
 # s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
 _MAX_DEPTH = 30

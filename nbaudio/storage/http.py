@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
-_HEADERS: Mapping[str, str] = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
+_HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"}
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -26,14 +25,12 @@ MAX_UNKNOWN_LENGTH = 1_000_000_000
 
 _PREFIX = "NBAUDIO_"
 # How to parse a limit, which values are valid, and how a message says so.
-_KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = MappingProxyType(
-    {
-        "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
-        "tries": (int, lambda value: value >= 1, "a whole number, 1 or more, is wanted"),
-        "max_wait": (float, lambda value: value >= 0, "seconds are wanted"),
-        "max_size": (parse_size, lambda value: value >= 1, "a size such as 50GB is wanted"),
-    }
-)
+_KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = {
+    "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
+    "tries": (int, lambda value: value >= 1, "a whole number, 1 or more, is wanted"),
+    "max_wait": (float, lambda value: value >= 0, "seconds are wanted"),
+    "max_size": (parse_size, lambda value: value >= 1, "a size such as 50GB is wanted"),
+}
 
 
 @dataclass

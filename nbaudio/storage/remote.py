@@ -214,12 +214,7 @@ class Remote:
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def _info(self) -> dict[str, Any]:
-        def info() -> dict[str, Any]:
-            fs, path, _ = self.located
-            found: dict[str, Any] = fs.info(path)
-            return found
-
-        return with_retries(self, info, proves=False)
+        return with_retries(self, lambda: self.located.fs.info(self.located.path), proves=False)
 
     def names(self) -> set[str]:
         """Return all files below the folder, relative to it; to be called through `with_retries`."""

@@ -9,7 +9,7 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -44,16 +44,15 @@ class RateLimitedQueue:
     Tasks of a host are begun in their order. `spacing` is the seconds between requests to a host.
     """
 
-    def __init__(self, tasks: Iterable[DownloadTask], *, per_host: int, per_second: float) -> None:
+    def __init__(self, tasks: Sequence[DownloadTask], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
         self.spacing = 1 / per_second
         self._changed = threading.Condition()
         self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
         self._order = itertools.count()
-        self._left = 0
+        self._left = len(tasks)
         self.stopped = False
         for task in tasks:
-            self._left += 1
             self._enqueue(task, 0.0)
 
     def take(self) -> DownloadTask | None:
