@@ -26,7 +26,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
 from nbaudio.storage import retry
 from nbaudio.storage.download.download import pause_seconds, read_list
-from nbaudio.storage.download.lists import DownloadItem
+from nbaudio.storage.download.ledger import DownloadItem
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.retry import retry_after
 
@@ -518,6 +518,13 @@ def test_a_host_that_rests_holds_up_no_other():
 
 
 # the list
+
+
+def test_names_and_checksums_of_a_list_are_decoded(tmp_path):
+    url = "https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1"
+    (tmp_path / "list.csv").write_text(f"url,checksum\n{url},42E2234BA48799C1F50F24A7926300A1\n")
+    item = DownloadItem(url, "1 a [HlauTe_NK6U].wav", "md5:42e2234ba48799c1f50f24a7926300a1")
+    assert read_list(tmp_path / "list.csv") == ([item], [])
 
 
 BAD_NAMES = ["../a", "a/b", "/etc/a", "..", ".", ".hidden", "a\\b", "a\0b", "a\nb", "\ud800", 7]

@@ -1,4 +1,4 @@
-"""Atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
+"""Addresses, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
 
 import zipfile
 
@@ -8,11 +8,27 @@ from web import answers, serving
 
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage import retry
-from nbaudio.storage.atomic import JsonRows, append_lines, parse_lines, read_json, read_lines, sha256_listed, write_json
+from nbaudio.storage.archives import is_in_archive
+from nbaudio.storage.atomic import (
+    JsonRows,
+    append_lines,
+    disk_full_reason,
+    escapes_folder,
+    parse_lines,
+    read_json,
+    read_lines,
+    sha256_listed,
+    trusted_root,
+    write_json,
+)
+from nbaudio.storage.download.lists import display_url
+from nbaudio.storage.filesystems import filter_names
+from nbaudio.storage.folders import folder_at
 from nbaudio.storage.http import HttpFiles
 from nbaudio.storage.locks import lock
-from nbaudio.storage.network import Network
+from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
+from nbaudio.storage.urls import check_url, is_url, public_url, redact, redact_log, redact_url, stays_inside, stored_names
 
 
 def test_rows_of_a_frame_are_written_as_objects(tmp_path):
@@ -35,6 +51,79 @@ def test_half_a_line_at_the_end_of_a_log_is_dropped(tmp_path):
     append_lines(log, [b'{"n": 3}', b"[4]", b"no"])
     assert log.read_bytes() == b'{"n": 1}\n{"n": 3}\n[4]\nno\n'
     assert list(parse_lines(log.read_bytes())) == [{"n": 1}, {"n": 3}]
+
+
+def test_addresses_are_told_from_paths_and_stay_inside():
+    assert [is_url(text) for text in ("s3://bucket/a", "zip://::a.zip", "a/b c.wav")] == [True, True, False]
+    assert check_url("https://host/a%20b") == "https://host/a%20b"
+    assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [True, False, False, False]
+    assert filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav")) == (
+        ["b.wav"],
+        [("../c.wav", "its name leads out of the audio folder")],
+    )
+    places = (remote("tar://LibriSpeech::/data/dev-clean.tar.gz"), remote("tar://::/data/all.tar"))
+    assert [is_in_archive(place) for place in places] == [True, False]
+    assert [str(folder_at(where)) for where in ("/data/corpus", "s3://bucket/corpus/")] == ["/data/corpus", "s3://bucket/corpus"]
+
+
+@pytest.mark.parametrize(
+    ("hide", "text", "shown"),
+    [
+        (redact_url, "https://me:word@host/a.wav?sig=0", "https://...@host/a.wav?..."),
+        (redact_url, "why? me@home.wav", "why? me@home.wav"),
+        (public_url, "https://me:word@host:80/a.wav?sig=0#t", "https://host:80/a.wav"),
+        (public_url, "HTTP://a?b@c:d", "HTTP://a"),
+        (display_url, "ftp://me:secret@example.org/a.wav?key=0", "ftp://example.org/a.wav"),
+        (display_url, "http:me:sec/ret@example.org/b", "http:example.org/b"),
+        (lambda text: redact(text, "https://me:word@host/a?sig=0123&v=2"), "no such key: 0123 for me", "no such key: ... for me"),
+        (
+            redact_log,
+            "s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips",
+            "s3://...@bucket/a failed with aws_secret_key=..., token: ...; key of 3 clips",
+        ),
+    ],
+)
+def test_secrets_are_redacted(hide, text, shown):
+    assert hide(text) == shown
+
+
+def test_stored_names_have_no_secret_and_stay_apart():
+    names = ["a?b.wav", "https://host/a.wav?sig=0"]
+    assert stored_names(names) == {names[1]: "https://host/a.wav"}
+    assert sorted(stored_names(["https://host/get?id=1", "https://host/get?id=2"]).values()) == [
+        "https://host/get?sha256=61d9790ea0d4a9c1",
+        "https://host/get?sha256=6f14a378d45d488c",
+    ]
+
+
+def test_pauses_between_tries():
+    assert [retry.backoff_seconds(*each) for each in ((1, 0.5), (3, 0.0), (50, 0.5))] == [0.5, 1.5, 60.0]
+    date = {"Retry-After": "Sat, 21 Nov 2026 01:00:30 GMT", "Date": "Sat, 21 Nov 2026 01:00:00 GMT"}
+    assert [retry.retry_after(headers) for headers in ({"Retry-After": "120"}, {}, date)] == [120.0, None, 30.0]
+
+
+def test_errors_of_libraries_and_of_the_disk_are_read():
+    error = OSError("slow down")
+    error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
+    assert (retry.http_status(error), retry.http_status(OSError("no route"))) == (503, None)
+    assert retry.one_line_error(OSError("cannot reach https://host/?key=secret")) == "cannot reach ..."
+    full = (OSError(28, "No space left on device"), OSError(5, "Input/output error"))
+    assert [disk_full_reason(each) for each in full] == ["No space left on device", None]
+
+
+def test_limits_are_given_or_of_the_environment():
+    assert Network.of(timeout=5, max_size="2GB").max_size == 2_000_000_000
+    with pytest.raises(InputError, match=r"^tries is 0; a whole number, 1 or more, is wanted$"):
+        Network.of(tries=0)
+    with environment(tries=7):
+        assert Network.of().tries == 7
+
+
+def test_links_that_lead_out_of_a_folder(tmp_path):
+    home = trusted_root(tmp_path)
+    (home / "inside").symlink_to(home / "a")
+    (home / "outside").symlink_to("/etc")
+    assert [escapes_folder(home / name, home) for name in ("inside", "outside/passwd")] == [False, True]
 
 
 def test_locks_are_shared_or_exclusive(tmp_path):

@@ -14,19 +14,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.remote import Content, Remote, remote
+from nbaudio.storage.retry import convert_error
 from nbaudio.storage.urls import is_url
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Errors of reading a damaged archive, or a file that is none.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
-_OPEN: Mapping[bytes, Callable[..., Any]] = MappingProxyType({b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open})
+_OPEN: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _HEAD_BYTES = 6
 _PIECE_BYTES = 1 << 20
 # A larger file comes without its bytes.
@@ -47,12 +47,7 @@ class Member(NamedTuple):
 
 
 def is_in_archive(place: Remote) -> bool:
-    """Return whether a folder or file is in a compressed tar.
-
-    Examples:
-        >>> is_in_archive(remote("tar://LibriSpeech::/data/dev-clean.tar.gz")), is_in_archive(remote("tar://::/data/all.tar"))
-        (True, False)
-    """
+    """Return whether a folder or file is in a compressed tar."""
     return place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
 
 
@@ -73,10 +68,8 @@ class _Unpacked(io.RawIOBase):
     _file: Any = None  # nothing to close if the archive cannot be opened
 
     def __init__(self, archive: Path) -> None:
-        try:
+        with convert_error(InputError, tarfile.ReadError):
             self._archive, self._size = archive, guards.check_regular(archive).st_size
-        except InputError as error:
-            raise tarfile.ReadError(str(error)) from error
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)
@@ -90,9 +83,9 @@ class _Unpacked(io.RawIOBase):
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        position: int = self._file.seek(offset, whence)
+        self._file.seek(offset, whence)
         self.check(self.tell())
-        return position
+        return self.tell()
 
     def tell(self) -> int:
         return int(self._file.tell())
@@ -104,10 +97,8 @@ class _Unpacked(io.RawIOBase):
 
     def check(self, position: int) -> None:
         """Raise tarfile.ReadError if the archive may not expand to `position` bytes."""
-        try:
+        with convert_error(InputError, tarfile.ReadError):
             guards.check_expansion(self._archive, self._size, position)
-        except InputError as error:
-            raise tarfile.ReadError(str(error)) from error
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -34,12 +34,7 @@ _SYNC_THREADS = 16
 
 
 def disk_full_reason(error: BaseException) -> str | None:
-    """Return the system's message if an error means that the disk is full, else None.
-
-    Examples:
-        >>> disk_full_reason(OSError(28, "No space left on device")), disk_full_reason(OSError(5, "Input/output error"))
-        ('No space left on device', None)
-    """
+    """Return the system's message if an error means that the disk is full, else None."""
     # Polars raises its own errors: with the error number in the text, or without it if a Parquet footer cannot be written.
     if "thrift: transport error" in str(error):
         return "cannot be written to its end"
@@ -122,11 +117,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_partials(*folders: Path) -> None:
-    """Remove the temporary files that killed runs left in these folders."""
-    for folder in folders:
-        for path in list(folder.rglob(".*.partial")):
-            remove(path)
+def remove_partials(folder: Path) -> None:
+    """Remove the temporary files that killed runs left in a folder."""
+    for path in list(folder.rglob(".*.partial")):
+        remove(path)
 
 
 class JsonRows(list[dict[str, Any]]):
@@ -169,21 +163,18 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
-    """Return the decoded lines of a log, without half a line at its end; an empty list if there is no log.
+    """Return the decoded lines of a log without half a line at its end, none if there is no log.
 
-    Raises InputError for a line that msgspec's `decode` refuses (`what` names the expected content) and for a log that is not a
-    regular file.
+    Raises InputError for a line that msgspec's `decode` refuses; `what` names the expected content.
     """
-    found = []
-    try:
+    found: list[_Line] = []
+    with suppress(FileNotFoundError):
         guards.check_regular(target)
-    except FileNotFoundError:
-        return []
-    for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            found.append(decode(line))
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
+        for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
+            try:
+                found.append(decode(line))
+            except msgspec.MsgspecError as error:
+                raise InputError(f"{target}: line {number}: not {what} ({one_line(error)})") from error
     return found
 
 
@@ -214,16 +205,7 @@ def trusted_root(folder: Path) -> Path:
 
 
 def escapes_folder(path: Path, home: Path) -> bool:
-    """Return whether a path is, or lies behind, a link that leads out of a folder (see `trusted_root`).
-
-    Examples:
-        >>> import tempfile
-        >>> home = trusted_root(Path(tempfile.mkdtemp()))
-        >>> (home / "inside").symlink_to(home / "a")
-        >>> (home / "outside").symlink_to("/etc")
-        >>> escapes_folder(home / "inside", home), escapes_folder(home / "outside/passwd", home)
-        (False, True)
-    """
+    """Return whether a path is, or lies behind, a link that leads out of a folder (see `trusted_root`)."""
     return not Path(os.path.realpath(path)).is_relative_to(home)
 
 
@@ -247,5 +229,5 @@ def sha256_listed(hashes: Mapping[str, str]) -> str:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder; 0 if there is none."""
     return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

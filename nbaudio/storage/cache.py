@@ -119,24 +119,19 @@ def _write_number(file: BinaryIO, number: int) -> None:
 
 def _open_shared(path: Path) -> BinaryIO | None:
     """Open a file with a lock against eviction; return None if it does not exist."""
-    try:
+    with suppress(FileNotFoundError):
         file = path.open("rb")
-    except FileNotFoundError:
-        return None
-    lock(file, shared=True)
-    if os.fstat(file.fileno()).st_nlink:
-        return file
-    file.close()
+        lock(file, shared=True)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
     return None
 
 
 def _remove_unused(path: Path) -> bool:
     """Remove a file unless it is in use; return whether it is gone."""
-    try:
-        with path.open("rb") as file:
-            if not lock(file, wait=False):
-                return False
-            path.unlink()
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        if not lock(file, wait=False):
+            return False
+        path.unlink()
     return True

@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,7 +14,7 @@ from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
 # Package and extra of the schemes that need more than the core.
-_PACKAGES = MappingProxyType({"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")})
+_PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "azure")}
 # s3fs retries inside a request of ours, because it sends large files in parts.
 _S3_TRIES = 2
 _MAX_DEPTH = 30
@@ -33,10 +32,7 @@ class FilesystemPath(NamedTuple):
 
 
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
-    """Return the filesystem and the path of an address.
-
-    Raises MissingExtraError if the package for its scheme is not installed, InputError if the system lacks something else for it.
-    """
+    """Return the filesystem and the path of an address; MissingExtraError if the package for its scheme is not installed."""
     scheme = urlsplit(address).scheme
     archive = address.rpartition("::")[2]
     if scheme in ARCHIVES and "://" not in archive:
@@ -94,12 +90,7 @@ def _options(scheme: str, network: Network) -> dict[str, Any]:
 
 
 def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder.
-
-    Examples:
-        >>> filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav"))
-        (['b.wav'], [('../c.wav', 'its name leads out of the audio folder')])
-    """
+    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder."""
     paths, refused = [], []
     for name in sorted(names):
         if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in name.split("/")):

@@ -9,24 +9,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage import upload
-from nbaudio.storage.atomic import (
-    atomic_write,
-    read_json,
-    remove_partials,
-    sha256_file,
-    sha256_listed,
-    sha256_path,
-    size_of,
-    write_json,
-)
+from nbaudio.storage import atomic, upload
+from nbaudio.storage.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside
@@ -35,52 +26,12 @@ from nbaudio.storage.urls import is_url, stays_inside
 _JOBS = 8
 
 
-class Folder(Protocol):
-    """A folder to publish to and to read from.
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder on this machine.
 
     A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError.
     """
-
-    def new(self, name: str) -> AbstractContextManager[Path]:
-        """Yield a local path to write to; publish it under `name` when the context succeeds."""
-        ...
-
-    def local(self, name: str) -> AbstractContextManager[Path]:
-        """Yield a local path of the whole file, valid within the context."""
-        ...
-
-    def read(self, name: str, start: int, stop: int) -> bytes:
-        """Return the bytes [start, stop) of a file."""
-        ...
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
-        ...
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a regular file."""
-        ...
-
-    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
-        ...
-
-    def names(self) -> Iterator[str]:
-        """Yield all files, including hidden ones."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
-        ...
-
-    def tidy(self) -> None:
-        """Remove temporary files of killed runs."""
-        ...
-
-
-@dataclass(frozen=True)
-class LocalFolder:
-    """A folder on this machine."""
 
     root: Path
 
@@ -88,12 +39,12 @@ class LocalFolder:
         return str(self.root)
 
     def new(self, name: str) -> AbstractContextManager[Path]:
-        """See `Folder.new`."""
+        """Yield a local path to write to; publish it under `name` when the context succeeds."""
         return atomic_write(self._path(name))
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """See `Folder.local`."""
+        """Yield a local path of the whole file, valid within the context."""
         path = self._path(name)
         try:
             check_regular(path)
@@ -102,7 +53,7 @@ class LocalFolder:
         yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        """See `Folder.read`."""
+        """Return the bytes [start, stop) of a file."""
         with self.local(name) as path, path.open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
@@ -111,30 +62,30 @@ class LocalFolder:
         return data
 
     def exists(self, name: str) -> bool:
-        """See `Folder.exists`."""
+        """Return whether there is such a file."""
         return self._path(name).is_file()
 
     def size(self, name: str) -> int:
-        """See `Folder.size`."""
+        """Return the bytes of a regular file."""
         with self.local(name) as path:
             return path.stat().st_size
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """See `Folder.holds`."""
+        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
         path = self._path(name)
-        return path.exists() and num_bytes in (None, size_of(path)) and sha256_path(path) == sha256
+        return path.exists() and num_bytes in (None, atomic.size_of(path)) and atomic.sha256_path(path) == sha256
 
     def names(self) -> Iterator[str]:
-        """See `Folder.names`."""
+        """Yield all files, including hidden ones."""
         return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if not path.is_dir())
 
     def remove(self, name: str) -> None:
-        """See `Folder.remove`."""
+        """Remove a file if it exists."""
         self._path(name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """See `Folder.tidy`."""
-        remove_partials(self.root)
+        """Remove temporary files of killed runs."""
+        atomic.remove_partials(self.root)
 
     def _path(self, name: str) -> Path:
         return self.root / _checked(name)
@@ -144,10 +95,8 @@ class LocalFolder:
 class RemoteFolder:
     """A remote folder; a file is written locally, uploaded, and removed locally, of a folder one file after the other.
 
-    Attributes:
-        place: the remote folder.
-        desk: local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
-            while the version is the same, the file is not fetched to know its hash. None for a folder that is only read.
+    `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
+    while the version is the same, the file is not fetched to know its hash. None for a folder that is only read.
     """
 
     place: Remote
@@ -158,7 +107,7 @@ class RemoteFolder:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """See `Folder.new`."""
+        """See `LocalFolder.new`."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened to be read")
         written = self.desk / "new" / _checked(name)
@@ -167,55 +116,53 @@ class RemoteFolder:
                 yield partial
             self._send(name, written, self.desk)
         finally:
-            if written.is_dir():
-                shutil.rmtree(written)
-            written.unlink(missing_ok=True)
+            atomic.remove(written)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """See `Folder.local`."""
+        """See `LocalFolder.local`."""
         with convert_error(RemoteNotFoundError, InputError), self._place(name).fetched() as path:
             yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        """See `Folder.read`."""
+        """See `LocalFolder.read`."""
         with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).read(start, stop)
 
     def exists(self, name: str) -> bool:
-        """See `Folder.exists`."""
+        """See `LocalFolder.exists`."""
         with convert_error(AudioError, InputError), suppress(RemoteNotFoundError):
             self._place(name).status()
             return True
         return False
 
     def size(self, name: str) -> int:
-        """See `Folder.size`."""
+        """See `LocalFolder.size`."""
         with convert_error(RemoteNotFoundError, InputError):
             return self._place(name).status().num_bytes
 
     def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """See `Folder.holds`."""
+        """See `LocalFolder.holds`."""
         place = self._place(name)
         try:
             if not place.is_folder():
                 return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
             parts = list(upload.names(place))
             hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
-            return sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
+            return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
         except RemoteNotFoundError:
             return False
 
     def names(self) -> Iterator[str]:
-        """See `Folder.names`."""
+        """See `LocalFolder.names`."""
         return upload.names(self.place)
 
     def remove(self, name: str) -> None:
-        """See `Folder.remove`."""
+        """See `LocalFolder.remove`."""
         upload.delete_file(self._place(name))
 
     def tidy(self) -> None:
-        """See `Folder.tidy`."""
+        """See `LocalFolder.tidy`."""
         upload.tidy(self.place)
         if self.desk is not None:
             shutil.rmtree(self.desk / "new", ignore_errors=True)
@@ -253,15 +200,12 @@ def _checked(name: str) -> str:
     return name
 
 
-def folder_at(where: str | Path, *, desk: Path | None = None) -> LocalFolder | RemoteFolder:
-    """Return the folder at a path, made absolute, or at an address (see `nbaudio.storage.urls`).
+#: A folder to publish to and to read from.
+Folder = LocalFolder | RemoteFolder
 
-    A folder that is written to needs a `desk` in case it is remote (see `RemoteFolder`).
 
-    Examples:
-        >>> print(folder_at("/data/corpus"), folder_at("s3://bucket/corpus/"))
-        /data/corpus s3://bucket/corpus
-    """
+def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
+    """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
     if not is_url(str(where)):
         return LocalFolder(Path(where).absolute())
     if str(where).startswith("file://"):

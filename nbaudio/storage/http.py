@@ -12,10 +12,9 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
-_HEADERS: Mapping[str, str] = MappingProxyType({"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"})
+_HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity", "User-Agent": f"nbaudio/{__version__}"}
 _CHUNK_BYTES = 1 << 18
 # Connections that are kept open per host: more than threads, as urllib3 warns of each one that it discards.
 _CONNECTIONS = 64
@@ -58,10 +57,7 @@ class InvalidUrlError(ValueError):
 
 
 class HttpClient:
-    """A pool of connections, through the proxies of the environment.
-
-    `connections` are kept open per host; `timeout` is in seconds without a byte. An invalid proxy raises InputError.
-    """
+    """A pool of connections, so many kept open per host, through the proxies of the environment; `timeout` is without a byte."""
 
     def __init__(self, *, connections: int, timeout: float) -> None:
         import urllib3
@@ -90,21 +86,17 @@ class HttpClient:
         parts = urlsplit(url)
         bypass = urllib.request.proxy_bypass(parts.hostname or "")
         pool = self._direct if bypass else self._proxies.get(parts.scheme, self._direct)
-        options: dict[str, Any] = {
-            "headers": {**_HEADERS, **headers},
-            "preload_content": False,
-            "redirect": False,
-            "retries": False,
-        }
+        whole = {**_HEADERS, **headers}
+        send = partial(pool.request, method, url, headers=whole, preload_content=False, redirect=False, retries=False)
         try:
             connections = pool.connection_from_url(url)
             before = connections.num_connections
             try:
-                response = pool.request(method, url, **options)
+                response = send()
             except ProtocolError:
                 if connections.num_connections != before:
                     raise
-                response = pool.request(method, url, **options)  # the server had closed an idle connection
+                response = send()  # the server had closed an idle connection
             self._open.add(response)
             try:
                 yield response
@@ -160,15 +152,12 @@ os.register_at_fork(after_in_child=_client.cache_clear)
 def _authorization(url: str) -> dict[str, str]:
     """Return the header with the credentials of a host in ~/.netrc, or the file that NETRC names."""
     path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
-    try:
-        found = netrc.netrc(path).authenticators(urlsplit(url).hostname or "")
-    except (OSError, netrc.NetrcParseError):
-        return {}
-    if not found:
-        return {}
-    import urllib3
+    with suppress(OSError, netrc.NetrcParseError):
+        if found := netrc.netrc(path).authenticators(urlsplit(url).hostname or ""):
+            import urllib3
 
-    return urllib3.make_headers(basic_auth=f"{found[0]}:{found[2]}")
+            return urllib3.make_headers(basic_auth=f"{found[0]}:{found[2]}")
+    return {}
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ Environment variables set the limits for Python functions, notebooks and workers
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -26,14 +25,12 @@ MAX_UNKNOWN_LENGTH = 1_000_000_000
 
 _PREFIX = "NBAUDIO_"
 # How to parse a limit, which values are valid, and how a message says so.
-_KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = MappingProxyType(
-    {
-        "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
-        "tries": (int, lambda value: value >= 1, "a whole number, 1 or more, is wanted"),
-        "max_wait": (float, lambda value: value >= 0, "seconds are wanted"),
-        "max_size": (parse_size, lambda value: value >= 1, "a size such as 50GB is wanted"),
-    }
-)
+_KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = {
+    "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
+    "tries": (int, lambda value: value >= 1, "a whole number, 1 or more, is wanted"),
+    "max_wait": (float, lambda value: value >= 0, "seconds are wanted"),
+    "max_size": (parse_size, lambda value: value >= 1, "a size such as 50GB is wanted"),
+}
 
 
 @dataclass
@@ -71,15 +68,7 @@ class Network:
 
     @classmethod
     def of(cls, **given: Any) -> "Network":
-        """Return the limits that are given and not None, else those of the environment, else the defaults.
-
-        Examples:
-            >>> Network.of(timeout=5, max_size="2GB").max_size
-            2000000000
-            >>> Network.of(tries=0)
-            Traceback (most recent call last):
-            nbaudio.core.errors.InputError: tries is 0; a whole number, 1 or more, is wanted
-        """
+        """Return the limits that are given and not None, else those of the environment, else the defaults."""
         found: dict[str, Any] = {}
         for name, (kind, usable, wanted) in _KINDS.items():
             called, value = name, given.get(name)
@@ -88,11 +77,9 @@ class Network:
                 value = os.environ.get(_PREFIX + name.upper()) or None
             if value is None:
                 continue
-            try:
+            with suppress(ValueError, TypeError, InputError):
                 found[name] = kind(value)
-            except (ValueError, TypeError, InputError):
-                found[name] = None
-            if found[name] is None or not usable(found[name]):
+            if name not in found or not usable(found[name]):
                 raise InputError(f"{called} is {value}; {wanted}")
         return cls(**found)
 
@@ -114,10 +101,7 @@ class Network:
         return f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
-        """Record a failed request.
-
-        `seconds` is its duration with the pause before it, of a broken transfer only the silence; `now` the monotonic time.
-        """
+        """Record a failed request of so many seconds, with the pause before it, of a broken transfer only the silence."""
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
             state.spent += max(0.0, now - max(now - seconds, state.until))
@@ -144,13 +128,7 @@ class Network:
 
 @contextmanager
 def environment(**given: object) -> Iterator[None]:
-    """Set the environment variables of the limits that are not None within the context.
-
-    Examples:
-        >>> with environment(tries=7):
-        ...     Network.of().tries
-        7
-    """
+    """Set the environment variables of the limits that are not None within the context."""
     names = {_PREFIX + name.upper(): str(value) for name, value in given.items() if value is not None}
     before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(names)

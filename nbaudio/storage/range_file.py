@@ -1,8 +1,8 @@
 """A remote file for decoders that seek: it reads ranges in blocks and keeps the last ones."""
 
 import io
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 
 from nbaudio.core.errors import AudioError
 
@@ -12,34 +12,30 @@ _CACHED_BYTES = 4 << 20
 
 
 class RangeFile(io.RawIOBase):
-    r"""A readable file over a function that returns the bytes [start, stop) or raises AudioError.
+    """A readable file over a function that returns the bytes [start, stop) or raises AudioError.
 
     Decoders call it from C, where an exception is lost: a failed read looks like the end of the file, and `settle` raises it.
     `check` raises AudioError if the file is no longer the one that was opened.
-
-    Examples:
-        >>> file = RangeFile(lambda start, stop: bytes(range(start, stop)), lambda: None, 10)
-        >>> file.seek(7), file.read(5)
-        (7, b'\x07\x08\t')
     """
 
     def __init__(
         self, read: Callable[[int, int], bytes], check: Callable[[], None], size: int, block_bytes: int = _BLOCK_BYTES
     ) -> None:
         super().__init__()
-        self._block_bytes = block_bytes
-        self._read, self._check, self._size, self._position = read, check, size, 0
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._check, self._size, self._block_bytes, self._position = check, size, block_bytes, 0
+        self._block = lru_cache(max(2, _CACHED_BYTES // block_bytes))(
+            lambda number: read(number * block_bytes, min((number + 1) * block_bytes, size))
+        )
         self._error: AudioError | None = None
-        self._is_unchecked = False
+        self._num_checked = 0
 
     def settle(self) -> None:
         """Raise AudioError unless all reads so far succeeded, and read the same file."""
         if self._error is not None:
             raise self._error
-        if self._is_unchecked:
+        if (num_read := self._block.cache_info().misses) != self._num_checked:
             self._check()
-            self._is_unchecked = False
+            self._num_checked = num_read
 
     def readable(self) -> bool:
         """Return True."""
@@ -65,26 +61,14 @@ class RangeFile(io.RawIOBase):
         done = 0
         while done < wanted:
             number, offset = divmod(self._position, self._block_bytes)
-            block = self._block(number)[offset : offset + wanted - done]
+            try:
+                block = self._block(number)[offset : offset + wanted - done]
+            except AudioError as error:
+                self._error = error
+                break
             if not block:
                 break
             buffer[done : done + len(block)] = block
             done += len(block)
             self._position += len(block)
         return done
-
-    def _block(self, number: int) -> bytes:
-        if number in self._blocks:
-            self._blocks.move_to_end(number)
-            return self._blocks[number]
-        start = number * self._block_bytes
-        try:
-            block = self._read(start, min(start + self._block_bytes, self._size))
-        except AudioError as error:
-            self._error = error
-            return b""
-        self._is_unchecked = True
-        self._blocks[number] = block
-        if len(self._blocks) > max(2, _CACHED_BYTES // self._block_bytes):
-            self._blocks.popitem(last=False)
-        return block

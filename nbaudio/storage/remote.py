@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.atomic import atomic_write, sha256_file
+from nbaudio.storage.atomic import atomic_write, sha256_file, size_of
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network
@@ -146,13 +146,13 @@ class Remote:
         if status.num_bytes > free:
             raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
         while True:
-            before = _size(target)
+            before = size_of(target)
             try:
                 return with_retries(self, lambda: self._download(target, status))
             except RemoteRefusedError:
                 raise
             except AudioError:
-                if _size(target) < before + _PIECE_BYTES:
+                if size_of(target) < before + _PIECE_BYTES:
                     raise  # the transfer of a large file may break several times
 
     def whole(self, most: int) -> bytes | None:
@@ -214,12 +214,7 @@ class Remote:
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
     def _info(self) -> dict[str, Any]:
-        def info() -> dict[str, Any]:
-            fs, path, _ = self.located
-            found: dict[str, Any] = fs.info(path)
-            return found
-
-        return with_retries(self, info, proves=False)
+        return with_retries(self, lambda: self.located.fs.info(self.located.path), proves=False)
 
     def names(self) -> set[str]:
         """Return all files below the folder, relative to it; to be called through `with_retries`."""
@@ -236,7 +231,7 @@ class Remote:
 
     def _download(self, partial: Path, found: RemoteStat) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes."""
-        held = _size(partial)
+        held = size_of(partial)
         if not (self._is_on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
             fs, path, scheme = self.located
             # S3: one part in memory at a time.
@@ -284,10 +279,6 @@ class Remote:
             return FilesystemPath(fs, top, scheme)
         path = quote(self.path) if scheme in WEB else self.path
         return FilesystemPath(fs, f"{top.rstrip('/')}/{path}" if top else path, scheme)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:

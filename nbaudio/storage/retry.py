@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.progress import waiting
 from nbaudio.storage.atomic import disk_full_reason
-from nbaudio.storage.network import Network
+
+if TYPE_CHECKING:
+    from nbaudio.storage.remote import Remote
 
 Result = TypeVar("Result")
 
@@ -31,20 +33,6 @@ _MAX_PAUSE_S = 60.0
 RETRYABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 # Errors that a retry does not resolve.
 _PERMANENT = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZipFile)
-
-
-class RequestTarget(Protocol):
-    """A file or folder that requests go to; as text, its address without secrets."""
-
-    @property
-    def network(self) -> Network:
-        """The limits."""
-        ...
-
-    @property
-    def host(self) -> str:
-        """The server with its port."""
-        ...
 
 
 class RemoteRefusedError(AudioError):
@@ -68,20 +56,12 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
+def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
     """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
 
-    Args:
-        place: what the request is for.
-        request: sends it.
-        done: what the request does, for messages: ``read``, ``written``.
-        proves: whether a result shows that the host works; a response without content does not.
-
-    Raises:
-        RemoteNotFoundError: the file does not exist.
-        RemoteRefusedError: access is not allowed, or the request is refused.
-        AudioError: all tries failed, Retry-After exceeds `Network.max_wait`, or the host has only failed in this run.
-        MissingExtraError: the package for its scheme is not installed.
+    `done` names the request in messages: ``read``, ``written``. `proves`: a result shows that the host works, which a response
+    without content does not. Raises RemoteNotFoundError, RemoteRefusedError, or AudioError if all tries failed, Retry-After
+    exceeds `Network.max_wait`, or the host has only failed in this run.
     """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
@@ -106,9 +86,8 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
             now, asked = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
             if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
-                raise AudioError(
-                    f"{place}: the server asks to wait {asked:,.0f} s ({one_line_error(cause)}); try later"
-                ) from None
+                wish = f"the server asks to wait {asked:,.0f} s ({one_line_error(cause)})"
+                raise AudioError(f"{place}: {wish}; try later") from None
             if attempt == network.tries:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = backoff_seconds(attempt, random.random()) if asked is None else 0.0  # noqa: S311 - spreads requests, no secret
@@ -122,24 +101,12 @@ def with_retries(place: RequestTarget, request: Callable[[], Result], *, done: s
 
 
 def backoff_seconds(failures: int, jitter: float) -> float:
-    """Return the seconds before the next try: doubled with each failure, times 0.75 to 1.25 by a `jitter` from 0 to 1.
-
-    Examples:
-        >>> backoff_seconds(1, 0.5), backoff_seconds(3, 0.0), backoff_seconds(50, 0.5)
-        (0.5, 1.5, 60.0)
-    """
+    """Return the seconds before the next try: doubled with each failure, times 0.75 to 1.25 by a `jitter` from 0 to 1."""
     return min(FIRST_PAUSE_S * 2.0 ** min(max(failures - 1, 0), 100) * (0.75 + jitter / 2), _MAX_PAUSE_S)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; a date counts from the Date header.
-
-    Examples:
-        >>> retry_after({"Retry-After": "120"}), retry_after({})
-        (120.0, None)
-        >>> retry_after({"Retry-After": "Sat, 21 Nov 2026 01:00:30 GMT", "Date": "Sat, 21 Nov 2026 01:00:00 GMT"})
-        30.0
-    """
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; a date counts from the Date header."""
     text = headers.get("Retry-After", "").strip()
     if text.isdecimal():
         return float(text)
@@ -152,26 +119,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error (`status`), of Azure, Google or botocore, if it has one.
-
-    Examples:
-        >>> error = OSError("slow down")
-        >>> error.__cause__ = type("ClientError", (Exception,), {"response": {"ResponseMetadata": {"HTTPStatusCode": 503}}})()
-        >>> http_status(error), http_status(OSError("no route"))
-        (503, None)
-    """
+    """Return the HTTP status of an error (`status`), of Azure, Google or botocore, if it has one."""
     known = (getattr(error, name, None) for name in ("status", "status_code", "code"))
     found = next((each for each in known if isinstance(each, int)), None)
     return _boto_metadata(error).get("HTTPStatusCode") if found is None else found
 
 
 def one_line_error(error: BaseException) -> str:
-    """Return an error as one line without addresses, which may hold secrets.
-
-    Examples:
-        >>> one_line_error(OSError("cannot reach https://host/?key=secret"))
-        'cannot reach ...'
-    """
+    """Return an error as one line without addresses, which may hold secrets."""
     if (status := http_status(error)) is not None:
         return f"the server says {status}"
     if isinstance(error, TimeoutError):  # its text depends on the library
@@ -193,7 +148,7 @@ def _retry_after_of(error: BaseException) -> float | None:
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
-def _permanent_error(place: RequestTarget, error: BaseException, done: str) -> AudioError | None:
+def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioError | None:
     """Return the error to raise if a retry does not help, else None."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):

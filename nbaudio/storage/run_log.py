@@ -76,18 +76,9 @@ class _LogWriter:
 
 @contextmanager
 def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
-    """Log the progress of this thread to `path` and hold its lock, so that no second run writes to the same output.
+    """Log the progress of this thread to `path` and lock it (ExistsError if another run has the lock on the output `of`).
 
-    Args:
-        path: the log; its folder is created, and removed at the end if it held only the log.
-        step: the command that runs.
-        told: its parameters.
-        of: the output of the run, for messages.
-        keep: where the log is copied when the run succeeds; None removes it.
-
-    Raises:
-        ExistsError: another run holds the lock.
-        DiskFullError: the disk has no space even for a log.
+    On success the log is copied to `keep`, removed if that is None, and its folder is removed if it held only the log.
     """
     with _locked_log(path, of) as file:
         log = _LogWriter(file)
@@ -150,18 +141,14 @@ def _open(path: Path) -> BinaryIO:
 
 def alive(path: Path) -> bool:
     """Return whether the run that writes a log is still running."""
-    try:
-        with _open(path) as file:
-            return not lock(file, shared=True, wait=False, required=False)
-    except FileNotFoundError:
-        return False
+    with suppress(FileNotFoundError), _open(path) as file:
+        return not lock(file, shared=True, wait=False, required=False)
+    return False
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Return the last lines of a log without damaged ones; an empty list if there is no log."""
-    try:
-        with _open(path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_READ_BYTES))
-            return list(parse_lines(file.read()))
-    except FileNotFoundError:
-        return []
+    with suppress(FileNotFoundError), _open(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_READ_BYTES))
+        return list(parse_lines(file.read()))
+    return []

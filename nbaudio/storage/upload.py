@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
@@ -16,13 +15,11 @@ from nbaudio.storage.remote import Remote, RemoteStat
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error, with_retries
 
 # Object stores, with options that keep few parts of an upload in memory.
-_OBJECT_STORES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "s3": {"chunksize": 16 << 20, "max_concurrency": 2},
-        "gs": {"chunksize": 16 << 20},
-        "abfs": {"max_concurrency": 1},
-    }
-)
+_OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
+    "s3": {"chunksize": 16 << 20, "max_concurrency": 2},
+    "gs": {"chunksize": 16 << 20},
+    "abfs": {"max_concurrency": 1},
+}
 WRITABLE = (*_OBJECT_STORES, "hdfs", "memory")
 _PARTIAL = ".partial"
 

@@ -23,24 +23,14 @@ _MIN_SECRET_CHARACTERS = 4
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is an address, not a local path.
-
-    Examples:
-        >>> is_url("s3://bucket/a"), is_url("zip://::a.zip"), is_url("a/b c.wav")
-        (True, True, False)
-    """
+    """Return whether a text is an address, not a local path."""
     return "://" in text
 
 
 def check_url(address: str) -> str:
     """Return a valid address, with an absolute path of a local archive in it.
 
-    Raises InputError for an unknown scheme, and for a password or query, which are secrets and would be stored; the message does
-    not contain them.
-
-    Examples:
-        >>> check_url("https://host/a%20b")
-        'https://host/a%20b'
+    An unknown scheme raises InputError, and so does a password or query, a secret that would be stored; messages do not hold it.
     """
     shown = redact_url(address)
     parts = address.split("::")
@@ -49,9 +39,8 @@ def check_url(address: str) -> str:
         if scheme not in SCHEMES and not (len(parts) > 1 and scheme == "file" and part != parts[0]):
             raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
         if scheme in ARCHIVES and part == parts[-1]:
-            raise InputError(
-                f"{shown}: wanted is {scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
-            )
+            wanted = f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
+            raise InputError(f"{shown}: wanted is {wanted}")
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
             raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
@@ -66,23 +55,13 @@ def check_url(address: str) -> str:
 
 
 def redact_url(name: str) -> str:
-    """Replace what may be secret in an address; other names stay as they are.
-
-    Examples:
-        >>> redact_url("https://me:word@host/a.wav?sig=0"), redact_url("why? me@home.wav")
-        ('https://...@host/a.wav?...', 'why? me@home.wav')
-    """
+    """Replace what may be secret in an address; other names stay as they are."""
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
     return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
 
 def public_url(address: str) -> str:
-    """Return a web address without user, query and fragment, as it is stored.
-
-    Examples:
-        >>> public_url("https://me:word@host:80/a.wav?sig=0#t"), public_url("HTTP://a?b@c:d")
-        ('https://host:80/a.wav', 'HTTP://a')
-    """
+    """Return a web address without user, query and fragment, as it is stored."""
     scheme, colon, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
@@ -92,12 +71,6 @@ def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str
     """Map names that are addresses with a password, user or query to the names that are stored, without those.
 
     Addresses that differ in nothing else (`always`: all of them) get a part of the hash of the whole address instead.
-
-    Examples:
-        >>> stored_names(["a?b.wav", "https://host/a.wav?sig=0"])
-        {'https://host/a.wav?sig=0': 'https://host/a.wav'}
-        >>> sorted(stored_names(["https://host/get?id=1", "https://host/get?id=2"]).values())
-        ['https://host/get?sha256=61d9790ea0d4a9c1', 'https://host/get?sha256=6f14a378d45d488c']
     """
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
@@ -106,12 +79,7 @@ def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str
 
 
 def redact(text: str, *addresses: str) -> str:
-    """Redact secrets of the requested addresses in a text, such as the reason of a response.
-
-    Examples:
-        >>> redact("no such key: 0123 for me", "https://me:word@host/a?sig=0123&v=2")
-        'no such key: ... for me'
-    """
+    """Redact secrets of the requested addresses in a text, such as the reason of a response."""
     for address in addresses:
         try:
             parts = urlsplit(address)
@@ -136,20 +104,10 @@ _SECRET = re.compile(
 
 
 def redact_log(text: str) -> str:
-    """Redact addresses, and the values of keys, tokens and passwords, in a message for a log.
-
-    Examples:
-        >>> redact_log("s3://me:word@bucket/a failed with aws_secret_key=abc, token: 'xyz'; key of 3 clips")
-        's3://...@bucket/a failed with aws_secret_key=..., token: ...; key of 3 clips'
-    """
+    """Redact addresses, and the values of keys, tokens and passwords, in a message for a log."""
     return redact_url(_SECRET.sub(r"\1...", text))
 
 
 def stays_inside(name: str) -> bool:
-    """Return whether a relative path stays in its folder.
-
-    Examples:
-        >>> stays_inside("./a/b.wav"), stays_inside("a/../../b.wav"), stays_inside("/b.wav")
-        (True, False, False)
-    """
+    """Return whether a relative path stays in its folder."""
     return "\0" not in name and not {"", ".", ".."} & set(name.removeprefix("./").split("/"))

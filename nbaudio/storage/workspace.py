@@ -61,20 +61,15 @@ class Workspace:
 
     @classmethod
     def open(cls, path: "str | Path | Workspace") -> "Workspace":
-        """Return the workspace at `path`.
-
-        Raises:
-            InputError: the folder is not a workspace.
-        """
+        """Return the workspace at `path`; raise InputError if the folder is not a workspace."""
         if isinstance(path, Workspace):
             return path
         workspace = cls(Path(path))
         try:
             check_regular(workspace.path / "workspace.json")
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise InputError(
-                f"{path}: not a workspace (no workspace.json); make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
-            ) from error
+            remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
+            raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
         return workspace
 
     @property
@@ -84,11 +79,7 @@ class Workspace:
 
     @property
     def threshold(self) -> float | None:
-        """The threshold on similarity that `choose_threshold` stored, or None.
-
-        Raises:
-            InputError: the stored value is not a number from -1 to 1.
-        """
+        """The threshold on similarity, from -1 to 1, that `choose_threshold` stored, or None."""
         path = self.path / "threshold.json"
         if not os.path.lexists(path):
             return None
@@ -98,13 +89,7 @@ class Workspace:
         return float(value)
 
     def choose_threshold(self, value: float | None) -> None:
-        """Store the default threshold on similarity of `select`.
-
-        Args:
-            value: from -1 to 1; None removes the stored one.
-
-        Raises:
-            InputError: the value is out of range.
+        """Store the default threshold on similarity of `select`, from -1 to 1; None removes the stored one.
 
         Examples:
             >>> import tempfile
@@ -140,18 +125,11 @@ class Workspace:
         return self._conformed(self.table("segments"), "segments", "segment_id", SEGMENTS)
 
     def table(self, name: str) -> pl.DataFrame:
-        """Read any table of the workspace by name, such as ``names`` or ``problems``.
-
-        Raises:
-            InputError: the file does not exist or is not a Parquet file.
-        """
+        """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""
         return read_parquet(self.path / f"{name}.parquet")
 
     def segment_columns(self, *names: str) -> pl.DataFrame:
-        """Read some columns of the segments table; transcripts and word times are most of its bytes.
-
-        Columns of a source that do not exist are left out.
-        """
+        """Read some columns of the segments table, without those that do not exist; transcripts are most of its bytes."""
         path = self.path / "segments.parquet"
         held = parquet_schema(path)
         frame = read_parquet(path, [name for name in dict.fromkeys(("segment_id", *names)) if name in held])
@@ -159,13 +137,9 @@ class Workspace:
         return whole.select(name for name in names if name in whole.columns)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
-        """Return a table as a pandas frame; `split` and `decision` are categorical, integers with nulls are float64 with NaN.
+        """Return a table by name, such as ``segments`` or ``recordings``, as a pandas frame.
 
-        Args:
-            table: ``segments``, ``recordings``, or another one by name.
-
-        Raises:
-            InputError: the file does not exist or is not a Parquet file.
+        `split` and `decision` are categorical, integers with nulls are float64 with NaN. A missing table raises InputError.
 
         Examples:
             >>> import tempfile
@@ -185,19 +159,7 @@ class Workspace:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def replace_columns(self, columns: pl.DataFrame) -> None:
-        """Replace columns of the segments table, row by row; the others are streamed from file to file.
-
-        Raises:
-            InputError: the table does not exist, cannot be read, or a column has another type.
-
-        Examples:
-            >>> import tempfile
-            >>> workspace = Workspace.create(tempfile.mkdtemp())
-            >>> workspace.save(segments=pl.DataFrame({"segment_id": ["a", "b"], "text": ["da", "ne"]}))
-            >>> workspace.replace_columns(pl.DataFrame({"similarity": [0.5, 1.0]}))
-            >>> workspace.segments.select("text", "similarity").rows()
-            [('da', 0.5), ('ne', 1.0)]
-        """
+        """Replace columns of the segments table, row by row; the others are streamed from file to file."""
         path = self.path / "segments.parquet"
         held = parquet_schema(path)
         odd = [name for name, dtype in SEGMENTS.items() if name not in columns.columns and held.get(name) != dtype]

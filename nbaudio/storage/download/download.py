@@ -8,20 +8,21 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.atomic import disk_full_reason, raise_disk_full
+from nbaudio.storage.atomic import disk_full_reason, raise_disk_full, size_of
 from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
-from nbaudio.storage.download.ledger import LEDGER, Ledger, Row, open_ledger
-from nbaudio.storage.download.lists import DownloadItem, read_list
+from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger
+from nbaudio.storage.download.lists import read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.http import HttpClient
 from nbaudio.storage.network import Network
@@ -89,35 +90,36 @@ def download(
     wanted, refused = read_list(source)
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
-        ledger.forget({(one.url, one.name) for one in wanted})
+        ledger.forget(wanted)
         for bad in refused:
             ledger.add(bad)
-        run = _DownloadRun(folder, ledger, network, secrets.randbits(64) if seed is None else seed)
-        rest = run.find_missing(wanted)
+        rest, notes = _find_missing(folder, ledger, wanted)
         client = HttpClient(connections=per_host, timeout=network.timeout)
         try:
             if rest:
                 queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
-                run.fetch(queue, client, len(rest), connections)
+                fetcher = partial(Fetcher, folder, ledger, client, network)
+                _fetch_all(queue, fetcher, len(rest), connections, secrets.randbits(64) if seed is None else seed)
         finally:
             client.close()
-        rows = [row for one in wanted if (row := ledger.row(one.url, one.name))]
-    done = [row for row in rows if row.state == "done"]
-    problems = [f"{row.name}: {row.reason}" for row in rows if row.state == "failed"]
+        rows = {one: row for one in wanted if (row := ledger.row(one))}
+    done = {one: row for one, row in rows.items() if row.state == "done"}
+    num_fetched = len(done.keys() & rest)
+    problems = [f"{row.name}: {row.reason}" for row in rows.values() if row.state == "failed"]
     problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
-    if unproven := sum(row.checksum is None for row in done):
-        run.notes.append(f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone")
+    if unproven := sum(row.checksum is None for row in done.values()):
+        notes.append(f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone")
     return Report(
         "download",
         {
             "files": len(wanted) + len(refused),
-            "there_before": len(wanted) - len(rest) - run.num_taken,
-            "fetched": run.num_fetched,
+            "there_before": len(done) - num_fetched,
+            "fetched": num_fetched,
             "failed": len(problems),
-            "bytes": sum(row.bytes or 0 for row in done),
+            "bytes": sum(row.bytes or 0 for row in done.values()),
             "ledger": str(folder / LEDGER),
         },
-        run.notes,
+        notes,
         first_lines(problems, str(folder / LEDGER)),
     )
 
@@ -128,88 +130,62 @@ def pause_seconds(seed: int, url: str, failures: int) -> float:
     return backoff_seconds(failures, int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64)
 
 
-@dataclass
-class _DownloadRun:
-    """The downloads into one folder."""
+def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> tuple[list[DownloadItem], list[str]]:
+    """Return the files that are not complete, and notes on those that changed; write all others to the ledger."""
+    sizes = [path.stat().st_size if (path := folder / one.name).is_file() else 0 for one in wanted]
+    rest, notes = [], []
+    with (
+        ThreadPoolExecutor(2) as pool,
+        progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
+    ):
+        for one, size, row in zip(wanted, sizes, pool.map(partial(find_complete, folder, ledger), wanted), strict=True):
+            advance(size / 1e9)
+            if row is None:
+                rest.append(one)
+                if size:
+                    notes.append(f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again")
+            elif row.state == "failed" or row != ledger.row(one):
+                ledger.add(row)
+    return rest, notes
 
-    folder: Path
-    ledger: Ledger
-    network: Network
-    seed: int
-    num_fetched: int = 0
-    num_taken: int = 0  # names that other files have
-    notes: list[str] = field(default_factory=list)
 
-    def find_missing(self, wanted: list[DownloadItem]) -> list[DownloadItem]:
-        """Return the files that are not complete; write those that are, and names that other files have, to the ledger."""
-        sizes = [path.stat().st_size if (path := self.folder / one.name).is_file() else 0 for one in wanted]
-        rest = []
-        with (
-            ThreadPoolExecutor(2) as pool,
-            progress("look at files", sum(sizes) / 1e9, "GB", show=sum(sizes) > _LONG_WORK_BYTES) as advance,
-        ):
-            for one, size, found in zip(wanted, sizes, pool.map(self._find_complete, wanted), strict=True):
-                advance(size / 1e9)
-                match found:
-                    case Row():
-                        if found != self.ledger.row(one.url, one.name):
-                            self.ledger.add(found)
-                    case str():
-                        self.num_taken += 1
-                        self.ledger.add(Row.of(one.url, one.name, "failed", reason=found))
-                    case None:
-                        rest.append(one)
-                        if size:
-                            self.notes.append(
-                                f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again"
-                            )
-        return rest
+def _fetch_all(queue: RateLimitedQueue, make: Callable[..., Fetcher], num_files: int, connections: int, seed: int) -> None:
+    """Download the files of a queue in `connections` threads; `make` gets the last two fields of the Fetcher."""
+    with byte_progress(num_files) as bar, ThreadPoolExecutor(connections) as pool:
 
-    def _find_complete(self, one: DownloadItem) -> Row | str | None:
+        def advance(name: str, num_bytes: int) -> None:
+            bar.advance(name, num_bytes)
+            if queue.stopped:
+                raise PermanentError("stopped")
+
+        fetcher = make(bar.expect, advance)
+        worker = _Worker(queue, bar, fetcher, seed)
         try:
-            return find_complete(self.folder, self.ledger, one)
-        except OSError as error:
-            return f"what is there cannot be read: {error.strerror}"
-
-    def fetch(self, queue: RateLimitedQueue, client: HttpClient, num_files: int, connections: int) -> None:
-        """Download all files of a queue."""
-        with byte_progress(num_files) as bar, ThreadPoolExecutor(connections) as pool:
-
-            def advance(task: DownloadTask, num_bytes: int) -> None:
-                bar.advance(task.wanted.name, num_bytes)
-                if queue.stopped:
-                    raise PermanentError("stopped")
-
-            def expect(task: DownloadTask, num_bytes: int) -> None:
-                bar.expect(task.wanted.name, num_bytes)
-
-            worker = _Worker(self, queue, bar, Fetcher(self.folder, self.ledger, client, self.network, expect, advance))
-            try:
-                futures = {pool.submit(worker.work) for _ in range(connections)}
-                while futures:
-                    # With a timeout, for a Ctrl-C just before the wait.
-                    done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
-                    for future in done:
-                        future.result()
-            except BaseException:
-                queue.stop()
-                client.hang_up()
-                raise
+            futures = {pool.submit(worker.work) for _ in range(connections)}
+            while futures:
+                # With a timeout, for a Ctrl-C just before the wait.
+                done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+        except BaseException:
+            queue.stop()
+            fetcher.client.hang_up()
+            raise
 
 
 @dataclass(frozen=True)
 class _Worker:
     """Downloads the files of a queue, in any number of threads."""
 
-    run: _DownloadRun
     queue: RateLimitedQueue
     bar: "ByteProgress"
     fetcher: Fetcher
+    seed: int
 
     def work(self) -> None:
         """Send requests until the queue is empty or stopped."""
         try:
-            with raise_disk_full(self.run.folder):
+            with raise_disk_full(self.fetcher.folder):
                 while (task := self.queue.take()) is not None:
                     self._fetch(task)
         except BaseException:
@@ -217,7 +193,7 @@ class _Worker:
             raise
 
     def _fetch(self, task: DownloadTask) -> None:
-        network = self.run.network
+        network = self.fetcher.network
         if given_up := network.given_up(task.host):
             self._give_up(task, given_up)
             return
@@ -226,7 +202,7 @@ class _Worker:
             with waiting(task.host):
                 row = self.fetcher.fetch(task)
         except RetryableError as error:
-            have = self.fetcher.partial_bytes(task.wanted)
+            have = size_of(partial_path(self.fetcher.folder, task.wanted))
             if have > task.reached:
                 task.failures, task.reached, task.lost = -1, have, 0.0
             task.failures += 1
@@ -247,13 +223,12 @@ class _Worker:
                 self.queue.again(task)
                 return
             network.succeeded(task.host)
-            self.run.num_fetched += 1
             self.bar.finish(task.wanted.name)
             self.queue.finish(task)
 
     def _retry(self, task: DownloadTask, error: RetryableError, failed: float) -> None:
         """Queue a task again after a pause, or give it up; `failed` is the seconds of the failed request."""
-        network, now = self.run.network, time.monotonic()
+        network, now = self.fetcher.network, time.monotonic()
         task.lost += failed + task.pause
         reason = redact(str(error), task.wanted.url, task.address)
         network.failed(task.host, failed + max(task.pause, self.queue.spacing), reason, now=now)
@@ -261,41 +236,34 @@ class _Worker:
         if error.pause is not None and not network.may_wait(task.host, error.pause, item=task.lost, now=now):
             most = network.max_wait
             reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
-            (self._give_up_host if error.pause > most else self._give_up)(task, reason)
+            self._give_up(task, reason, self.queue.withdraw(task) if error.pause > most else ())
         elif given_up := network.given_up(task.host):
-            self._give_up_host(task, given_up)
+            self._give_up(task, given_up, self.queue.withdraw(task))
         elif task.failures >= network.tries or (task.failures and task.lost >= network.tries * network.timeout):
             self._give_up(task, f"{reason} ({task.failures} tries in a row without a new byte)")
         else:
-            task.address, task.redirects, task.passed = task.wanted.url, 0, set()
+            task.address, task.passed = task.wanted.url, set()
             if error.pause is None:
-                task.pause = pause_seconds(self.run.seed, task.wanted.url, task.failures)
+                task.pause = pause_seconds(self.seed, task.wanted.url, task.failures)
             else:
                 task.lost += error.pause
             self.queue.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
 
-    def _give_up_host(self, task: DownloadTask, reason: str) -> None:
-        """Give up a task and all others of its host that are in the queue."""
-        for other in self.queue.withdraw(task):
-            self._fail(other, reason)
-        self._give_up(task, reason)
-
-    def _give_up(self, task: DownloadTask, reason: str) -> None:
-        self._fail(task, reason)
+    def _give_up(self, task: DownloadTask, reason: str, others: Iterable[DownloadTask] = ()) -> None:
+        """Write the failure of a task, and of others of its host, to the ledger, and finish the task."""
+        ledger = self.fetcher.ledger
+        for one in (*others, task):
+            # The next run resumes a partial file.
+            partial_file = partial_path(self.fetcher.folder, one.wanted)
+            if partial_file.is_file() and not partial_file.stat().st_size:
+                partial_file.unlink()
+            part = ledger.part(one.wanted) if partial_file.exists() else None
+            row = ledger.row(one.wanted)
+            before = part or Row.of(one.wanted, "failed", sha256=row.sha256 if row else None)
+            redacted = redact(reason, one.wanted.url, one.address)
+            ledger.add(replace(before, state="failed", checksum=one.wanted.checksum, reason=redacted))
+            self.bar.finish(one.wanted.name)
         self.queue.finish(task)
-
-    def _fail(self, task: DownloadTask, reason: str) -> None:
-        wanted, ledger = task.wanted, self.run.ledger
-        # The next run resumes a partial file.
-        partial = partial_path(self.run.folder, wanted)
-        if partial.is_file() and not partial.stat().st_size:
-            partial.unlink()
-        part = ledger.part(wanted.url, wanted.name) if partial.exists() else None
-        row = ledger.row(wanted.url, wanted.name)
-        before = part or Row.of(wanted.url, wanted.name, "failed", sha256=row.sha256 if row else None)
-        redacted = redact(reason, wanted.url, task.address)
-        ledger.add(replace(before, state="failed", checksum=wanted.checksum, reason=redacted))
-        self.bar.finish(wanted.name)
 
 
 class ByteProgress:
@@ -305,9 +273,8 @@ class ByteProgress:
     """
 
     def __init__(self, bar: Any, num_files: int) -> None:
-        self._bar = bar
+        self._bar, self._num_files = bar, num_files
         self._lock = threading.Lock()
-        self._num_files = num_files
         self._num_known = self._num_done = 0
         self._left: dict[str, int] = {}  # bytes to come of files that have begun
         self._finished = self._waiting = ""

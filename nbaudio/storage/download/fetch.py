@@ -19,8 +19,9 @@ from urllib.parse import urljoin
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
-from nbaudio.storage.download.ledger import Ledger, Row
-from nbaudio.storage.download.lists import DownloadItem, check_url, display_url
+from nbaudio.storage.atomic import size_of
+from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row
+from nbaudio.storage.download.lists import check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask
 from nbaudio.storage.http import MAX_REDIRECTS, REDIRECTS, HttpClient, InvalidUrlError, content_coding, content_length
 from nbaudio.storage.network import MAX_UNKNOWN_LENGTH, Network
@@ -40,8 +41,7 @@ class RetryableError(Exception):
 
     def __init__(self, reason: str, *, pause: float | None = None, busy: bool = False) -> None:
         super().__init__(reason)
-        self.pause = pause
-        self.busy = busy
+        self.pause, self.busy = pause, busy
 
 
 class PermanentError(Exception):
@@ -57,22 +57,15 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
 class Fetcher:
     """Sends the requests for the files of one folder.
 
-    `expect` gets a task and how many bytes will come, `advance` how many have come; it may raise to stop.
+    `expect` gets a file's name and how many bytes will come, `advance` how many have come; it may raise to stop.
     """
 
     folder: Path
     ledger: Ledger
     client: HttpClient
     network: Network
-    expect: Callable[[DownloadTask, int], None]
-    advance: Callable[[DownloadTask, int], None]
-
-    def partial_bytes(self, wanted: DownloadItem) -> int:
-        """Return the size of the partial file."""
-        try:
-            return partial_path(self.folder, wanted).stat().st_size
-        except FileNotFoundError:
-            return 0
+    expect: Callable[[str, int], None]
+    advance: Callable[[str, int], None]
 
     def fetch(self, task: DownloadTask) -> Row | None:
         """Send one request; return the row of the complete file in its place, or None after a redirect.
@@ -80,15 +73,13 @@ class Fetcher:
         Raises RetryableError if a retry may help, PermanentError if not.
         """
         wanted = task.wanted
-        row = self.ledger.part(wanted.url, wanted.name)
-        have = self.partial_bytes(wanted) if row and (row.validator or wanted.checksum) else 0
+        row = self.ledger.part(wanted)
+        have = size_of(partial_path(self.folder, wanted)) if row and (row.validator or wanted.checksum) else 0
         if row and have and have == row.bytes:
             return self._publish(wanted, row, joined=True)
-        headers = {}
-        if row and have:
-            headers["Range"] = f"bytes={have}-"
-            if row.validator:
-                headers["If-Range"] = row.validator
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        if row and have and row.validator:
+            headers["If-Range"] = row.validator
         try:
             with self.client.request("GET", task.address, **headers) as response:
                 return self._handle(task, response, row, have)
@@ -113,17 +104,9 @@ class Fetcher:
         if status != 200:
             raise PermanentError(said)
         announced = self._check_body(task.wanted, headers)
-        before = self.ledger.row(task.wanted.url, task.wanted.name)
-        begun = Row.of(
-            task.wanted.url,
-            task.wanted.name,
-            "begun",
-            sha256=before.sha256 if before else None,
-            bytes=announced,
-            checksum=task.wanted.checksum,
-            validator=_validator(headers),
-        )
-        return self._write_body(task, response, begun, "wb")
+        before = self.ledger.row(task.wanted)
+        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=_validator(headers))
+        return self._write_body(task, response, replace(begun, sha256=before.sha256 if before else None), "wb")
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
         """Return the announced length of a body; raise PermanentError for one that is not the file, too large or of no length."""
@@ -162,7 +145,7 @@ class Fetcher:
         with partial_path(self.folder, task.wanted).open(mode) as file:
             # First truncate, then write the row: a kill in between leaves an empty file, never one of another version.
             self.ledger.add(begun)
-            self.expect(task, max((begun.bytes or 0) - file.tell(), 0))
+            self.expect(task.wanted.name, max((begun.bytes or 0) - file.tell(), 0))
             for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
                 on_message(task.host)
                 have = file.tell() + len(chunk)
@@ -171,17 +154,14 @@ class Fetcher:
                 if is_over := most is not None and have > most:
                     break
                 file.write(chunk)
-                self.advance(task, len(chunk))
+                self.advance(task.wanted.name, len(chunk))
             have = file.tell()
         if is_over:
             partial_path(self.folder, task.wanted).unlink()
             if mode == "ab":
                 raise RetryableError("the server sends more bytes than are missing; download restarted")
-            what = (
-                "that it announced"
-                if begun.bytes is not None
-                else "of a file of unannounced length that are fetched (--max-size)"
-            )
+            unknown = "of a file of unannounced length that are fetched (--max-size)"
+            what = unknown if begun.bytes is None else "that it announced"
             raise PermanentError(f"the server sends more than the {most:,} bytes {what}; removed")
         if begun.bytes is not None and have < begun.bytes:
             raise RetryableError(f"the server sent {have:,} of {begun.bytes:,} bytes")
@@ -205,23 +185,27 @@ class Fetcher:
         return done
 
 
-def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | str | None:
-    """Return the row of a file that is complete by its hash, a reason if another file has its name, else None."""
-    row, final, partial = ledger.row(wanted.url, wanted.name), folder / wanted.name, partial_path(folder, wanted)
-    if row and row.sha256:
-        # A kill may have come between the row and the move.
-        for path in (final, partial):
-            is_same_size = path.is_file() and path.stat().st_size == row.bytes
-            if is_same_size and _hashes(path, wanted.checksum) == (row.sha256, wanted.checksum):
-                path.replace(final)
-                return replace(row, state="done", checksum=wanted.checksum, reason=None)
-        return None
-    if final.is_file() and wanted.checksum:
-        sha256, checksum = _hashes(final, wanted.checksum)
-        if checksum == wanted.checksum:
-            return Row.of(wanted.url, wanted.name, "done", bytes=final.stat().st_size, sha256=sha256, checksum=checksum)
+def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | None:
+    """Return the row of a file that is complete by its hash, a failed one if another file has its name, else None."""
+    row, final, partial = ledger.row(wanted), folder / wanted.name, partial_path(folder, wanted)
+    try:
+        if row and row.sha256:
+            # A kill may have come between the row and the move.
+            for path in (final, partial):
+                is_same_size = path.is_file() and path.stat().st_size == row.bytes
+                if is_same_size and _hashes(path, wanted.checksum) == (row.sha256, wanted.checksum):
+                    path.replace(final)
+                    return replace(row, state="done", checksum=wanted.checksum, reason=None)
+            return None
+        if final.is_file() and wanted.checksum:
+            sha256, checksum = _hashes(final, wanted.checksum)
+            if checksum == wanted.checksum:
+                return Row.of(wanted, "done", bytes=final.stat().st_size, sha256=sha256, checksum=checksum)
+    except OSError as error:
+        return Row.of(wanted, "failed", reason=f"what is there cannot be read: {error.strerror}")
     if final.is_symlink() or final.exists():
-        return "something else has its name, and nothing is overwritten; move it away, or give another name"
+        reason = "something else has its name, and nothing is overwritten; move it away, or give another name"
+        return Row.of(wanted, "failed", reason=reason)
     return None
 
 
@@ -239,8 +223,7 @@ def _hashes(path: Path, checksum: str | None) -> tuple[str, str | None]:
 
 
 def _follow_redirect(task: DownloadTask, location: str) -> None:
-    task.redirects += 1
-    if task.redirects > MAX_REDIRECTS:
+    if len(task.passed) >= MAX_REDIRECTS:
         raise PermanentError(f"more than {MAX_REDIRECTS} redirects, the last to {display_url(location)}")
     try:
         target = check_url(urljoin(task.address, location))

@@ -26,6 +26,15 @@ State = Literal["begun", "done", "failed"]
 
 
 @dataclass(frozen=True)
+class DownloadItem:
+    """A file to download, with a checksum ``sha256:<hex>``, ``md5:<hex>`` or None."""
+
+    url: str
+    name: str
+    checksum: str | None = None
+
+
+@dataclass(frozen=True)
 class Row:
     """The state of one address."""
 
@@ -40,9 +49,9 @@ class Row:
     reason: str | None = None  # why it failed
 
     @classmethod
-    def of(cls, url: str, name: str, state: State, **facts: Any) -> "Row":
-        """Return the row of a whole address, which it does not hold."""
-        return cls(public_url(url), name, state, url_sha256=sha256_of(url), **facts)
+    def of(cls, wanted: DownloadItem, state: State, **facts: Any) -> "Row":
+        """Return the row of a file, which does not hold its whole address."""
+        return cls(public_url(wanted.url), wanted.name, state, url_sha256=sha256_of(wanted.url), **facts)
 
 
 class Ledger:
@@ -59,14 +68,14 @@ class Ledger:
         self._write()
         self._file = path.open("a", encoding="utf8")
 
-    def row(self, url: str, name: str) -> Row | None:
-        """Return the row of an address and name."""
-        return self._rows.get((sha256_of(url), name))
+    def row(self, wanted: DownloadItem) -> Row | None:
+        """Return the row of a file."""
+        return self._rows.get((sha256_of(wanted.url), wanted.name))
 
-    def part(self, url: str, name: str) -> Row | None:
-        """Return the row of an address if the partial file of the name holds its bytes."""
-        row = self.row(url, name)
-        return row if row and row.state != "done" and self._parts.get(name) == row.url_sha256 else None
+    def part(self, wanted: DownloadItem) -> Row | None:
+        """Return the row of a file if the partial file of its name holds its bytes."""
+        row = self.row(wanted)
+        return row if row and row.state != "done" and self._parts.get(wanted.name) == row.url_sha256 else None
 
     def add(self, row: Row) -> None:
         """Add or replace a row; it survives a kill, and one that is done a power cut."""
@@ -77,12 +86,9 @@ class Ledger:
             if row.state == "done":
                 os.fsync(self._file.fileno())
 
-    def forget(self, expected: set[tuple[str, str]]) -> None:
-        """Drop failures that a corrected list no longer has: rows without an address, and addresses under another name.
-
-        `expected` are the addresses and names of the list.
-        """
-        keys = {(sha256_of(url), name) for url, name in expected}
+    def forget(self, wanted: list[DownloadItem]) -> None:
+        """Drop failures that a corrected list no longer has: rows without an address, and addresses under another name."""
+        keys = {(sha256_of(one.url), one.name) for one in wanted}
         known = {url for url, _ in keys}
         with self._lock:
             self._rows = {
@@ -109,10 +115,7 @@ class Ledger:
 
 @contextmanager
 def open_ledger(folder: Path) -> Iterator[Ledger]:
-    """Create a folder, lock it against other downloads and open its ledger.
-
-    Raises ExistsError if another download has the lock, InputError if the folder cannot be created or written to.
-    """
+    """Create a folder, lock it against other downloads (ExistsError if another one has the lock) and open its ledger."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / f".{LEDGER}.lock").open("wb")

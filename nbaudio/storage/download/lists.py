@@ -8,7 +8,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -21,7 +21,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.resources import bundled
-from nbaudio.storage.download.ledger import LEDGER, Row, sha256_of
+from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Row, sha256_of
 from nbaudio.storage.urls import public_url, redact
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -33,36 +33,13 @@ _HASHES = tuple(_ALGORITHM.values())
 _MAX_NAME_BYTES = 240
 
 
-@dataclass(frozen=True)
-class DownloadItem:
-    """A file to download, with a checksum ``sha256:<hex>``, ``md5:<hex>`` or None."""
-
-    url: str
-    name: str
-    checksum: str | None = None
-
-
 def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
-    """Return the files of a list, in order and each once, and its invalid rows as those of the ledger.
-
-    Args:
-        source: a .csv, .tsv or .jsonl with `url` and optionally `name` and `checksum` (or `sha256`, `md5`); or bundled archives
-            such as ``openslr:librispeech:dev-clean``, several parts by commas.
-
-    Raises:
-        InputError: the list cannot be read, or has no column of addresses.
-
-    Examples:
-        >>> read_list("openslr:librispeech:test-other")[0][0].url
-        'https://www.openslr.org/resources/12/test-other.tar.gz'
-    """
+    """Return the files of a list (see `download`), in order and each once, and its invalid rows as those of the ledger."""
     wanted: dict[str, tuple[DownloadItem, str]] = {}
     refused = []
     for where, row in _named_rows(str(source)) if str(source).startswith(f"{_NAMED}:") else _file_rows(Path(source)):
         try:
-            one = _item(row)
-            # Names that differ only in case are the same file on some systems.
-            _check_same(one, *wanted.setdefault(one.name.casefold(), (one, where)))
+            _add_item(wanted, row, where)
         except InputError as error:
             said = row or {}
             url, name = (value if isinstance(value := said.get(key), str) and value else None for key in ("url", "name"))
@@ -71,47 +48,27 @@ def read_list(source: str | Path) -> tuple[list[DownloadItem], list[Row]]:
     return [one for one, _ in wanted.values()], refused
 
 
-def name_of(url: str) -> str:
-    """Return the file name at the end of an address.
-
-    Examples:
-        >>> name_of("https://example.org/audio/1%20a%20%5BHlauTe_NK6U%5D.wav?key=1")
-        '1 a [HlauTe_NK6U].wav'
-    """
-    return unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode("utf8")
-
-
 def check_name(name: str) -> str:
     """Return the name in NFC; raise InputError unless it is one plain, visible file name on every system."""
     name = unicodedata.normalize("NFC", name)
-
-    def refuse(why: str) -> InputError:
-        return InputError(f"name {name[:80]!r}: {why}")
-
-    if not name:
-        raise refuse("the address ends in no file name; give one in a column name")
-    if "/" in name or "\\" in name:
-        raise refuse("only one plain file name is allowed, no / or \\")
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
-        raise refuse("control characters and broken Unicode are not allowed")
-    if name.startswith(".") or name.endswith((".", " ")):
-        raise refuse("it must not begin with a dot, nor end in a dot or blank")
-    if RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER:
-        raise refuse("it is reserved")
-    if len(name.encode()) > _MAX_NAME_BYTES:
-        raise refuse(f"it has {len(name.encode())} bytes, at most {_MAX_NAME_BYTES} are allowed")
+    num_bytes = len(name.encode(errors="surrogatepass"))
+    refused = {
+        "the address ends in no file name; give one in a column name": not name,
+        "only one plain file name is allowed, no / or \\": "/" in name or "\\" in name,
+        "control characters and broken Unicode are not allowed": {"Cc", "Cs"} & set(map(unicodedata.category, name)),
+        "it must not begin with a dot, nor end in a dot or blank": name.startswith(".") or name.endswith((".", " ")),
+        "it is reserved": RESERVED_DEVICE_NAMES.fullmatch(name) or name.casefold() == LEDGER,
+        f"it has {num_bytes} bytes, at most {_MAX_NAME_BYTES} are allowed": num_bytes > _MAX_NAME_BYTES,
+    }
+    for why, holds in refused.items():
+        if holds:
+            raise InputError(f"name {name[:80]!r}: {why}")
     return name
 
 
 def display_url(url: str) -> str:
-    """Return an address, even an invalid one, for messages and the ledger: short, without user, password and query.
-
-    Examples:
-        >>> display_url("ftp://me:secret@example.org/a.wav?key=0"), display_url("http:me:sec/ret@example.org/b")
-        ('ftp://example.org/a.wav', 'http:example.org/b')
-    """
-    whole = re.split(r"[?#]", url, maxsplit=1)[0]
-    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(whole))[:200]
+    """Return an address, even an invalid one, for messages and the ledger: short, without user, password and query."""
+    return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
 
 
 def check_url(url: str) -> str:
@@ -127,15 +84,8 @@ def check_url(url: str) -> str:
     return url
 
 
-def check_checksum(text: str) -> str | None:
-    """Return a checksum as ``algorithm:hex``, or None if it is empty.
-
-    Examples:
-        >>> check_checksum("42E2234BA48799C1F50F24A7926300A1")
-        'md5:42e2234ba48799c1f50f24a7926300a1'
-    """
-    if not text.strip():
-        return None
+def check_checksum(text: str) -> str:
+    """Return a checksum as ``algorithm:hex``."""
     algorithm, _, digits = text.strip().lower().rpartition(":")
     algorithm = algorithm or _ALGORITHM.get(len(digits), "")
     if _ALGORITHM.get(len(digits)) != algorithm or not re.fullmatch(r"[0-9a-f]+", digits):
@@ -143,7 +93,8 @@ def check_checksum(text: str) -> str | None:
     return f"{algorithm}:{digits}"
 
 
-def _item(row: dict[str, Any] | None) -> DownloadItem:
+def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str) -> None:
+    """Add a row of a list to the files and their places in the list; raise InputError for an invalid one."""
     if row is None:
         raise InputError('no JSON object; wanted is one such as {"url": ...}')
     texts = {}
@@ -154,23 +105,20 @@ def _item(row: dict[str, Any] | None) -> DownloadItem:
         texts[key] = value or ""
     url = check_url(texts["url"].strip())
     try:
-        name = texts["name"] or name_of(url)
+        name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode("utf8")
     except UnicodeDecodeError as error:
         raise InputError(f"{display_url(url)}: the end of the address is no Unicode; give a name") from error
-    checksums = {
-        check_checksum(texts["checksum"]),
-        *(check_checksum(f"{key}:{texts[key]}") for key in _HASHES if texts[key].strip()),
-    }
-    if len(checksums - {None}) > 1:
+    given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip())]
+    checksums = set(map(check_checksum, filter(str.strip, given)))
+    if len(checksums) > 1:
         raise InputError("two checksums that differ; keep one")
-    return DownloadItem(url, check_name(name), next(iter(checksums - {None}), None))
-
-
-def _check_same(one: DownloadItem, before: DownloadItem, where: str) -> None:
+    one = DownloadItem(url, check_name(name), next(iter(checksums), None))
+    # Names that differ only in case are the same file on some systems.
+    before, there = wanted.setdefault(one.name.casefold(), (one, where))
     if one.url != before.url:
-        raise InputError(f"its name {one.name!r} is that of {where}; give each a name of its own in a column name")
+        raise InputError(f"its name {one.name!r} is that of {there}; give each a name of its own in a column name")
     if one != before:
-        raise InputError(f"{where} has the same address with another name or checksum; keep one of them")
+        raise InputError(f"{there} has the same address with another name or checksum; keep one of them")
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -180,7 +128,12 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     try:
         text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
-            yield from _json_rows(text)
+            for number, line in enumerate(text.split("\n"), 1):
+                if line.strip():
+                    row = None
+                    with suppress(ValueError, RecursionError):
+                        row = json.loads(line)
+                    yield f"line {number}", row if isinstance(row, dict) else None
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
@@ -189,16 +142,6 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
         has = redact(", ".join(table.columns))  # addresses, if the header line is missing
         raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
-
-
-def _json_rows(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            yield f"line {number}", row if isinstance(row, dict) else None
 
 
 def _named_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:

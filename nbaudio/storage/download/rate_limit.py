@@ -9,12 +9,12 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from nbaudio.core.progress import waiting
-from nbaudio.storage.download.lists import DownloadItem
+from nbaudio.storage.download.ledger import DownloadItem
 
 
 @dataclass
@@ -23,12 +23,11 @@ class DownloadTask:
 
     wanted: DownloadItem
     address: str  # of the next request; a redirect changes it
-    redirects: int = 0  # that led to the address
     failures: int = 0  # consecutive requests without a new byte
     reached: int = 0  # most bytes that the partial file ever had
     lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
     pause: float = 0.0  # seconds before the next try
-    passed: set[str] = field(default_factory=set)  # addresses of the redirects
+    passed: set[str] = field(default_factory=set)  # addresses of the redirects that led to the address
     host: str = ""  # of the address, with its port
 
 
@@ -45,16 +44,15 @@ class RateLimitedQueue:
     Tasks of a host are begun in their order. `spacing` is the seconds between requests to a host.
     """
 
-    def __init__(self, tasks: Iterable[DownloadTask], *, per_host: int, per_second: float) -> None:
+    def __init__(self, tasks: Sequence[DownloadTask], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
         self.spacing = 1 / per_second
         self._changed = threading.Condition()
         self._hosts: defaultdict[str, _Host] = defaultdict(_Host)
         self._order = itertools.count()
-        self._left = 0
+        self._left = len(tasks)
         self.stopped = False
         for task in tasks:
-            self._left += 1
             self._enqueue(task, 0.0)
 
     def take(self) -> DownloadTask | None:
