@@ -66,12 +66,9 @@ class Layout:
 
     @contextmanager
     def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
-        """Lock the folder for a corpus with this identity (parameters and selection), new or resumed.
+        """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already whole.
 
-        `step` is the command and `logged` its parameters, for the run log. Yields whether the corpus is already whole.
-
-        Raises:
-            ExistsError: the folder holds something else, or another run is at work there; names the remedy.
+        `step` is the command and `logged` its parameters, for the run log.
         """
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
@@ -186,11 +183,7 @@ class _Manifest(msgspec.Struct):
 
 
 def read_manifest(folder: Folder) -> dict[str, Any]:
-    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys.
-
-    Raises:
-        InputError: it is missing, or something in it is not as nbaudio writes it; says what.
-    """
+    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys."""
     manifest = read_object(folder, MANIFEST)
     try:
         tables = msgspec.convert(manifest, _Manifest).tables

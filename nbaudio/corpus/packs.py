@@ -78,8 +78,7 @@ def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
         [result] = run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
     except WorkerLostError:
         why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
-        detail = f"{source.path.name}: {why}"
-        return CutResult(seconds, {key: detail for key, *_ in source.windows})
+        return CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
     return result
 
 
@@ -88,24 +87,21 @@ def cut(task: CutTask) -> CutResult:
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
     with _new_pack(task.pack) as partial, partial.open("wb") as file:
-        offset = 0
         for source in task.sources:
-            start, before, failed = offset, len(index), {}
+            start, before = file.tell(), len(index)
             for key, result in _clips(source, task):
                 if isinstance(result, str):
-                    failed[key] = result
-                    continue
-                samples, data = result
-                file.write(data)
-                index.append((key, offset, len(data), samples, hashlib.sha256(data).hexdigest()))
-                offset += len(data)
+                    failures[key] = result
+                else:
+                    samples, data = result
+                    index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                    file.write(data)
             if reason := _changed_meanwhile(source):
                 # Some of its clips may be of the old file, some of the new one.
-                failed = {key: reason for key, *_ in source.windows}
+                failures |= {key: reason for key, *_ in source.windows}
                 del index[before:]
-                offset = file.seek(start)
+                file.seek(start)
                 file.truncate()
-            failures |= failed
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
     return CutResult(task.seconds, failures)
@@ -177,10 +173,9 @@ def _check_remote_unchanged(source: Source, file: Remote) -> None:
 
 def _changed_meanwhile(source: Source) -> str | None:
     """Return why what was just read of a local file is invalid, if it is; remote files are checked when they are fetched."""
-    if isinstance(source.path, Remote):
-        return None
     try:
-        if source.path.exists():  # a file removed after the last window does no harm
+        # A file removed after the last window does no harm.
+        if isinstance(source.path, Path) and source.path.exists():
             _check_unchanged(source)
     except _BAD_AUDIO as error:
         return str(error)
@@ -215,8 +210,7 @@ def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
 
 def index_of(packs: Path | Remote) -> pl.DataFrame:
     """List all clips in a folder of packs, each once; skip packs that are incomplete or damaged."""
-    names = upload.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
-    places = [packs / name for name in names]
+    places = [packs / name for name in upload.names(packs)] if isinstance(packs, Remote) else sorted(packs.glob("*.pack"))
     # As strings, paths would be a third of the table.
     paths = pl.Enum([str(place) for place in places])
     with ThreadPoolExecutor(_READERS) as pool:
@@ -239,17 +233,16 @@ def remove_pack(pack: str) -> None:
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
-    places = clips.select("pack", "offset", "length")
-    remotely = len(places) > 0 and is_url(places["pack"][0])
-    found = _read_remote(places.rows()) if remotely else _read_local(places.iter_rows())
-    for pack, sha256, data in zip(places["pack"], clips["clip_sha256"], found, strict=True):
+    places = clips.select("pack", "offset", "length").rows()
+    found = _read_remote(places) if places and is_url(places[0][0]) else _read_local(places)
+    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield clip
 
 
-def _read_local(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
+def _read_local(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for pack, offset, length in places:

@@ -48,8 +48,8 @@ class Grouping:
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Return the losses as rows of a table, null for columns that leave too little."""
-        lost = {columns: loss._asdict() if loss else {"segments": None, "share": None} for columns, loss in self.losses.items()}
-        return [{"group_by": ",".join(columns), **loss} for columns, loss in lost.items()]
+        unknown = dict.fromkeys(Loss._fields)
+        return [{"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)} for columns, loss in self.losses.items()]
 
     def warnings(self, command: Callable[[Sequence[str]], str]) -> list[str]:
         """Warn of a choice that was not the first one, or is costly; `command` is the command line for other columns."""
@@ -85,37 +85,30 @@ def choose_grouping(
     `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
     """
     losses: dict[tuple[str, ...], Loss | None] = {}
+    refused: list[InputError] = []
 
-    def attempt(columns: tuple[str, ...]) -> pl.DataFrame:
+    def attempt(columns: tuple[str, ...]) -> tuple[Loss, pl.DataFrame] | None:
         losses[columns] = None
-        divided = divide_by(usable_keys(fit, columns)[0])
-        losses[columns] = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
-        return divided
-
-    best: tuple[float, tuple[str, ...], pl.DataFrame] | None = None
-    refused: InputError | None = None
-    for columns in (asked,) if asked is not None else DEFAULTS:
-        if losses and not usable_keys(fit, columns)[0]:
-            continue
         try:
-            divided = attempt(columns)
+            divided = divide_by(usable_keys(fit, columns)[0])
         except InputError as error:
-            refused = error
-            continue
-        loss = losses[columns]
-        if loss and (best is None or loss.share < best[0]):
-            best = loss.share, columns, divided
-        if loss and loss.share <= COSTLY:
-            break
-    if best is None:
-        raise refused or InputError("group_by: there is nothing to group by")
-    share, chosen, divided = best
-    own = losses[chosen]
-    if len(losses) > 1 or (own and own.segments and (len(chosen) > 1 or share > COSTLY)):
+            refused.append(error)
+            return None
+        losses[columns] = loss = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
+        return loss, divided
+
+    found: dict[tuple[str, ...], tuple[Loss, pl.DataFrame]] = {}
+    for columns in (asked,) if asked is not None else DEFAULTS:
+        if (not losses or usable_keys(fit, columns)[0]) and (division := attempt(columns)):
+            found[columns] = division
+            if division[0].share <= COSTLY:
+                break
+    if not found:
+        raise refused[-1]
+    chosen = min(found, key=lambda columns: found[columns][0].share)
+    own, divided = found[chosen]
+    if len(losses) > 1 or (own.segments and (len(chosen) > 1 or own.share > COSTLY)):
         for key in dict.fromkeys((*chosen, *GROUPS)):
             if (key,) not in losses and usable_keys(fit, (key,))[0]:
-                try:
-                    attempt((key,))
-                except InputError:
-                    continue  # noted as None
+                attempt((key,))
     return Grouping(chosen, divided, losses, asked is None)

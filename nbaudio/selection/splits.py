@@ -85,18 +85,9 @@ def assign_splits(
     splits are freed and filled again as long as less is lost (see `_Division.improve`). Finally each split is trimmed to its
     target in seeded order; trimmed segments without any value of the keys go to train.
 
-    Args:
-        segments: with `segment_id`, the keys, and `micros` (duration, whole microseconds).
-        keys: columns whose values stay together; rows that are null in a key are not grouped by it.
-        targets: sizes of the splits other than train, by name, in order; train gets the rest.
-        seed: of all random choices.
-        gold: whether each segment may be in test; others that share a value with test are out. None: all may.
-
-    Returns:
-        For each segment `split` (null if out) and `reason` (``crosses_splits``, ``beyond_split_size``, ``not_gold``).
-
-    Raises:
-        InputError: a split cannot be filled; says how much there is.
+    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. Train gets what
+    the `targets` of the other splits leave. `gold` is whether each segment may be in test; others that share a value with test
+    are out. Returns `split` (null if out) and `reason` of each segment.
     """
     division = _Division(segments, keys, seed)
     everywhere = np.ones(len(segments), dtype=np.bool_)
@@ -114,7 +105,7 @@ def assign_splits(
     division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
     split = division.split_of_rows()
     crossing = split == _OPEN
-    beyond, unfit = np.zeros(len(segments), dtype=np.bool_), np.zeros(len(segments), dtype=np.bool_)
+    beyond, unfit = ~everywhere, ~everywhere
     for name, target in targets.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
@@ -122,14 +113,10 @@ def assign_splits(
     trimmed = beyond & ~division.alone
     split[beyond] = _TRAIN
     split[trimmed | unfit] = _OPEN
+    reasons = {"crosses_splits": crossing, "beyond_split_size": trimmed, "not_gold": unfit}
     return pl.select(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
-        reason=pl.when(pl.Series(crossing))
-        .then(pl.lit("crosses_splits"))
-        .when(pl.Series(trimmed))
-        .then(pl.lit("beyond_split_size"))
-        .when(pl.Series(unfit))
-        .then(pl.lit("not_gold")),
+        reason=pl.coalesce(pl.when(pl.Series(out)).then(pl.lit(reason)) for reason, out in reasons.items()),
     )
 
 

@@ -29,8 +29,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the table of each split; see `registry.SideFiles`."""
-    for split, own in group_by_split(shards).items():
-        yield f"{split}/metadata.csv", _lines(own)
+    return ((f"{split}/metadata.csv", _lines(own)) for split, own in group_by_split(shards).items())
 
 
 def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
