@@ -141,7 +141,10 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             with session:
                 yield partial(_run_spark, session.sparkContext)
         except (PySparkException, Py4JError, EngineError) as error:
-            raise EngineError(f"engine spark at {master}: {_java_cause(log) or root_cause(error)}") from error
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
+            text = log.read().decode(errors="replace")
+            causes = (lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text)))
+            raise EngineError(f"engine spark at {master}: {next(causes, None) or root_cause(error)}") from error
 
 
 @contextmanager
@@ -155,13 +158,6 @@ def _stderr_to(log: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _java_cause(log: IO[bytes]) -> str | None:
-    """Return the last cause in Java's log."""
-    log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
-    text = log.read().decode(errors="replace")
-    return next((lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text))), None)
 
 
 @contextmanager

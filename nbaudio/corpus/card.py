@@ -75,16 +75,17 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     described = yaml.safe_dump(_header(manifest, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
     clips = manifest["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
-    selected = {
-        name: value for name, value in manifest["selection"].get("parameters", {}).items() if value is not None and value != []
-    }
+    readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
+    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
+    asked = manifest["selection"].get("parameters", {})
+    selected = [(name, value) for name, value in asked.items() if value is not None and value != []]
     parts = [
         f"---\n{described}---\n\n# {_plain(title)}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
         f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {manifest['nbaudio']}. `corpus.json` holds all "
         "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
         _table(("split", "clips", "hours", "speakers", "recordings"), sizes),
-        *_code(container_named(clips["container"]).readers(clips["encoding"])),
+        f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         "## How right the labels are",
@@ -99,7 +100,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
             ],
         ),
         "## How it was selected",
-        _table(("parameter", "value"), list(selected.items())),
+        _table(("parameter", "value"), selected),
         "Not in, by the rule that put it out:",
         _table(("rule", "segments"), sorted(manifest["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
         "## Licence",
@@ -119,12 +120,6 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bo
     with folder.new(CARD) as path:
         path.write_text(text, encoding="utf8")
     return True
-
-
-def _code(readers: Sequence[str]) -> list[str]:
-    """Show how to read the corpus, without decoding first."""
-    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    return [part for code in readers for part in (decoded, f"```python\n{code}\n```")][1:]
 
 
 def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:

@@ -114,10 +114,9 @@ def convert(
 
 
 def _local(where: str | Path) -> LocalFolder:
-    folder = folder_at(where)
-    if not isinstance(folder, LocalFolder):
-        raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
-    return folder
+    if isinstance(folder := folder_at(where), LocalFolder):
+        return folder
+    raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
 
 
 def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:

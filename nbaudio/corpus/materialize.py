@@ -210,16 +210,13 @@ def _cut_and_pack(
 ) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
+    # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
+    here = EngineLocation(site.jobs) if isinstance(run.packs, Remote) else None
     with worker_pool(engine, site) as run_tasks:
         for _ in range(_ATTEMPTS):
             assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
             num_cut += cut_now
-            # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-            with (
-                worker_pool("loky", EngineLocation(site.jobs))
-                if isinstance(run.packs, Remote)
-                else nullcontext(run_tasks) as packing
-            ):
+            with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
                 results = write_shards(
                     run.layout,
                     assigned,
@@ -319,8 +316,7 @@ def _facts(
     layout: Layout, manifest: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
 ) -> dict[str, Any]:
     splits = manifest["splits"]
-    hours = sum(split["hours"] for split in splits.values())
-    kept = sum(split["segments"] for split in splits.values())
+    hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
     return {
         "corpus": str(layout),
         "kept": kept,

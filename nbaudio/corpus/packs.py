@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple, cast
@@ -67,19 +67,14 @@ def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult
         except WorkerLostError as error:
             for task in cast(tuple[CutTask, ...], error.tasks):
                 for source in task.sources:
-                    yield _cut_alone(run_tasks, source, task)
+                    seconds = task.seconds / len(task.sources)
+                    try:
+                        yield from run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
+                    except WorkerLostError:
+                        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
+                        yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
         else:
             return
-
-
-def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
-    seconds = task.seconds / len(task.sources)
-    try:
-        [result] = run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
-    except WorkerLostError:
-        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
-        return CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
-    return result
 
 
 def cut(task: CutTask) -> CutResult:
@@ -96,9 +91,13 @@ def cut(task: CutTask) -> CutResult:
                     samples, data = result
                     index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
                     file.write(data)
-            if reason := _changed_meanwhile(source):
+            try:
+                # Remote files are checked when they are fetched; a file removed after the last window does no harm.
+                if isinstance(source.path, Path) and source.path.exists():
+                    _check_unchanged(source)
+            except _BAD_AUDIO as error:
                 # Some of its clips may be of the old file, some of the new one.
-                failures |= {key: reason for key, *_ in source.windows}
+                failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
                 del index[before:]
                 file.seek(start)
                 file.truncate()
@@ -144,42 +143,22 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int
 
 def _check_unchanged(source: Source) -> None:
     """Raise `AudioError` if a file is not the one that was ingested: its windows would be of something else."""
-    if isinstance(source.path, Remote):
-        _check_remote_unchanged(source, source.path)
-        return
+    file = source.path
     try:
-        status = source.path.stat()
+        if isinstance(file, Remote):
+            found = file.status()
+            num_bytes, same = found.num_bytes, found == (source.num_bytes, source.version)
+        else:
+            status = file.stat()
+            num_bytes, same = status.st_size, (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
+            same = same or (source.num_bytes is None and source.sha256 is None)
     except FileNotFoundError as error:
-        raise AudioError(f"{source.path.name}: the file is no longer there; it was when it was ingested") from error
-    if source.num_bytes is None:
-        same = source.sha256 is None
-    else:
-        same = (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
-    may_be = source.num_bytes in (None, status.st_size) and source.sha256 is not None
-    if not same and not (may_be and sha256_file(source.path) == source.sha256):
-        raise AudioError(f"{source.path.name}: {CHANGED_MESSAGE}")
-
-
-def _check_remote_unchanged(source: Source, file: Remote) -> None:
-    found = file.status()
-    if found == (source.num_bytes, source.version):
-        return
-    if found.num_bytes == source.num_bytes and source.sha256 is not None:
-        with file.fetched() as path:
-            if sha256_file(path) == source.sha256:
-                return
-    raise AudioError(f"{file}: {CHANGED_MESSAGE}")
-
-
-def _changed_meanwhile(source: Source) -> str | None:
-    """Return why what was just read of a local file is invalid, if it is; remote files are checked when they are fetched."""
-    try:
-        # A file removed after the last window does no harm.
-        if isinstance(source.path, Path) and source.path.exists():
-            _check_unchanged(source)
-    except _BAD_AUDIO as error:
-        return str(error)
-    return None
+        raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
+    if not same and source.sha256 is not None and source.num_bytes in (None, num_bytes):
+        with file.fetched() if isinstance(file, Remote) else nullcontext(file) as path:
+            same = sha256_file(path) == source.sha256
+    if not same:
+        raise AudioError(f"{file if isinstance(file, Remote) else file.name}: {CHANGED_MESSAGE}")
 
 
 def read_index(pack: Path | Remote) -> pl.DataFrame | None:

@@ -51,10 +51,7 @@ class ClipFormat:
 
 @dataclass(frozen=True)
 class Source:
-    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order.
-
-    Windows are (clip key, first sample, one past the last, channel); nothing after `num_samples` is read.
-    """
+    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
 
     recording_id: str
     path: Path | Remote
@@ -63,7 +60,7 @@ class Source:
     num_bytes: int | None
     mtime_ns: int | None
     version: str | None
-    windows: tuple[tuple[str, int, int, str], ...]
+    windows: tuple[tuple[str, int, int, str], ...]  # clip key, first sample, one past the last, channel
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,8 @@ class CutTask:
 class PackTask:
     """One shard to write.
 
-    `clips` has one row per clip in the order of the shard: `segment_id`, `split`, facts of the clip (`num_samples`,
-    `sampling_rate`, `duration_s`) and its location (`pack`, `offset`, `length`, `clip_sha256`).
+    Rows of `clips` are in its order: `segment_id`, `split`, facts (`num_samples`, `sampling_rate`, `duration_s`) and location
+    (`pack`, `offset`, `length`, `clip_sha256`).
     """
 
     layout: Layout
@@ -161,10 +158,7 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
 def _tar_cut_tasks(
     windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
-    """Make cut tasks with the recordings' bytes in them, in the order of a compressed tar, which is read once.
-
-    Reading ends with the last recording that is wanted.
-    """
+    """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
     located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
     ordered = located.sort("path", maintain_order=True)
     counts = ordered.group_by("path", maintain_order=True).len()
@@ -230,19 +224,13 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
-    """Add `window`, a name, and `position` in it, from 0; nothing if `size` is 1. The order of the rows is kept.
-
-    A window holds up to `size` segments of one recording and one split that follow each other.
-    """
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
     if size == 1:
         return segments
     number = pl.int_range(pl.len()).over("split", "recording_id")
-    ordered = segments.select("segment_id", "recording_id", "split", "start_sample", "end_sample").sort(
-        "split", "recording_id", "start_sample", "end_sample", "segment_id"
-    )
-    windows = ordered.select(
-        "segment_id", pl.format("{} {}", "recording_id", number // size).alias("window"), (number % size).alias("position")
-    )
+    name = pl.format("{} {}", "recording_id", number // size)
+    order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
+    windows = segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 

@@ -20,7 +20,7 @@ from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
-from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
+from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.atomic import JsonRows, atomic_write, sha256_file, write_json
@@ -93,10 +93,7 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its manifest without the parameters.
-
-    `lost` has `segment_id` and `detail` of accepted segments that could not be cut, `selection` is the report of `select`.
-    """
+    """Write the tables of the corpus and return its manifest without the parameters; `lost` is what could not be cut."""
     side_files = SideFileWriter(layout.folder)
     characters = publish_shards(layout, shards, container=container, side_files=side_files)
     with layout.folder.local("segments.parquet") as path:
@@ -153,7 +150,10 @@ class SideFileWriter:
 
 def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, side_files: SideFileWriter) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
-    layout.keep_only({shard.name for shard in shards})
+    names = {shard.name for shard in shards}
+    for name in shard_names(layout.folder) - names:  # of an interrupted run
+        if name.rpartition("/")[0] not in names:
+            layout.folder.remove(name)
     characters: set[str] = set()
 
     def kept() -> Iterator[pl.DataFrame]:

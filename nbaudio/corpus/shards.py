@@ -79,10 +79,7 @@ def write_shards(
     run_tasks: RunTasks,
     show: bool,
 ) -> list[Shard]:
-    """Write all shards of a corpus, or keep those that are whole; return their results in the order of their names.
-
-    `assigned` has the clips with their shards, from `assign_shards`, and the columns of `PackTask`.
-    """
+    """Write all shards of the clips that `assign_shards` returns, or keep those that are whole; return them by name."""
     shards = assigned.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
     names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
     files = [layout.record(name, ".arrow") for name in names]

@@ -109,8 +109,11 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         else:
             card = "edited"
             notes.append(f"{CARD} is not the card that was written: what it says is not verified")
-        listed = {shard["name"] for shard in manifest["shards"]}
-        notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
+        known = {MANIFEST, CARD, *manifest["tables"], *segments["shard"], *(shard["name"] for shard in manifest["shards"])}
+        others = {name for name in folder.names() if name not in known and not name.startswith(".work/")}
+        if others and (others := others - shard_names(folder)):
+            few = ", ".join(first_lines(sorted(others), "the folder", most=5))
+            notes.append(f"not verified, as {MANIFEST} does not list them: {few}")
         found, decoded = _check_shards(folder, manifest, segments, engine, site, show=show)
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], manifest, decoded)
@@ -174,14 +177,6 @@ def _check_shards(
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     """Return the problem with a file of another size than was written, which need not be hashed."""
     return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
-
-
-def _not_covered(folder: Folder, known: set[str]) -> list[str]:
-    """Note files that are not part of the corpus, except those that a run left."""
-    others = {name for name in folder.names() if name not in known and not name.startswith(".work/")}
-    others -= shard_names(folder) if others else set()
-    few = ", ".join(first_lines(sorted(others), "the folder", most=5))
-    return [f"not verified, as {MANIFEST} does not list them: {few}"] if others else []
 
 
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:

@@ -65,9 +65,8 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
     if _HASH in columns:
         values[AUDIO] = pl.col(_HASH)
-    needed = list(dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
-    table = table.select(needed)
+    table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
     held = table.filter(pl.col("split").is_in(["dev", "test"])).collect().select(named)
     spoken = held[SENTENCE].drop_nulls().unique().sort()
     index = NearIndex(spoken.to_list())

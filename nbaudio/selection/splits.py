@@ -61,18 +61,13 @@ def parse_target(value: int | str, name: str) -> Target:
     return Target(amount, "segments" if hours is None else "micros")
 
 
-def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the grouping keys that hold values, and those that are null in every row and cannot group.
-
-    A key that is not a column, or a nested one, is an `InputError` that names those that are allowed.
-    """
+def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
+    """Return the grouping keys that hold values; raise `InputError` for one that is no column, or a nested one."""
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
             allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested() and name not in _NO_KEYS]
             raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
-    keys = list(dict.fromkeys(group_by))
-    empty = [key for key in keys if segments[key].null_count() == len(segments)]
-    return [key for key in keys if key not in empty], empty
+    return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
 
 def assign_splits(
@@ -131,10 +126,7 @@ def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -
 
 
 class _Division:
-    """Units and values as arrays, and the split of each value so far (`_OPEN` if none).
-
-    A pair (`pair_unit[i]`, `pair_value[i]`) means that a unit holds a value.
-    """
+    """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
 
     def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
@@ -240,8 +232,7 @@ class _Division:
     def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
         """Return groups without a value in any split that fit into the amount, and their weights.
 
-        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on: a split
-        gets several speakers if any are small enough.
+        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on.
         """
         number = len(self.group)
         group_of_unit = np.zeros(self.num_units, dtype=np.int64)

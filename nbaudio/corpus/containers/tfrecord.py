@@ -131,9 +131,11 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
             sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
-            _write_record(
-                file, _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], *sounds)
-            )
+            if "window" in metadata.columns:
+                record = _sequence(window, inside, sounds)
+            else:
+                record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
+            _write_record(file, record)
             # A clip is the end of its feature, and the last feature is the end of the record.
             sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
             ends = file.tell() - _CRC_BYTES - sum(sizes) + np.cumsum(sizes)
@@ -188,10 +190,6 @@ def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tu
         windows = part["window" if "window" in part.columns else "segment_id"]
         for window, *features in zip(windows.to_list(), *columns.values(), strict=True):
             yield window, dict(zip(columns, features, strict=True))
-
-
-def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
-    return _wrap(1, [b"".join([_map_entry(name, data) for name, data in features.items()]), *_audio(sound)])
 
 
 def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
