@@ -56,7 +56,6 @@ class RunTasks(Protocol):
 
     def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
         """Run the tasks."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,10 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             with session:
                 yield partial(_run_spark, session.sparkContext)
         except (PySparkException, Py4JError, EngineError) as error:
-            raise EngineError(f"engine spark at {master}: {_java_cause(log) or root_cause(error)}") from error
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
+            text = log.read().decode(errors="replace")
+            causes = (lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text)))
+            raise EngineError(f"engine spark at {master}: {next(causes, None) or root_cause(error)}") from error
 
 
 @contextmanager
@@ -158,30 +160,21 @@ def _stderr_to(log: IO[bytes]) -> Iterator[None]:
         os.close(kept)
 
 
-def _java_cause(log: IO[bytes]) -> str | None:
-    """Return the last cause in Java's log."""
-    log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
-    text = log.read().decode(errors="replace")
-    found = (pattern.findall(text) for pattern in _JAVA_CAUSES)
-    return next((lines[-1].strip() for lines in found if lines), None)
-
-
 @contextmanager
 def _beam(site: EngineLocation) -> Iterator[RunTasks]:
     with requires_extra("beam"):
         from apache_beam.options.pipeline_options import PipelineOptions
-    flags = [_absolute_location(flag) for flag in shlex.split(site.beam_options)]
+    # Local folders become absolute, such as that of --temp_location=tmp.
+    flags = [
+        f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
+        for flag in shlex.split(site.beam_options)
+        for name, equals, value in [flag.partition("=")]
+    ]
     if not any(flag.partition("=")[0] == "--runner" for flag in flags):
         local = ["--runner=DirectRunner", f"--direct_num_workers={site.local_jobs}", "--direct_running_mode=multi_processing"]
         # Without this option DirectRunner downloads another runner first; there are no triggers.
         flags = [*local, "--allow_unsafe_triggers", "--default_sdk_harness_log_level=ERROR", *flags]
     yield partial(_run_beam, PipelineOptions(flags))
-
-
-def _absolute_location(flag: str) -> str:
-    """Make a local folder in a Beam option absolute, such as ``--temp_location=tmp``."""
-    name, equals, value = flag.partition("=")
-    return f"{name}={Path(value).absolute()}" if name.endswith("_location") and equals and "://" not in value else flag
 
 
 ENGINES: Mapping[str, Callable[[EngineLocation], AbstractContextManager[RunTasks]]] = MappingProxyType(
@@ -204,15 +197,7 @@ def check_engine(engine: str | None, site: EngineLocation) -> None:
 
 @contextmanager
 def worker_pool(engine: str | None, site: EngineLocation) -> Iterator[RunTasks]:
-    """Start or connect to workers for as long as the context lasts; None takes the backend of ``joblib.parallel_config``.
-
-    A package that is not installed is a `MissingExtraError`; what an engine raises itself, now or later, is an `EngineError`.
-
-    Examples:
-        >>> with worker_pool("threading", EngineLocation(jobs=2)) as run:
-        ...     sorted(run(abs, [-2, 1]))
-        [1, 2]
-    """
+    """Start or connect to workers for as long as the context lasts; None takes the backend of ``joblib.parallel_config``."""
     check_engine(engine, site)
     config = nullcontext(partial(_run_joblib, jobs=site.jobs)) if engine is None else ENGINES[engine](site)
     with ExitStack() as stack:

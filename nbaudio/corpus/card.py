@@ -67,22 +67,25 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     about = About(**manifest["about"])
     title = about.title or "Speech corpus"
     splits = {name: manifest["splits"][name] for name in SPLITS if manifest["splits"][name]["segments"]}
-    total = {what: sum(facts[what] for facts in splits.values()) for what in ("segments", "hours")}
+    clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
+    sizes = [
+        (name, facts["segments"], f"{facts['hours']:,.2f}", facts["speakers"], facts["recordings"])
+        for name, facts in splits.items()
+    ]
     described = yaml.safe_dump(_header(manifest, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
     clips = manifest["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
-    selected = {
-        name: value for name, value in manifest["selection"].get("parameters", {}).items() if value is not None and value != []
-    }
+    readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
+    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
+    asked = manifest["selection"].get("parameters", {})
+    selected = [(name, value) for name, value in asked.items() if value is not None and value != []]
     parts = [
         f"---\n{described}---\n\n# {_plain(title)}",
-        f"{total['segments']:,} clips of speech, {total['hours']:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
+        f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
         f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {manifest['nbaudio']}. `corpus.json` holds all "
         "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
-        _table(
-            ("split", "clips", "hours", "speakers", "recordings"), [(name, *_numbers(facts)) for name, facts in splits.items()]
-        ),
-        *_code(container_named(clips["container"]).readers(clips["encoding"])),
+        _table(("split", "clips", "hours", "speakers", "recordings"), sizes),
+        f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         "## How right the labels are",
@@ -97,7 +100,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
             ],
         ),
         "## How it was selected",
-        _table(("parameter", "value"), list(selected.items())),
+        _table(("parameter", "value"), selected),
         "Not in, by the rule that put it out:",
         _table(("rule", "segments"), sorted(manifest["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
         "## Licence",
@@ -107,11 +110,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
 
 
 def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bool:
-    """Write the card and its hash in the manifest, unless the card was edited since the one with the hash `before`.
-
-    Returns:
-        Whether the card was written.
-    """
+    """Write the card and its hash in the manifest; return False if the card was edited since the one with the hash `before`."""
     # With the keys in the order of corpus.json, so that a corpus that is converted from it has the same card.
     ordered = json.dumps({name: value for name, value in manifest.items() if name != "sources"}, sort_keys=True)
     text = card(json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
@@ -123,18 +122,12 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bo
     return True
 
 
-def _code(readers: Sequence[str]) -> list[str]:
-    """Show how to read the corpus, without decoding first."""
-    decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    return [part for code in readers for part in (decoded, f"```python\n{code}\n```")][1:]
-
-
 def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
     """Return the YAML header that Hugging Face reads."""
     container = container_named(manifest["parameters"]["container"])
-    number = sum(facts["segments"] for facts in splits.values())
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
     size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
+    examples = {name: facts["segments"] for name, facts in splits.items()}
     licence: dict[str, str] = {}
     if about.licence:
         known = _LICENCE_ID.fullmatch(about.licence)
@@ -144,30 +137,22 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
         **({"language": about.languages()} if about.language else {}),
         **licence,
         **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
-        "size_categories": [next((name for most, name in _SIZES if number < most), "10M<n<100M")],
+        "size_categories": [next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")],
         **({"configs": [{"config_name": "default", "data_files": files}]} if container.for_datasets else {}),
         "dataset_info": {
             "config_name": "default",
-            "splits": [
-                {"name": name, "num_bytes": size[name], "num_examples": facts["segments"]} for name, facts in splits.items()
-            ],
+            "splits": [{"name": name, "num_bytes": size[name], "num_examples": examples[name]} for name in splits],
             "download_size": sum(size.values()),
             "dataset_size": sum(size.values()),
         },
     }
 
 
-def _numbers(split: Mapping[str, Any]) -> tuple[Any, ...]:
-    return split["segments"], f"{split['hours']:,.2f}", split["speakers"], split["recordings"]
-
-
 def _evidence(facts: Mapping[str, Any] | None) -> str:
     if not facts:
         return "Not known: nobody has judged a sample of it."
-    of = (
-        "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds."
-    )
-    return f"{of}\n\n{_table(('evidence', 'value'), list(describe_claim(facts).items()))}"
+    of = "Of all segments at or above the threshold on similarity, whether they are in or not; `corpus.json` has other thresholds"
+    return f"{of}.\n\n{_table(('evidence', 'value'), list(describe_claim(facts).items()))}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -1,9 +1,9 @@
 """Convert a corpus to another container: copy the bytes of every clip, decode nothing, need no workspace."""
 
+import shutil
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -13,7 +13,7 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import Layout, check_locations, read_manifest
+from nbaudio.corpus.layout import TABLES, Layout, check_locations, read_manifest
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
 from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
@@ -21,7 +21,6 @@ from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import LocalFolder, folder_at
 from nbaudio.storage.urls import stays_inside
 
-_COPIED = ("rejected.parquet", "vocab.json")
 _COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
 
 
@@ -45,15 +44,12 @@ def convert(
         corpus: the folder of a whole corpus.
         container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`.
         out: the new corpus's folder.
-        shard_size: target size of a shard.
+        shard_size: target size of a shard; `shard_count` and `window` as for `materialize`.
         shard_count: number of shards of each split instead.
-        window: as for `materialize`.
+        window: how many consecutive segments stay together.
         jobs: number of parallel shards; None means one per core.
         engine: as for `materialize`, on this machine; threads start at once and are enough to copy and to hash.
         show_progress: show progress on standard error.
-
-    Returns:
-        What was written.
 
     Raises:
         InputError: there is no whole corpus, or a parameter is invalid.
@@ -68,9 +64,8 @@ def convert(
     source, target = _local(corpus), _local(out)
     layout = replace(Layout.at(target.root, target.root), finished_log=None)
     manifest = read_manifest(source)
-    sizes = manifest.get("table_bytes", {})
-    for name in ("segments.parquet", *_COPIED):
-        if not source.holds(name, manifest["tables"][name], sizes.get(name)):
+    for name in TABLES:
+        if not source.holds(name, manifest["tables"][name], manifest.get("table_bytes", {}).get(name)):
             raise InputError(f"{source}/{name}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
@@ -91,9 +86,9 @@ def convert(
             raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
         side_files = SideFileWriter(layout.folder)
         publish_shards(layout, results, container=writer, side_files=side_files)
-        for name in _COPIED:
+        for name in TABLES[1:]:
             with side_files.new(name) as path:
-                path.write_bytes((source.root / name).read_bytes())
+                shutil.copyfile(source.root / name, path)
         manifest |= {
             "identity": manifest["identity"] | changed,
             "parameters": parameters | changed,
@@ -104,7 +99,7 @@ def convert(
         publish_card(layout.folder, manifest, before=card)
         layout.finish(manifest)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
-    facts: dict[str, Any] = {
+    facts = {
         "corpus": str(layout),
         "container": container,
         "clips": sum(result.segments for result in results),
@@ -119,10 +114,9 @@ def convert(
 
 
 def _local(where: str | Path) -> LocalFolder:
-    folder = folder_at(where)
-    if not isinstance(folder, LocalFolder):
-        raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
-    return folder
+    if isinstance(folder := folder_at(where), LocalFolder):
+        return folder
+    raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
 
 
 def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:

@@ -66,13 +66,7 @@ class Layout:
 
     @contextmanager
     def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
-        """Lock the folder for a corpus with this identity (parameters and selection), new or resumed.
-
-        `step` is the command and `logged` its parameters, for the run log. Yields whether the corpus is already whole.
-
-        Raises:
-            ExistsError: the folder holds something else, or another run is at work there; names the remedy.
-        """
+        """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already whole."""
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)
@@ -98,12 +92,6 @@ class Layout:
         elif any(not name.startswith(f"{_WORK}/") for name in self.folder.names()):
             raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
         return held
-
-    def keep_only(self, shards: set[str]) -> None:
-        """Remove shards of an interrupted run whose names are not in `shards`."""
-        for name in sorted(shard_names(self.folder) - shards):
-            if name.rpartition("/")[0] not in shards:
-                self.folder.remove(name)
 
     def finish(self, manifest: dict[str, Any]) -> None:
         """Write corpus.json last, then remove what the run needed to resume."""
@@ -186,11 +174,7 @@ class _Manifest(msgspec.Struct):
 
 
 def read_manifest(folder: Folder) -> dict[str, Any]:
-    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys.
-
-    Raises:
-        InputError: it is missing, or something in it is not as nbaudio writes it; says what.
-    """
+    """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys."""
     manifest = read_object(folder, MANIFEST)
     try:
         tables = msgspec.convert(manifest, _Manifest).tables

@@ -88,8 +88,7 @@ def materialize(
 ) -> Report:
     """Cut every accepted segment and write the corpus.
 
-    If it is killed, no incomplete file has a final name; the same call resumes. The same workspace and parameters give the same
-    bytes, whatever `jobs` and `engine`.
+    The same workspace and parameters give the same bytes, whatever `jobs` and `engine`. If it is killed, the same call resumes.
 
     Args:
         workspace: with a selection (`select`).
@@ -137,15 +136,16 @@ def materialize(
     container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    audio_root, packs_root = _locations(workspace, packs)
-    clip_format, table = ClipFormat(rate, channel, encoding), workspace.path / "segments.parquet"
-    run = _Run(workspace, audio_root, packs_root, layout, container, clip_format, limits, show_progress, table)
+    table = workspace.path / "segments.parquet"
+    clip_format = ClipFormat(rate, channel, encoding)
+    run = _Run(workspace, *_locations(workspace, packs), layout, container, clip_format, limits, show_progress, table)
     recordings = workspace.recordings
     accepted = _accepted(run)  # raises before anything is written
-    check_text(table, text, judged=bool(reviewed_ids(workspace)))
+    judged = reviewed_ids(workspace)
+    check_text(table, text, judged=bool(judged))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
-    reviewed = _reviewed_in_train(workspace, accepted)
+    reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     claim = selection_claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
@@ -210,16 +210,13 @@ def _cut_and_pack(
 ) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
+    # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
+    here = EngineLocation(site.jobs) if isinstance(run.packs, Remote) else None
     with worker_pool(engine, site) as run_tasks:
         for _ in range(_ATTEMPTS):
             assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
             num_cut += cut_now
-            # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-            with (
-                worker_pool("loky", EngineLocation(site.jobs))
-                if isinstance(run.packs, Remote)
-                else nullcontext(run_tasks) as packing
-            ):
+            with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
                 results = write_shards(
                     run.layout,
                     assigned,
@@ -262,24 +259,16 @@ def _accepted(run: _Run) -> pl.DataFrame:
             raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot; write them as text")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
     segments = run.workspace.segment_columns(*columns)
-    pending = segments.filter(pl.col("decision") == "pending").height
-    if pending:
+    if pending := (segments["decision"] == "pending").sum():
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
     accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(source_channel(segments))
     if accepted.is_empty():
         raise InputError(f"{where}: no segment is accepted; 'nbaudio stats {where}' shows the reasons")
-    uncut = accepted.filter(pl.col("start_sample").is_null() | pl.col("end_sample").is_null())
-    if not uncut.is_empty():
-        raise InputError(
-            f"{where}: {uncut.height} accepted segments have no audio, {uncut['segment_id'][0]} the first; "
-            "ingest with --audio and select again"
-        )
+    uncut = accepted.filter(pl.any_horizontal(pl.col("start_sample", "end_sample").is_null()))["segment_id"]
+    if len(uncut):
+        remedy = "ingest with --audio and select again"
+        raise InputError(f"{where}: {len(uncut)} accepted segments have no audio, {uncut[0]} the first; {remedy}")
     return accepted
-
-
-def _reviewed_in_train(workspace: Workspace, accepted: pl.DataFrame) -> int:
-    reviewed = pl.Series(sorted(reviewed_ids(workspace)), dtype=pl.String)
-    return accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(reviewed.implode())).height
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
@@ -292,13 +281,19 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     num_missing = len(missing)
     failures: dict[str, str] = {}
     if num_missing:
-        failures = _cut(run, run_tasks, cut_windows(missing, facts, run.format), facts)
+        windows = cut_windows(missing, facts, run.format)
         del missing
+        tasks = cut_tasks(windows, facts, run.audio_root, run.packs, run.format)
+        with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
+            for result in cut_all(run_tasks, tasks):
+                failures |= result.failures
+                for detail in result.failures.values():
+                    progress_note(detail)
+                advance(result.seconds / 3600)
         have = index_of(run.packs)
     accepted = accepted.drop("start_sample", "end_sample", "source_channel")
     gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
-    details = {"clip_key": list(failures), "detail": list(failures.values())}
-    reasons = pl.DataFrame(details, schema={"clip_key": pl.String, "detail": pl.String})
+    reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
     lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
     if lost["detail"].null_count():
         first = lost.filter(pl.col("detail").is_null())["segment_id"]
@@ -317,26 +312,11 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     return assign_shards(clips, run.limits), lost, num_missing - len(failures)
 
 
-def _cut(run: _Run, run_tasks: RunTasks, windows: pl.DataFrame, facts: pl.DataFrame) -> dict[str, str]:
-    """Cut windows into packs; return by clip key why clips failed."""
-    hours = windows["seconds"].sum() / 3600
-    tasks = cut_tasks(windows, facts, run.audio_root, run.packs, run.format)
-    failures: dict[str, str] = {}
-    with progress("cut ", float(hours), "h of audio", show=run.show) as advance:
-        for result in cut_all(run_tasks, tasks):
-            failures |= result.failures
-            for detail in result.failures.values():
-                progress_note(detail)
-            advance(result.seconds / 3600)
-    return failures
-
-
 def _facts(
     layout: Layout, manifest: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
 ) -> dict[str, Any]:
     splits = manifest["splits"]
-    hours = sum(split["hours"] for split in splits.values())
-    kept = sum(split["segments"] for split in splits.values())
+    hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
     return {
         "corpus": str(layout),
         "kept": kept,

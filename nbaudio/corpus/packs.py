@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple, cast
@@ -67,20 +67,14 @@ def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult
         except WorkerLostError as error:
             for task in cast(tuple[CutTask, ...], error.tasks):
                 for source in task.sources:
-                    yield _cut_alone(run_tasks, source, task)
+                    seconds = task.seconds / len(task.sources)
+                    try:
+                        yield from run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
+                    except WorkerLostError:
+                        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
+                        yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
         else:
             return
-
-
-def _cut_alone(run_tasks: RunTasks, source: Source, task: CutTask) -> CutResult:
-    seconds = task.seconds / len(task.sources)
-    try:
-        [result] = run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
-    except WorkerLostError:
-        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
-        detail = f"{source.path.name}: {why}"
-        return CutResult(seconds, {key: detail for key, *_ in source.windows})
-    return result
 
 
 def cut(task: CutTask) -> CutResult:
@@ -88,24 +82,25 @@ def cut(task: CutTask) -> CutResult:
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
     with _new_pack(task.pack) as partial, partial.open("wb") as file:
-        offset = 0
         for source in task.sources:
-            start, before, failed = offset, len(index), {}
+            start, before = file.tell(), len(index)
             for key, result in _clips(source, task):
                 if isinstance(result, str):
-                    failed[key] = result
-                    continue
-                samples, data = result
-                file.write(data)
-                index.append((key, offset, len(data), samples, hashlib.sha256(data).hexdigest()))
-                offset += len(data)
-            if reason := _changed_meanwhile(source):
+                    failures[key] = result
+                else:
+                    samples, data = result
+                    index.append((key, file.tell(), len(data), samples, hashlib.sha256(data).hexdigest()))
+                    file.write(data)
+            try:
+                # Remote files are checked when they are fetched; a file removed after the last window does no harm.
+                if isinstance(source.path, Path) and source.path.exists():
+                    _check_unchanged(source)
+            except _BAD_AUDIO as error:
                 # Some of its clips may be of the old file, some of the new one.
-                failed = {key: reason for key, *_ in source.windows}
+                failures |= dict.fromkeys((key for key, *_ in source.windows), str(error))
                 del index[before:]
-                offset = file.seek(start)
+                file.seek(start)
                 file.truncate()
-            failures |= failed
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
     return CutResult(task.seconds, failures)
@@ -148,43 +143,22 @@ def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int
 
 def _check_unchanged(source: Source) -> None:
     """Raise `AudioError` if a file is not the one that was ingested: its windows would be of something else."""
-    if isinstance(source.path, Remote):
-        _check_remote_unchanged(source, source.path)
-        return
+    file = source.path
     try:
-        status = source.path.stat()
+        if isinstance(file, Remote):
+            found = file.status()
+            num_bytes, same = found.num_bytes, found == (source.num_bytes, source.version)
+        else:
+            status = file.stat()
+            num_bytes, same = status.st_size, (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
+            same = same or (source.num_bytes is None and source.sha256 is None)
     except FileNotFoundError as error:
-        raise AudioError(f"{source.path.name}: the file is no longer there; it was when it was ingested") from error
-    if source.num_bytes is None:
-        same = source.sha256 is None
-    else:
-        same = (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
-    may_be = source.num_bytes in (None, status.st_size) and source.sha256 is not None
-    if not same and not (may_be and sha256_file(source.path) == source.sha256):
-        raise AudioError(f"{source.path.name}: {CHANGED_MESSAGE}")
-
-
-def _check_remote_unchanged(source: Source, file: Remote) -> None:
-    found = file.status()
-    if found == (source.num_bytes, source.version):
-        return
-    if found.num_bytes == source.num_bytes and source.sha256 is not None:
-        with file.fetched() as path:
-            if sha256_file(path) == source.sha256:
-                return
-    raise AudioError(f"{file}: {CHANGED_MESSAGE}")
-
-
-def _changed_meanwhile(source: Source) -> str | None:
-    """Return why what was just read of a local file is invalid, if it is; remote files are checked when they are fetched."""
-    if isinstance(source.path, Remote):
-        return None
-    try:
-        if source.path.exists():  # a file removed after the last window does no harm
-            _check_unchanged(source)
-    except _BAD_AUDIO as error:
-        return str(error)
-    return None
+        raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
+    if not same and source.sha256 is not None and source.num_bytes in (None, num_bytes):
+        with file.fetched() if isinstance(file, Remote) else nullcontext(file) as path:
+            same = sha256_file(path) == source.sha256
+    if not same:
+        raise AudioError(f"{file if isinstance(file, Remote) else file.name}: {CHANGED_MESSAGE}")
 
 
 def read_index(pack: Path | Remote) -> pl.DataFrame | None:
@@ -215,8 +189,7 @@ def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
 
 def index_of(packs: Path | Remote) -> pl.DataFrame:
     """List all clips in a folder of packs, each once; skip packs that are incomplete or damaged."""
-    names = upload.names(packs) if isinstance(packs, Remote) else sorted(path.name for path in packs.glob("*.pack"))
-    places = [packs / name for name in names]
+    places = [packs / name for name in upload.names(packs)] if isinstance(packs, Remote) else sorted(packs.glob("*.pack"))
     # As strings, paths would be a third of the table.
     paths = pl.Enum([str(place) for place in places])
     with ThreadPoolExecutor(_READERS) as pool:
@@ -239,17 +212,16 @@ def remove_pack(pack: str) -> None:
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
-    places = clips.select("pack", "offset", "length")
-    remotely = len(places) > 0 and is_url(places["pack"][0])
-    found = _read_remote(places.rows()) if remotely else _read_local(places.iter_rows())
-    for pack, sha256, data in zip(places["pack"], clips["clip_sha256"], found, strict=True):
+    places = clips.select("pack", "offset", "length").rows()
+    found = _read_remote(places) if places and is_url(places[0][0]) else _read_local(places)
+    for (pack, *_), sha256, data in zip(places, clips["clip_sha256"], found, strict=True):
         clip = verified_clip(data, sha256)
         if clip is None:
             raise PackDamagedError(pack)
         yield clip
 
 
-def _read_local(places: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
+def _read_local(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for pack, offset, length in places:

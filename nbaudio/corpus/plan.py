@@ -6,6 +6,7 @@ shards. A clip is known by its key, a hash of source, window and format: what ha
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -50,10 +51,7 @@ class ClipFormat:
 
 @dataclass(frozen=True)
 class Source:
-    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order.
-
-    Windows are (clip key, first sample, one past the last, channel); nothing after `num_samples` is read.
-    """
+    """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
 
     recording_id: str
     path: Path | Remote
@@ -62,7 +60,7 @@ class Source:
     num_bytes: int | None
     mtime_ns: int | None
     version: str | None
-    windows: tuple[tuple[str, int, int, str], ...]
+    windows: tuple[tuple[str, int, int, str], ...]  # clip key, first sample, one past the last, channel
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ class CutTask:
 class PackTask:
     """One shard to write.
 
-    `clips` has one row per clip in the order of the shard: `segment_id`, `split`, facts of the clip (`num_samples`,
-    `sampling_rate`, `duration_s`) and its location (`pack`, `offset`, `length`, `clip_sha256`).
+    Rows of `clips` are in its order: `segment_id`, `split`, facts (`num_samples`, `sampling_rate`, `duration_s`) and location
+    (`pack`, `offset`, `length`, `clip_sha256`).
     """
 
     layout: Layout
@@ -92,12 +90,7 @@ class PackTask:
 
 def recording_facts(recordings: pl.DataFrame) -> pl.DataFrame:
     """Return `recording_id` and the columns of recordings that planning needs, null where missing."""
-    absent = [pl.lit(None).alias(name) for name in _FACTS if name not in recordings.columns]
-    return recordings.with_columns(absent).select("recording_id", *_FACTS)
-
-
-def _join_facts(segments: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    return segments.join(facts, on="recording_id", how="left", maintain_order="left")
+    return recordings.select("recording_id", *(name if name in recordings else pl.lit(None).alias(name) for name in _FACTS))
 
 
 def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.Series:
@@ -110,31 +103,25 @@ def clip_keys(segments: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipForm
     unchanged = pl.col("codec").cast(pl.String).str.contains(_UNCHANGED_CODECS).fill_null(value=False)
     version = pl.when(unchanged).then(_OLDER_CLIP_VERSION).otherwise(_CLIP_VERSION)
     pattern = f"{{}}|{{}}|{{}}|{clip_format.rate}|{{}}|{clip_format.encoding}|{{}}"
-    described = pl.format(pattern, source, "start_sample", "end_sample", _channel(clip_format), version)
-    parts = (_join_facts(part, facts).select(described).to_series() for part in segments.iter_slices(_ROWS))
-    keys = [pl.Series([hashlib.sha256(text.encode()).hexdigest()[:32] for text in part], dtype=pl.String) for part in parts]
-    return pl.concat([pl.Series(dtype=pl.String), *keys]).alias("clip_key")
-
-
-def _channel(clip_format: ClipFormat) -> pl.Expr:
-    """The channel to cut: a segment's own takes precedence over that of the corpus."""
-    return pl.col("source_channel").fill_null(clip_format.channel)
+    channel = pl.col("source_channel").fill_null(clip_format.channel)
+    described = pl.format(pattern, source, "start_sample", "end_sample", channel, version)
+    keys = [pl.Series("clip_key", dtype=pl.String)]
+    for part in segments.iter_slices(_ROWS):
+        texts = part.join(facts, on="recording_id", how="left", maintain_order="left").select(described).to_series()
+        keys.append(pl.Series("clip_key", [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts], dtype=pl.String))
+    return pl.concat(keys)
 
 
 def cut_windows(missing: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
-    """List what to cut, each clip once, by recording and position.
-
-    `missing` has `clip_key`, `recording_id`, `start_sample`, `end_sample` and `source_channel` of segments without clips; the
-    result has `channel` and `seconds` instead of the last.
-    """
-    rates = facts.select("recording_id", rate="sampling_rate")
+    """List what to cut for segments without clips, each clip once, by recording and position."""
     seconds = (pl.col("end_sample") - pl.col("start_sample")) / pl.col("rate")
+    channel = pl.col("source_channel").fill_null(clip_format.channel)
     return (
         missing.lazy()
         # Two segments with the same window of the same channel share a clip.
         .unique("clip_key", keep="first", maintain_order=True)
-        .join(rates.lazy(), on="recording_id", how="left", maintain_order="left")
-        .select("clip_key", "recording_id", "start_sample", "end_sample", channel=_channel(clip_format), seconds=seconds)
+        .join(facts.lazy().select("recording_id", rate="sampling_rate"), on="recording_id", how="left", maintain_order="left")
+        .select("clip_key", "recording_id", "start_sample", "end_sample", channel=channel, seconds=seconds)
         .sort("recording_id", "start_sample", "end_sample", "channel")
         .collect()
     )
@@ -158,7 +145,7 @@ def cut_tasks(
         .sort("seconds", "task", descending=[True, False])
     )
     for start, length, seconds in tasks.select("start", "len", "seconds").iter_rows():
-        part = _join_facts(windows.slice(start, length), facts)
+        part = windows.slice(start, length).join(facts, on="recording_id", how="left", maintain_order="left")
         sources = [_source_of(frame, audio_root) for frame in part.partition_by("recording_id", maintain_order=True)]
         yield cut_task(sources, packs, clip_format, seconds)
 
@@ -171,11 +158,9 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
 def _tar_cut_tasks(
     windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
-    """Make cut tasks with the recordings' bytes in them, in the order of a compressed tar, which is read once.
-
-    Reading ends with the last recording that is wanted.
-    """
-    ordered = _join_facts(windows, facts).sort("path", maintain_order=True)
+    """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
+    located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
+    ordered = located.sort("path", maintain_order=True)
     counts = ordered.group_by("path", maintain_order=True).len()
     starts = accumulate(counts["len"], initial=0)
     # The rows of each recording: few bytes each, as there may be some 100,000.
@@ -197,13 +182,11 @@ def _tar_cut_tasks(
 
 def _archived(folder: Remote, wanted: dict[str, tuple[int, int]]) -> Iterator[Remote]:
     """Yield wanted recordings in the order of the archive, then those that it lacks; the caller removes each from `wanted`."""
-    try:
+    with suppress(AudioError):  # the archive is truncated
         for place in members_in_order(folder, wanted):
             yield place
             if not wanted:
                 return
-    except AudioError:  # the archive is truncated
-        pass
     for path in list(wanted):
         yield replace(folder / path, content=_NO_CONTENT)
 
@@ -241,19 +224,13 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
-    """Add `window`, a name, and `position` in it, from 0; nothing if `size` is 1. The order of the rows is kept.
-
-    A window holds up to `size` segments of one recording and one split that follow each other.
-    """
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
     if size == 1:
         return segments
     number = pl.int_range(pl.len()).over("split", "recording_id")
-    ordered = segments.select("segment_id", "recording_id", "split", "start_sample", "end_sample").sort(
-        "split", "recording_id", "start_sample", "end_sample", "segment_id"
-    )
-    windows = ordered.select(
-        "segment_id", pl.format("{} {}", "recording_id", number // size).alias("window"), (number % size).alias("position")
-    )
+    name = pl.format("{} {}", "recording_id", number // size)
+    order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
+    windows = segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
@@ -261,8 +238,7 @@ def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     """Add `shard` (from 0) and `shards` (of its split), and sort rows as they are in shards.
 
     In a split, clips (or windows, if there are any) are ordered by a hash of their key and divided at equal bytes: every shard is
-    a random sample of its split, none is empty, none is much larger than the target. `clips` has `segment_id`, `split` and
-    `length` (bytes of audio).
+    a random sample of its split, none is empty, none is much larger than the target. `length` is in bytes of audio.
     """
     unit, *inside = ("window", "position") if "window" in clips.columns else ("segment_id",)
     size = (pl.col("length") + _CLIP_OVERHEAD_BYTES).sum().over("split", unit)
@@ -284,7 +260,6 @@ def digest(parts: Iterable[pl.DataFrame]) -> str:
     """Hash a table that comes in parts: hex SHA-256 of its column names and its rows in order as JSON lines."""
     state = hashlib.sha256()
     for number, part in enumerate(parts):
-        if number == 0:
-            state.update(",".join(part.columns).encode())
+        state.update(b"" if number else ",".join(part.columns).encode())
         state.update(part.write_ndjson().encode())
     return state.hexdigest()

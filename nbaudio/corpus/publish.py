@@ -7,7 +7,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
-from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout
+from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.atomic import JsonRows, atomic_write, sha256_file, write_json
@@ -31,25 +32,20 @@ _SOURCE_TEXT = "text_source"
 
 
 def check_text(table: Path, text: str | None, *, judged: bool) -> None:
-    """Validate the name of a further transcript of a segments table, without ``text_``; None is `text` itself.
+    """Raise `InputError` unless accepted segments have the transcript ``text_<text>``; None is `text` itself.
 
-    If reviewers judged `text` (`judged`), accepted segments must have the same words in both: verdicts hold for those only.
-
-    Raises:
-        InputError: there is no such column, or accepted segments have no such transcript, or one with other words.
+    If reviewers judged `text` (`judged`), it must have the same words: verdicts hold for those only.
     """
     if text is None:
         return
     held = parquet_schema(table)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
-        texts = (name for name in held if name.startswith("text_") and name not in ("text_corrected", "text_origin"))
-        known = sorted(name.removeprefix("text_") for name in texts)
+        known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "origin"})
         hint = "'nbaudio score W --normalize STEP' makes text_normalized"
         raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
     if _SOURCE_TEXT in held:
         raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be written over; rename it")
-    is_empty = (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")
-    rules = {f"no {column}; run select again": is_empty}
+    rules = {f"no {column}; run select again": (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")}
     if judged:
         other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
         rules[f"other words in {column} than in text, which reviewers were given"] = other
@@ -71,13 +67,13 @@ def freeze_table(source: Path, target: Path, text: str | None) -> Path:
     """Copy the current table: by a hard link if possible, rewritten if another text ships."""
     target.unlink(missing_ok=True)
     if text is None:
-        try:
+        with suppress(OSError):
             os.link(source, target)
-        except OSError:
-            with atomic_write(target, sync=False) as partial:
-                shutil.copyfile(source, partial)
-    else:
-        with atomic_write(target, sync=False) as partial:
+            return target
+    with atomic_write(target, sync=False) as partial:
+        if text is None:
+            shutil.copyfile(source, partial)
+        else:
             _write_table(partial, (_with_text(part, text) for part in parquet_slices(source)))
     return target
 
@@ -97,11 +93,7 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its manifest without the parameters.
-
-    `lost` has `segment_id` and `detail` of accepted segments that could not be cut, `table` is the segments table of the
-    workspace, `selection` the report of `select`.
-    """
+    """Write the tables of the corpus and return its manifest without the parameters; `lost` is what could not be cut."""
     side_files = SideFileWriter(layout.folder)
     characters = publish_shards(layout, shards, container=container, side_files=side_files)
     with layout.folder.local("segments.parquet") as path:
@@ -111,7 +103,12 @@ def publish(
 
     def rejected() -> Iterator[pl.DataFrame]:
         for part in parquet_slices(table):
-            out = _rejected(conform(part, SEGMENTS, "segments"), inside, lost)
+            outside = conform(part, SEGMENTS, "segments").join(inside, on="segment_id", how="anti", maintain_order="left")
+            out = outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
+                reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
+                decision=pl.lit("reject"),
+                split=pl.lit(None, dtype=pl.String),
+            )
             reasons.update(out["reason"].fill_null("").to_list())
             yield out
 
@@ -153,7 +150,10 @@ class SideFileWriter:
 
 def publish_shards(layout: Layout, shards: list[Shard], *, container: Container, side_files: SideFileWriter) -> set[str]:
     """Remove other shards, write segments.parquet and the container's side files; return the characters of the transcripts."""
-    layout.keep_only({shard.name for shard in shards})
+    names = {shard.name for shard in shards}
+    for name in shard_names(layout.folder) - names:  # of an interrupted run
+        if name.rpartition("/")[0] not in names:
+            layout.folder.remove(name)
     characters: set[str] = set()
 
     def kept() -> Iterator[pl.DataFrame]:
@@ -171,28 +171,13 @@ def publish_shards(layout: Layout, shards: list[Shard], *, container: Container,
     return characters
 
 
-def _rejected(segments: pl.DataFrame, inside: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments that are not in the corpus, with the rule that rejected each, and `detail` of what failed."""
-    outside = segments.join(inside.select("segment_id"), on="segment_id", how="anti", maintain_order="left")
-    return outside.join(lost, on="segment_id", how="left", maintain_order="left").with_columns(
-        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit(UNREADABLE_AUDIO)).otherwise("reason"),
-        decision=pl.lit("reject"),
-        split=pl.lit(None, dtype=pl.String),
-    )
-
-
 def _write_table(target: Path, parts: Iterable[pl.DataFrame]) -> None:
     """Write a table that comes in parts with the same columns, each a row group; empty parts only declare the columns."""
-    writer: pq.ParquetWriter | None = None
-    try:
-        for part in parts:
-            arrow = part.to_arrow(compat_level=pl.CompatLevel.oldest())
-            writer = writer or pq.ParquetWriter(target, arrow.schema, compression="ZSTD")
-            if len(part):
-                writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
-    finally:
-        if writer:
-            writer.close()
+    tables = (part.to_arrow(compat_level=pl.CompatLevel.oldest()) for part in parts)
+    first = next(tables)
+    with pq.ParquetWriter(target, first.schema, compression="ZSTD") as writer:
+        for arrow in filter(len, chain([first], tables)):
+            writer.write_table(arrow, row_group_size=ROWS_A_GROUP)
 
 
 def split_facts(segments: pl.DataFrame) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,10 @@ def pack(task: PackTask) -> Shard:
     metadata = _metadata(task)
     # The location of a clip in packs may change between runs, its bytes do not.
     plan = digest(metadata.with_columns(task.clips["clip_sha256"]).iter_slices(1000))
-    record, rows = _read_record(task.layout.record(name)), task.layout.record(name, ".parquet")
+    record: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        record = json.loads(task.layout.record(name).read_text(encoding="utf8"))
+    rows = task.layout.record(name, ".parquet")
     if record.get("plan") == plan and rows.is_file() and folder.holds(name, record["sha256"], record["bytes"]):
         return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
@@ -75,11 +79,7 @@ def write_shards(
     run_tasks: RunTasks,
     show: bool,
 ) -> list[Shard]:
-    """Write all shards of a corpus, or keep those that are whole; return their results in the order of their names.
-
-    `assigned` has the clips with their shards, from `assign_shards`, and the columns of `PackTask`; `table` is the segments
-    table with all metadata.
-    """
+    """Write all shards of the clips that `assign_shards` returns, or keep those that are whole; return them by name."""
     shards = assigned.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
     names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
     files = [layout.record(name, ".arrow") for name in names]
@@ -113,10 +113,7 @@ def restore_records(layout: Layout) -> str:
 
 
 def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:
-    """Write the rows of each shard to a file of Arrow streams, in one pass over a table that is too large to read for each.
-
-    `number_of` has `segment_id` and `number`, the index of its shard's file.
-    """
+    """Write the rows of each shard to a file of Arrow streams, in one pass; `number_of` has `segment_id` and `number` of file."""
     for file in files:
         file.unlink(missing_ok=True)
     for part in parquet_slices(table):
@@ -144,14 +141,6 @@ def _write_record(layout: Layout, shard: str, described: pl.DataFrame, record: d
     with atomic_write(layout.record(shard, ".parquet"), sync=False) as partial:
         described.write_parquet(partial)
     write_json(layout.record(shard), record, sync=False)
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError):
-        return {}
-    return record
 
 
 def shard_advice(shards: Sequence[Shard]) -> str:

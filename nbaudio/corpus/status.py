@@ -106,12 +106,8 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     stage = lines[0]
     last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
     total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)
-    rate = done / seconds if done and seconds else None
-    return {
-        "stage": stage["stage"],
-        "done": done,
-        "total": total,
-        "unit": stage["unit"],
-        "rate": None if rate is None else float(f"{rate:.4g}"),
-        "time_left": None if rate is None else str(timedelta(seconds=round((total - done) / rate))),
-    }
+    pace: dict[str, Any] = {"rate": None, "time_left": None}
+    if done and seconds:
+        time_left = timedelta(seconds=round((total - done) / (done / seconds)))
+        pace = {"rate": float(f"{done / seconds:.4g}"), "time_left": str(time_left)}
+    return {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"], **pace}

@@ -101,10 +101,19 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         problems = _check_numbers(manifest, segments, rejected)
         check_locations(folder, segments)
         problems += _check_lists(folder, manifest, segments)
-        card, notes = _check_card(folder, manifest.get("card", ""))
-        problems += [f"{CARD}: missing"] if card == "missing" else []
-        listed = {shard["name"] for shard in manifest["shards"]}
-        notes += _not_covered(folder, {MANIFEST, CARD, *manifest["tables"], *listed, *segments["shard"]})
+        notes, card = [], "missing"
+        if not folder.exists(CARD):
+            problems.append(f"{CARD}: missing")
+        elif (written := manifest.get("card", "")) and folder.holds(CARD, written):
+            card = "as written"
+        else:
+            card = "edited"
+            notes.append(f"{CARD} is not the card that was written: what it says is not verified")
+        known = {MANIFEST, CARD, *manifest["tables"], *segments["shard"], *(shard["name"] for shard in manifest["shards"])}
+        others = {name for name in folder.names() if name not in known and not name.startswith(".work/")}
+        if others and (others := others - shard_names(folder)):
+            few = ", ".join(first_lines(sorted(others), "the folder", most=5))
+            notes.append(f"not verified, as {MANIFEST} does not list them: {few}")
         found, decoded = _check_shards(folder, manifest, segments, engine, site, show=show)
         problems += sorted(found)
         leaks, unproved = _check_splits(tables["segments.parquet"], manifest, decoded)
@@ -157,8 +166,7 @@ def _check_shards(
             clips = segments.filter(clips_in(shard["name"]))
             yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_LOCATION))
 
-    shards = len(manifest["shards"])
-    with progress("verify", shards, "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
+    with progress("verify", len(manifest["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
         for bad, samples in run_tasks(_check_shard, tasks()):
             problems += bad
             decoded.append(samples)
@@ -169,23 +177,6 @@ def _check_shards(
 def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     """Return the problem with a file of another size than was written, which need not be hashed."""
     return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
-
-
-def _check_card(folder: Folder, sha256: str) -> tuple[str, list[str]]:
-    """Return whether the data card is the one that was written, and notes; an edited card is no problem."""
-    if not folder.exists(CARD):
-        return "missing", []
-    if sha256 and folder.holds(CARD, sha256):
-        return "as written", []
-    return "edited", [f"{CARD} is not the card that was written: what it says is not verified"]
-
-
-def _not_covered(folder: Folder, known: set[str]) -> list[str]:
-    """Note files that are not part of the corpus, except those that a run left."""
-    others = sorted(name for name in folder.names() if name not in known and not name.startswith(".work/"))
-    others = [name for name in others if name not in shard_names(folder)] if others else []
-    few = ", ".join(first_lines(others, "the folder", most=5))
-    return [f"not verified, as {MANIFEST} does not list them: {few}"] if others else []
 
 
 def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
@@ -235,14 +226,18 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
     hashes: dict[str, str] = {}
-    sizes = _sizes(task)
+    sizes: dict[str, int] = {}
+    for name in task.clips["shard"].unique():
+        with suppress(InputError, AudioError):  # reading it says what is wrong
+            sizes[name] = task.folder.size(name)
     wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
     if wrong and not isinstance(task.folder, LocalFolder):
         return [f"{wrong}; its clips are not checked"], decoded[0]
-    for (name,), clips in task.clips.group_by("shard", maintain_order=True):
+    for (shard,), clips in task.clips.group_by("shard", maintain_order=True):
+        name = str(shard)
         try:
-            with task.folder.local(str(name)) as path:
-                hashes[str(name)] = "" if wrong else sha256_file(path)
+            with task.folder.local(name) as path:
+                hashes[name] = "" if wrong else sha256_file(path)
                 bad, samples = _check_file(path, clips.drop("shard"), task.encoding)
         except InputError as error:
             absent = isinstance(error.__cause__, FileNotFoundError | RemoteNotFoundError)
@@ -259,15 +254,6 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
         if (hashes.get(task.name) or sha256_listed(inside)) != task.sha256:
             problems.insert(0, f"{task.name}: {_OTHER_BYTES}")
     return problems, pl.concat(decoded)
-
-
-def _sizes(task: _ShardTask) -> dict[str, int]:
-    """Return the bytes of each existing file of a shard."""
-    sizes = {}
-    for name in task.clips["shard"].unique():
-        with suppress(InputError, AudioError):  # reading it says what is wrong
-            sizes[name] = task.folder.size(name)
-    return sizes
 
 
 def _check_file(path: Path, clips: pl.DataFrame, encoding: str) -> tuple[list[str], pl.DataFrame]:

@@ -43,13 +43,12 @@ PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)
 def measure_clip_size(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
     """Encode some clips, and take three standard errors above their mean size.
 
-    `clips` have `path` (relative to `root`), `start_sample`, `end_sample`, `source_channel`, and `num_samples` and
+    `clips` have `start_sample`, `end_sample`, `source_channel`, and `path` (relative to `root`), `num_samples` and
     `sampling_rate` of their recordings. None if fewer than two can be read, which `materialize` reports.
     """
     measured = []
-    for path, start, end, channel, num_samples, rate in clips.select(
-        "path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate"
-    ).iter_rows():
+    columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
+    for path, start, end, channel, num_samples, rate in clips.select(columns).iter_rows():
         try:
             samples = read_clip(root / path, start, end, num_samples=num_samples, rate=_RATE, channel=channel or "mix")
         except AudioError:
@@ -98,9 +97,6 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr
 
     Speakers take turns, in seeded order: in each turn every speaker with segments left gives one, until one does not fit. The
     recording stands for an unknown speaker. `first` is whether a segment goes before all others.
-
-    Raises:
-        InputError: dev and test alone exceed the budget.
     """
     in_train = pl.col("split") == "train"
     held_out = budget.total(kept.filter(~in_train))

@@ -4,7 +4,7 @@ A segment is lost if grouping keeps it out of every split (`core.tables.GROUPING
 loses more than `COSTLY` of what could be kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,29 +36,25 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Grouping:
-    """A division of segments into splits, by `assign_splits`; no value of its `columns` is in two splits.
-
-    `losses` of these and other columns are None if dev, test or train cannot be filled.
-    """
+    """A division of segments into splits, by `assign_splits`; no value of its `columns` is in two splits."""
 
     columns: tuple[str, ...]
     divided: pl.DataFrame
-    losses: dict[tuple[str, ...], Loss | None]
+    losses: dict[tuple[str, ...], Loss | None]  # of these and other columns; None if dev, test or train cannot be filled
     by_default: bool
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Return the losses as rows of a table, null for columns that leave too little."""
-        lost = {columns: loss._asdict() if loss else {"segments": None, "share": None} for columns, loss in self.losses.items()}
-        return [{"group_by": ",".join(columns), **loss} for columns, loss in lost.items()]
+        unknown = dict.fromkeys(Loss._fields)
+        return [{"group_by": ",".join(columns), **(loss._asdict() if loss else unknown)} for columns, loss in self.losses.items()]
 
-    def warnings(self, command: Callable[[Sequence[str]], str]) -> list[str]:
+    def warnings(self, command: Callable[[Sequence[str]], str]) -> Iterator[str]:
         """Warn of a choice that was not the first one, or is costly; `command` is the command line for other columns."""
-        found = []
         first, own = DEFAULTS[0], self.losses[self.columns]
         if self.by_default and self.columns != first:
             refused = self.losses[first]
             why = f"would lose {refused}" if refused else "leaves too little for dev, test or train"
-            found.append(
+            yield (
                 f"grouped by {','.join(self.columns)} alone, as {','.join(first)} {why}: one recording may be in several splits; "
                 f"to keep recordings apart as well: {command(first)}"
             )
@@ -68,8 +64,7 @@ class Grouping:
             less = f"{command(best)} loses {others[best]}" if best else ""
             smaller = "" if best and others[best].share <= COSTLY else "smaller dev and test lose less"
             remedy = ", or ".join(filter(None, (less, smaller)))
-            found.append(f"grouping by {','.join(self.columns)} loses {own}, reason crosses_splits or the like; {remedy}")
-        return found
+            yield f"grouping by {','.join(self.columns)} loses {own}, reason crosses_splits or the like; {remedy}"
 
 
 def choose_grouping(
@@ -85,37 +80,30 @@ def choose_grouping(
     `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
     """
     losses: dict[tuple[str, ...], Loss | None] = {}
+    refused: list[InputError] = []
 
-    def attempt(columns: tuple[str, ...]) -> pl.DataFrame:
+    def attempt(columns: tuple[str, ...]) -> tuple[Loss, pl.DataFrame] | None:
         losses[columns] = None
-        divided = divide_by(usable_keys(fit, columns)[0])
-        losses[columns] = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
-        return divided
-
-    best: tuple[float, tuple[str, ...], pl.DataFrame] | None = None
-    refused: InputError | None = None
-    for columns in (asked,) if asked is not None else DEFAULTS:
-        if losses and not usable_keys(fit, columns)[0]:
-            continue
         try:
-            divided = attempt(columns)
+            divided = divide_by(usable_keys(fit, columns))
         except InputError as error:
-            refused = error
-            continue
-        loss = losses[columns]
-        if loss and (best is None or loss.share < best[0]):
-            best = loss.share, columns, divided
-        if loss and loss.share <= COSTLY:
-            break
-    if best is None:
-        raise refused or InputError("group_by: there is nothing to group by")
-    share, chosen, divided = best
-    own = losses[chosen]
-    if len(losses) > 1 or (own and own.segments and (len(chosen) > 1 or share > COSTLY)):
+            refused.append(error)
+            return None
+        losses[columns] = loss = Loss(int(divided["reason"].is_in(GROUPING_RULES).sum()), lost_share(divided))
+        return loss, divided
+
+    found: dict[tuple[str, ...], tuple[Loss, pl.DataFrame]] = {}
+    for columns in (asked,) if asked is not None else DEFAULTS:
+        if (not losses or usable_keys(fit, columns)) and (division := attempt(columns)):
+            found[columns] = division
+            if division[0].share <= COSTLY:
+                break
+    if not found:
+        raise refused[-1]
+    chosen = min(found, key=lambda columns: found[columns][0].share)
+    own, divided = found[chosen]
+    if len(losses) > 1 or (own.segments and (len(chosen) > 1 or own.share > COSTLY)):
         for key in dict.fromkeys((*chosen, *GROUPS)):
-            if (key,) not in losses and usable_keys(fit, (key,))[0]:
-                try:
-                    attempt((key,))
-                except InputError:
-                    continue  # noted as None
+            if (key,) not in losses and usable_keys(fit, (key,)):
+                attempt((key,))
     return Grouping(chosen, divided, losses, asked is None)

@@ -5,7 +5,7 @@ column none of whose values should be in two splits, such as ``speaker_id``, or 
 Tables are read in slices and never held whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -65,16 +65,15 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     values = {key: pl.col(key).cast(pl.String) for key in keys} | {SENTENCE: sentences(pl.col("text"))}
     if _HASH in columns:
         values[AUDIO] = pl.col(_HASH)
-    needed = list(dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
-    table = table.select(needed)
+    table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
     held = table.filter(pl.col("split").is_in(["dev", "test"])).collect().select(named)
     spoken = held[SENTENCE].drop_nulls().unique().sort()
     index = NearIndex(spoken.to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
     # What is found in a slice is as small as what is held out, however large the table is.
-    for part in _slices(table):
-        rows = part.filter(pl.col("split").is_not_null()).select(named)
+    for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
+        rows = table.slice(start, ROWS_A_GROUP).collect().filter(pl.col("split").is_not_null()).select(named)
         found += [_first(_equal(held, rows, check)) for check in values]
         found.append(_first(_near(held, rows, spoken, index)))
     order = [*keys, SENTENCE, NEAR_SENTENCE, AUDIO]
@@ -100,14 +99,13 @@ def leakage(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> 
         >>> leakage(pl.DataFrame({**rows, "split": ["train", "test"]}), keys=["speaker_id"]).rows()[:2]
         [('speaker_id', 0, 0, []), ('identical sentence', 1, 1, ['hvala lijepa'])]
     """
-    found = exceptions(segments, keys=keys)
-    rows = []
-    for check in _checks(segments, keys):
-        values = found.filter(pl.col("check") == check)["value"]
-        distinct = values.unique().sort()
-        rows.append({"check": check, "shared": len(distinct), "segments": len(values), "examples": distinct.head(3).to_list()})
-    schema = pl.Schema([("check", pl.String), ("shared", pl.Int64), ("segments", pl.Int64), ("examples", pl.List(pl.String))])
-    return pl.DataFrame(rows, schema=schema)
+    values = pl.col("value")
+    counts = (values.n_unique().alias("shared"), pl.len().alias("segments"), values.unique().sort().head(3).alias("examples"))
+    found = exceptions(segments, keys=keys).group_by("check").agg(counts)
+    checks = pl.DataFrame({"check": _checks(segments, keys)})
+    return checks.join(found, on="check", how="left", maintain_order="left").select(
+        "check", pl.col("shared", "segments").fill_null(0).cast(pl.Int64), pl.col("examples").fill_null([])
+    )
 
 
 def leakage_record(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) -> dict[str, Any]:
@@ -134,11 +132,6 @@ def _lazy(segments: Frame | pl.LazyFrame) -> pl.LazyFrame:
     return segments if isinstance(segments, pl.LazyFrame) else as_polars(segments, "segments").lazy()
 
 
-def _slices(table: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
-        yield table.slice(start, ROWS_A_GROUP).collect()
-
-
 def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split that have an equal value."""
     value = pl.col(check).alias("value")
@@ -161,16 +154,14 @@ def _equal(held: pl.DataFrame, rows: pl.DataFrame, check: str) -> pl.DataFrame:
 
 def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: NearIndex) -> pl.DataFrame:
     """Pair held-out segments with those of `rows` in another split whose sentences are near; `index` is of `spoken`."""
-    others = rows.drop_nulls(SENTENCE).group_by(SENTENCE, "split").agg(pl.col("segment_id").min())
-    texts = others[SENTENCE].unique().sort()
-    near = index.among(texts.to_list())
-    named = near.select(
-        pl.lit(spoken).gather(pl.col("sentence")).alias("value"),
-        pl.lit(texts).gather(pl.col("text")).alias("other_value"),
-        "edits",
+    right = (
+        rows.drop_nulls(SENTENCE).group_by(other_value=SENTENCE, other_split="split").agg(other_segment_id=pl.min("segment_id"))
+    )
+    texts = right["other_value"].unique().sort()
+    named = index.among(texts.to_list()).select(
+        pl.lit(spoken).gather("sentence").alias("value"), pl.lit(texts).gather("text").alias("other_value"), "edits"
     )
     left = held.select("split", "segment_id", value=SENTENCE)
-    right = others.select(other_value=SENTENCE, other_split="split", other_segment_id="segment_id")
     pairs = left.join(named, on="value").join(right, on="other_value").filter(pl.col("split") != pl.col("other_split"))
     return pairs.select(pl.lit(NEAR_SENTENCE).alias("check"), *_MATCHES.names()[1:])
 

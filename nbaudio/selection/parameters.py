@@ -63,10 +63,9 @@ class Parameters:
         explicit = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
         for field in fields(self):
             value = getattr(asked, field.name)
-            if field.name == "clip_size" or (value == field.default and field.name not in explicit):
-                continue
-            text = ",".join(value) if isinstance(value, tuple) else str(value)
-            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]
+            if field.name != "clip_size" and (value != field.default or field.name in explicit):
+                text = ",".join(value) if isinstance(value, tuple) else str(value)
+                words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]
         return shlex.join(words)
 
 

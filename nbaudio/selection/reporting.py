@@ -1,6 +1,6 @@
 """Report of `select`: counts, losses with their causes, and warnings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import polars as pl
 
 from nbaudio.core.report import Report, count_table, fact_key
 from nbaudio.core.source_splits import split_role
-from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, text_column, with_durations, without_audio
+from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, with_durations, without_audio
 from nbaudio.selection.budget import MICROSECONDS, PCM
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
@@ -38,7 +38,6 @@ def select_report(
     decided = by_hand["decision"].cast(pl.String).value_counts().sort("decision")
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
-    alternatives = {"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}
     taken = _taken_by(chosen, reviews)
     held_out = _held_out_in_train(kept)
     facts: dict[str, Any] = {
@@ -52,10 +51,9 @@ def select_report(
         **({} if held_out is None else {"source_held_out_in_train": count_table(held_out, "split", "segments")}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost_to_grouping": {"segments": len(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
-        **alternatives,
+        **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),
     }
-    budget = parameters.budget()
-    if budget:
+    if budget := parameters.budget():
         size = parameters.clip_size
         basis = "upper bound, nothing measured" if size == PCM else "measured"
         facts["budget"] = {
@@ -80,10 +78,7 @@ def select_report(
 
 
 def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, int] | None = None) -> str:
-    """Count the reasons of rejected segments, the most frequent first, with the limits of `parameters`.
-
-    `taken` are the segments that reviews took, by the name of the review.
-    """
+    """Count the reasons of rejected segments, the most frequent first, with limits and the segments `taken` by each review."""
     limits = {
         "below_similarity": f"min_similarity {parameters.min_similarity:g}",
         "too_long": f"max_duration {parameters.max_duration:g}",
@@ -92,25 +87,20 @@ def reasons_of(reasons: pl.Series, parameters: Parameters, taken: Mapping[str, i
     }
     if budget := parameters.budget():
         limits["over_budget"] = budget.show(budget.limit)
+    shown = {rule: f" ({limit})" for rule, limit in limits.items()}
     counts = reasons.drop_nulls().value_counts().sort("count", reasons.name, descending=[True, False])
-    return ", ".join(
-        f"{number:,} {rule}" + (f" ({limits[rule]})" if rule in limits else "") for rule, number in counts.iter_rows()
-    )
+    return ", ".join(f"{number:,} {rule}{shown.get(rule, '')}" for rule, number in counts.iter_rows())
 
 
-def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> list[str]:
+def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.DataFrame) -> Iterator[str]:
     """Warn of segments that people accepted but other rules reject, or that are below the threshold."""
-    found = []
     accepted = timed.join(by_hand.filter(pl.col("decision") == "accept"), on="segment_id", how="semi")
     if out := reasons_of(accepted["reason"], parameters):
-        found.append(f"segments that were accepted by hand stay out: {out}")
-    below = accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < parameters.min_similarity)).height
-    if below:
-        found.append(
-            f"{below:,} segments below min_similarity {parameters.min_similarity:g} are in, accepted by hand: evidence speaks of "
-            "those at or above it"
-        )
-    return found
+        yield f"segments that were accepted by hand stay out: {out}"
+    least = parameters.min_similarity
+    if below := accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)).height:
+        held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
+        yield f"{held}: evidence speaks of those at or above it"
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
@@ -128,56 +118,47 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
     """Count the segments of train by the source's own held-out split; None if the source has no splits."""
     if "source_split" not in kept.columns:
         return None
-    train = text_column(kept, "source_split").cast(pl.String).filter(kept["split"] == "train").drop_nulls()
-    return {
-        name: number for name, number in train.value_counts().sort("source_split").iter_rows() if split_role(name) in HELD_OUT
-    }
+    train = kept["source_split"].cast(pl.String).filter(kept["split"] == "train").drop_nulls()
+    counts = train.value_counts().sort("source_split").iter_rows()
+    return {name: number for name, number in counts if split_role(name) in HELD_OUT}
 
 
-def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> list[str]:
+def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> Iterator[str]:
     """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
-    found = []
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
     out = reasons_of(chosen["reason"], parameters, taken)
     held = "".join(f", {sizes[split]:,} in {split}" for split in HELD_OUT if split in sizes)
     train, reviewed = sizes.get("train", 0), sum(taken.values())
     if len(chosen) and not train:
         what = "train is empty" if held else "nothing is kept"
-        found.append(f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}")
+        yield f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}"
     elif reviewed >= _MUCH_REVIEWED * (train + reviewed):
-        found.append(
-            f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
-        )
+        yield f"{reviewed:,} of {train + reviewed:,} segments for train were given to reviewers and stay out ({_listed(taken)})"
     fit = len(chosen.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     for split in HELD_OUT:
         target = parameters.target(split, default=1)
         if train and split not in sizes and target.amount:
             by_default = getattr(parameters, split) is None
             why = f"a twentieth of the {fit:,} segments that pass the filters is none" if by_default else f"{target} hold none"
-            found.append(f"{split} is empty: {why}{f' (out: {out})' if out else ''}; ask for a size, such as --{split} 10")
-    return found
+            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; ask for a size, such as --{split} 10"
 
 
-def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> list[str]:
+def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
     """Warn of missing audio, similarities and keys, and of a budget that is not reached."""
-    found = []
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
     if preview:
-        found.append("no audio yet: a preview by the source's times; windows past the end of a recording are not seen")
-    unscored = after_filters["similarity"].fill_nan(None).null_count()
-    if unscored:
-        found.append(f"{unscored:,} segments have no similarity and passed that filter")
+        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not seen"
+    if unscored := after_filters["similarity"].fill_nan(None).null_count():
+        yield f"{unscored:,} segments have no similarity and passed that filter"
     for key in columns:
         missing = after_filters[key].null_count()
         if missing and missing == len(after_filters):
-            found.append(f"{key} is empty: nothing is grouped by it")
+            yield f"{key} is empty: nothing is grouped by it"
         elif missing:
-            found.append(f"{missing:,} segments have no {key} and are not grouped by it")
-    over_budget = (timed["reason"] == "over_budget").any()
-    if parameters.budget() and not over_budget and len(kept):
-        found.append("the budget is not reached: everything that passed is kept")
-    return found
+            yield f"{missing:,} segments have no {key} and are not grouped by it"
+    if parameters.budget() and not (timed["reason"] == "over_budget").any() and len(kept):
+        yield "the budget is not reached: everything that passed is kept"
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -23,13 +23,12 @@ from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
-from nbaudio.selection.budget import MICROSECONDS, PCM, Budget, ClipSize, measure_clip_size, over_budget
+from nbaudio.selection.budget import MICROSECONDS, PCM, measure_clip_size, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.reporting import reasons_of, select_report
 from nbaudio.selection.splits import assign_splits, usable_keys
-from nbaudio.storage.remote import Remote
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
@@ -87,7 +86,7 @@ def select(
     """
     workspace = Workspace.open(workspace)
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
-    columns = tuple(name.strip() for name in names if name.strip())
+    columns = tuple(filter(None, map(str.strip, names)))
     tuned = workspace.threshold
     least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
     parameters = Parameters(
@@ -105,9 +104,13 @@ def select(
     recordings = workspace.recordings
     held = parquet_schema(workspace.path / "segments.parquet")
     segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD))
-    if disk is not None:
-        size = _clip_size(workspace.audio_root, recordings, segments, parameters)
-        parameters = replace(parameters, clip_size=size)
+    if disk is not None and (root := workspace.audio_root) and not without_audio(recordings):
+        fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
+        sample = fit[hash_column(fit["segment_id"], f"measure {seed}").arg_sort()[:_MEASURED_CLIPS]]
+        facts = recordings.select("recording_id", "path", "num_samples", "sampling_rate")
+        windows = sample.select("recording_id", "start_sample", "end_sample", "source_channel")
+        clips = windows.join(facts, on="recording_id", how="left").sort("path", "start_sample")
+        parameters = replace(parameters, clip_size=measure_clip_size(clips, root) or PCM)
     state = ReviewState.load(workspace)
     right = gold_ids(state, workspace.segment_columns(*JUDGED)) if gold else set()
     reviews = reviewed_by_review(state)
@@ -136,14 +139,17 @@ def decide(
 ) -> tuple[pl.DataFrame, Grouping]:
     """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
 
-    `reviewed` and `gold` are ids of segments that reviewers were given or judged, and call right. `by_hand` has `segment_id`,
-    `decision` and `reason` of what people accept or reject, as `review.decisions`.
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they call right. `by_hand` has
+    `segment_id`, `decision` and `reason` of what people accept or reject.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
     frame = filtered(recordings, segments, parameters, by_hand=hand)
     fit = frame.filter(pl.col("reason").is_null()).drop("reason")
-    sizes = dict.fromkeys(HELD_OUT, _default_size(fit, parameters.budget()))
+    budget, default = parameters.budget(), len(fit)
+    if budget and default:
+        default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
+    sizes = dict.fromkeys(HELD_OUT, min(2000, default // 20))
     is_gold = fit.select(_in(gold)).to_series() if parameters.gold else None
     if is_gold is not None:
         sizes["test"] = int(is_gold.sum())
@@ -154,7 +160,6 @@ def decide(
                 + (f", or keep more; of those that they call right the filters put out {out}" if out else "")
             )
     targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
-    budget = parameters.budget()
 
     def divide_by(keys: Sequence[str]) -> pl.DataFrame:
         divided = assign_splits(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
@@ -178,50 +183,40 @@ def decide(
     except InputError as error:
         out = reasons_of(frame["reason"], parameters)
         raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters put out {out}" if out else "")) from error
-    divided = grouping.divided
     reviewed_train = (pl.col("split") == "train") & _in(reviewed)
-    fit = pl.concat([fit, divided], how="horizontal").with_columns(
+    fit = pl.concat([fit, grouping.divided], how="horizontal").with_columns(
         reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")
     )
     if budget:
         over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed, first=_decided(hand)[0])
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
+    reason = pl.coalesce("reason", "later")
     decided = (
         frame.select("row", "reason")
         .join(fit.select("row", "split", later="reason"), on="row", how="left")
         .sort("row")
-        .select("split", reason=pl.coalesce("reason", "later"))
-    )
-    kept = decided["reason"].is_null()
-    chosen = segments.with_columns(
-        pl.select(
-            split=pl.when(kept).then(decided["split"]),
-            decision=pl.when(kept).then(pl.lit("accept")).otherwise(pl.lit("reject")).cast(SEGMENTS["decision"]),
-            reason=decided["reason"],
+        .select(
+            split=pl.when(reason.is_null()).then("split"),
+            decision=pl.when(reason.is_null()).then(pl.lit("accept")).otherwise(pl.lit("reject")).cast(SEGMENTS["decision"]),
+            reason=reason,
         )
     )
-    return chosen, grouping
+    return segments.with_columns(decided), grouping
 
 
 def filtered(
     recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters, *, by_hand: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Return segments sorted by id with `row` (in `segments`), `micros` (duration, whole microseconds) and `reason`.
-
-    The reason is the first filter that applies, or null. Further columns: ids, channel, the grouping keys, sample positions.
-    """
+    """Return segments sorted by id with `row` (in `segments`), `micros` (duration) and `reason`, the first filter that fails."""
     keys = GROUPS if parameters.group_by is None else parameters.group_by
     usable_keys(segments, keys)
     recordings = conform(recordings, RECORDINGS, "recordings")
     preview = without_audio(recordings)
     rate = pl.Series("rate", [MICROSECONDS] * len(recordings), dtype=pl.Int64) if preview else recordings["sampling_rate"]
-    facts = recordings.select(
-        "recording_id",
-        "num_channels",
-        "num_samples",
-        rate=rate.cast(pl.Int64),
-        longest=_limit(parameters.max_duration, rate),
-        shortest=_limit(parameters.min_duration, rate),
+    limits = {"longest": parameters.max_duration, "shortest": parameters.min_duration}
+    facts = recordings.select("recording_id", "num_channels", "num_samples", rate=rate.cast(pl.Int64)).with_columns(
+        to_samples_column(pl.Series(name, [str(seconds)] * len(rate), dtype=pl.String), rate).alias(name)
+        for name, seconds in limits.items()
     )
     own = ("segment_id", "recording_id", "speaker_id", "source_start", "source_end", "start_sample", "end_sample")
     # A text is empty if normalization leaves nothing.
@@ -239,7 +234,7 @@ def filtered(
             end_sample=to_samples_column(frame["source_end"], frame["rate"]),
         )
     length = pl.col("end_sample") - pl.col("start_sample")
-    unplaced = pl.col("start_sample").is_null() | pl.col("end_sample").is_null()
+    unplaced = length.is_null()
     accepted, rejected = _decided(by_hand)
     rules = {
         **segment_failures(recordings),
@@ -269,33 +264,5 @@ def _decided(by_hand: pl.DataFrame | None) -> tuple[pl.Expr, pl.Expr]:
     return _in(by_hand.filter(pl.col("decision") == "accept")["segment_id"].to_list()), why
 
 
-def _limit(seconds: float, rate: pl.Series) -> pl.Series:
-    return to_samples_column(pl.Series([str(seconds)] * len(rate), dtype=pl.String), rate)
-
-
 def _in(ids: Collection[str]) -> pl.Expr:
     return pl.col("segment_id").is_in(pl.Series(sorted(ids), dtype=pl.String).implode())
-
-
-def _default_size(fit: pl.DataFrame, budget: Budget | None) -> int:
-    """Return 2000 segments, or 5 % of what the filters and the budget leave if that is less."""
-    size = len(fit)
-    if budget and size:
-        total = budget.total(fit)
-        size = size * min(budget.limit, total) // total
-    return min(2000, size // 20)
-
-
-def _clip_size(root: Path | Remote | None, recordings: pl.DataFrame, segments: pl.DataFrame, parameters: Parameters) -> ClipSize:
-    """Measure the size of clips on a seeded sample of what the filters leave; the upper bound if there is no audio."""
-    if root is None or without_audio(recordings):
-        return PCM
-    fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
-    order = hash_column(fit["segment_id"], f"measure {parameters.seed}").arg_sort()[:_MEASURED_CLIPS]
-    facts = recordings.select("recording_id", "path", "num_samples", "sampling_rate")
-    clips = (
-        fit[order]
-        .select("recording_id", "start_sample", "end_sample", "source_channel")
-        .join(facts, on="recording_id", how="left")
-    )
-    return measure_clip_size(clips.sort("path", "start_sample"), root) or PCM

@@ -61,18 +61,13 @@ def parse_target(value: int | str, name: str) -> Target:
     return Target(amount, "segments" if hours is None else "micros")
 
 
-def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the grouping keys that hold values, and those that are null in every row and cannot group.
-
-    A key that is not a column, or a nested one, is an `InputError` that names those that are allowed.
-    """
+def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
+    """Return the grouping keys that hold values; raise `InputError` for one that is no column, or a nested one."""
     for key in group_by:
         if key not in segments.columns or segments.schema[key].is_nested() or key in _NO_KEYS:
             allowed = [name for name, dtype in segments.schema.items() if not dtype.is_nested() and name not in _NO_KEYS]
             raise InputError(f"group_by: {key!r} is not a column to group segments by; columns are {', '.join(allowed)}")
-    keys = list(dict.fromkeys(group_by))
-    empty = [key for key in keys if segments[key].null_count() == len(segments)]
-    return [key for key in keys if key not in empty], empty
+    return [key for key in dict.fromkeys(group_by) if segments[key].null_count() < len(segments)]
 
 
 def assign_splits(
@@ -85,18 +80,9 @@ def assign_splits(
     splits are freed and filled again as long as less is lost (see `_Division.improve`). Finally each split is trimmed to its
     target in seeded order; trimmed segments without any value of the keys go to train.
 
-    Args:
-        segments: with `segment_id`, the keys, and `micros` (duration, whole microseconds).
-        keys: columns whose values stay together; rows that are null in a key are not grouped by it.
-        targets: sizes of the splits other than train, by name, in order; train gets the rest.
-        seed: of all random choices.
-        gold: whether each segment may be in test; others that share a value with test are out. None: all may.
-
-    Returns:
-        For each segment `split` (null if out) and `reason` (``crosses_splits``, ``beyond_split_size``, ``not_gold``).
-
-    Raises:
-        InputError: a split cannot be filled; says how much there is.
+    `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. Train gets what
+    the `targets` of the other splits leave. `gold` is whether each segment may be in test; others that share a value with test
+    are out. Returns `split` (null if out) and `reason` of each segment.
     """
     division = _Division(segments, keys, seed)
     everywhere = np.ones(len(segments), dtype=np.bool_)
@@ -114,7 +100,7 @@ def assign_splits(
     division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
     split = division.split_of_rows()
     crossing = split == _OPEN
-    beyond, unfit = np.zeros(len(segments), dtype=np.bool_), np.zeros(len(segments), dtype=np.bool_)
+    beyond, unfit = ~everywhere, ~everywhere
     for name, target in targets.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
@@ -122,14 +108,10 @@ def assign_splits(
     trimmed = beyond & ~division.alone
     split[beyond] = _TRAIN
     split[trimmed | unfit] = _OPEN
+    reasons = {"crosses_splits": crossing, "beyond_split_size": trimmed, "not_gold": unfit}
     return pl.select(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
-        reason=pl.when(pl.Series(crossing))
-        .then(pl.lit("crosses_splits"))
-        .when(pl.Series(trimmed))
-        .then(pl.lit("beyond_split_size"))
-        .when(pl.Series(unfit))
-        .then(pl.lit("not_gold")),
+        reason=pl.coalesce(pl.when(pl.Series(out)).then(pl.lit(reason)) for reason, out in reasons.items()),
     )
 
 
@@ -144,10 +126,7 @@ def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -
 
 
 class _Division:
-    """Units and values as arrays, and the split of each value so far (`_OPEN` if none).
-
-    A pair (`pair_unit[i]`, `pair_value[i]`) means that a unit holds a value.
-    """
+    """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
 
     def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
@@ -253,8 +232,7 @@ class _Division:
     def _fitting_groups(self, amount: float, weight: Floats) -> tuple[Integers, Floats]:
         """Return groups without a value in any split that fit into the amount, and their weights.
 
-        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on: a split
-        gets several speakers if any are small enough.
+        In seeded order, those of up to a tenth of the amount first, then of up to twice, four times as much and so on.
         """
         number = len(self.group)
         group_of_unit = np.zeros(self.num_units, dtype=np.int64)

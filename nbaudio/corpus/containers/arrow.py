@@ -36,7 +36,15 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             columns = [each.combine_chunks() for each in metadata_table(part).columns]
             writer.write_batch(pa.record_batch([column, *columns], schema=schema))
             lengths += own
-    return _locations(path, lengths)
+    starts: list[int] = []
+    # The addresses of the values of each batch in the memory-mapped file are their offsets.
+    with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
+        first = mapped.read_buffer(1).address
+        for number in range(reader.num_record_batches):
+            column = reader.get_batch(number).column("levels")
+            values = column.values.buffers()[1]
+            starts += [(values.address if values else 0) - first + start for start in column.offsets.to_pylist()[:-1]]
+    return list(map(ClipLocation, starts, lengths))
 
 
 def _levels(clip: bytes) -> bytes:
@@ -45,15 +53,3 @@ def _levels(clip: bytes) -> bytes:
     np.lib.format.read_magic(file)
     np.lib.format.read_array_header_1_0(file)
     return clip[file.tell() :]
-
-
-def _locations(path: Path, lengths: list[int]) -> list[ClipLocation]:
-    """Find each clip's levels by the addresses of the values of each batch in the memory-mapped file."""
-    starts: list[int] = []
-    with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
-        first = mapped.read_buffer(1).address
-        for number in range(reader.num_record_batches):
-            levels = reader.get_batch(number).column("levels")
-            values = levels.values.buffers()[1]
-            starts += [(values.address if values else 0) - first + start for start in levels.offsets.to_pylist()[:-1]]
-    return [ClipLocation(start, length) for start, length in zip(starts, lengths, strict=True)]

@@ -30,9 +30,8 @@ class ClipLocation(NamedTuple):
 class Shard:
     """A shard of a corpus, named by its path in it.
 
-    `sha256` is of its file, or of the list of its files, and `plan` a hash of everything that it was to hold. `rows` is a local
-    Parquet file with a row for each clip, as in segments.parquet. A shard was `kept` if it was already whole; it was not
-    written if a pack is `damaged`.
+    `sha256` is of its file, or of the list of its files, `plan` a hash of everything that it was to hold, `rows` a local Parquet
+    file as segments.parquet. A shard was `kept` if it was already whole, and not written if a pack is `damaged`.
     """
 
     name: str
@@ -88,14 +87,11 @@ _encode = partial(json.dumps, ensure_ascii=False, sort_keys=True, separators=(",
 
 
 def _finite(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _finite(one) for key, one in value.items()}
-        case list():
-            return [_finite(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-    return value
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def escape_key(segment_id: str) -> str:
@@ -109,10 +105,7 @@ def escape_device(name: str) -> str:
 
 
 def metadata_table(metadata: pl.DataFrame) -> pa.Table:
-    """Convert metadata to Arrow types that every reader knows.
-
-    Categories become strings, as Arrow dictionaries would differ from shard to shard.
-    """
+    """Convert metadata to Arrow types that every reader knows; Arrow dictionaries would differ from shard to shard."""
     table = metadata.with_columns(pl.col(pl.Enum, pl.Categorical).cast(pl.String)).to_arrow()
     return table.cast(pa.schema([pa.field(field.name, _small(field.type)) for field in table.schema]))
 

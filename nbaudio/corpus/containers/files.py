@@ -8,7 +8,6 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -29,8 +28,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the table of each split; see `registry.SideFiles`."""
-    for split, own in group_by_split(shards).items():
-        yield f"{split}/metadata.csv", _lines(own)
+    return ((f"{split}/metadata.csv", _lines(own)) for split, own in group_by_split(shards).items())
 
 
 def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
@@ -42,9 +40,6 @@ def _lines(shards: Sequence[Shard]) -> Iterator[bytes]:
             table.writeheader()
         for row in rows.iter_rows(named=True):
             name = row.pop("shard").partition("/")[2]
-            table.writerow({"file_name": name} | {column: _cell(value) for column, value in row.items()})
+            nested = {column: as_json(value).decode() for column, value in row.items() if isinstance(value, dict | list)}
+            table.writerow({"file_name": name, **row, **nested})
         yield file.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    return as_json(value).decode() if isinstance(value, dict | list) else value

@@ -36,18 +36,10 @@ def _cut_id(row: dict[str, Any]) -> str:
 
 
 def _cut(row: dict[str, Any]) -> dict[str, Any]:
-    supervision = {
-        "id": row["segment_id"],
-        "recording_id": _cut_id(row),
-        "start": 0,
-        "duration": row["duration_s"],
-        "channel": 0,
-        "text": row["text"],
-        "speaker": row["speaker_id"],
-        "custom": row,
-    }
-    whole = {"id": _cut_id(row), "start": 0, "duration": row["duration_s"], "channel": 0, "type": "MonoCut"}
-    return whole | {"supervisions": [supervision], "recording": _recording(row)}
+    window = {"start": 0, "duration": row["duration_s"], "channel": 0}
+    supervision = {"id": row["segment_id"], "recording_id": _cut_id(row), "text": row["text"], "speaker": row["speaker_id"]}
+    cut = {"id": _cut_id(row), "type": "MonoCut", "recording": _recording(row)}
+    return {**window, **cut, "supervisions": [{**window, **supervision, "custom": row}]}
 
 
 def _recording(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ documentation and its `streaming/base/format/mds/writer.py`, whose bytes depend 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -56,9 +55,8 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Make the index of each split; see `registry.SideFiles`."""
     for split, own in group_by_split(shards).items():
-        yield f"{split}/index.json", [as_json({"version": 2, "shards": [_listed(shard) for shard in own]})]
-
-
-def _listed(shard: Shard) -> dict[str, Any]:
-    file = {"basename": Path(shard.name).name, "bytes": shard.num_bytes, "hashes": {}}
-    return {**_COLUMNS, "raw_data": file, "zip_data": None, "samples": shard.segments}
+        listed = []
+        for shard in own:
+            file = {"basename": Path(shard.name).name, "bytes": shard.num_bytes, "hashes": {}}
+            listed.append({**_COLUMNS, "raw_data": file, "zip_data": None, "samples": shard.segments})
+        yield f"{split}/index.json", [as_json({"version": 2, "shards": listed})]

@@ -31,7 +31,11 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
     """Write one Parquet file; see `registry.WriteShard`."""
     schema = _schema(metadata, rate, extension)
     plain = "audio.bytes"
-    leaves = [plain, "audio.path", *_leaves(schema)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    # The options take the paths of columns in Parquet, which an empty file has.
+    leaves = [plain, "audio.path", *(columns.column(i).path for i in range(2, len(columns)))]
     heads: list[tuple[int, bytes]] = []
     clips = iter(audio)
     with pq.ParquetWriter(
@@ -52,11 +56,10 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 
 def _schema(metadata: pl.DataFrame, rate: int | None, extension: str) -> pa.Schema:
     fields = list(metadata_table(metadata.clear()).schema)
-    audio: dict[str, Any] = {"_type": "Audio"} if rate is None else {"sampling_rate": rate, "_type": "Audio"}
+    audio = {"_type": "Audio"} | ({} if rate is None else {"sampling_rate": rate})
     # `datasets` does not decode .npy: that column stays a struct of bytes and a name.
-    features = {"audio": audio if extension != "npy" else _feature(_AUDIO)} | {
-        field.name: _feature(field.type) for field in fields
-    }
+    own = {"audio": audio if extension != "npy" else _feature(_AUDIO)}
+    features = own | {field.name: _feature(field.type) for field in fields}
     described = json.dumps({"info": {"features": features}}, sort_keys=True)
     return pa.schema([pa.field("audio", _AUDIO), *fields], metadata={"huggingface": described})
 
@@ -71,19 +74,9 @@ def _feature(kind: pa.DataType) -> Any:
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
-    """Return the column paths of the metadata in Parquet."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink)
-    parquet_schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    return [parquet_schema.column(i).path for i in range(2, len(parquet_schema))]
-
-
 def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]:
     """Find each clip's bytes: Parquet's plain encoding stores them after their length, in order."""
     places: list[ClipLocation] = []
-    if not heads:
-        return places
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         position = 0
         for length, head in heads:

@@ -4,7 +4,7 @@ A writer gets a path, a table of metadata and encoded clips, writes one shard, a
 copies bytes and never decodes. Files beside the shards are made at the end, from what the shards hold.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -29,16 +29,10 @@ class WriteShard(Protocol):
         `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
         read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
         """
-        ...
 
 
-class SideFiles(Protocol):
-    """Make the files beside the shards."""
-
-    def __call__(self, shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yield the path of each file in the corpus, and its bytes in parts; a split may have no shards."""
-        ...
-
+# Yields the path in the corpus of each file beside the shards, and its bytes in parts; a split may have no shards.
+SideFiles = Callable[[Sequence[Shard]], Iterator[tuple[str, Iterable[bytes]]]]
 
 _DATASETS = 'import datasets\n\ncorpus = datasets.load_dataset("path/to/this/folder")'
 _DECODED = f'{_DATASETS}\nsamples = corpus["train"][0]["{{column}}"].get_all_samples().data  # a tensor of one row'
@@ -61,7 +55,6 @@ _TABLE = (
     '    encoded = shard.read(clip["length"])'
 )
 _TENSORFLOW = 'import tensorflow_datasets as tfds\n\nsplits = tfds.builder_from_directory("path/to/this/folder").as_dataset()'
-
 _LHOTSE = 'import lhotse\n\ntrain = lhotse.CutSet.from_shar(in_dir="path/to/this/folder/train")'
 _STREAMING = (
     "from streaming import StreamingDataset\n\n"
@@ -69,33 +62,17 @@ _STREAMING = (
 )
 
 
-def _no_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    del shards
-    yield from ()
-
-
 class Container(NamedTuple):
-    """A container.
+    """A container."""
 
-    Attributes:
-        extension: of its shards; empty if a shard is a folder of files.
-        write: its writer.
-        reader: Python code that reads the corpus with the usual library of the container.
-        side_files: makes the files beside the shards.
-        stem: the pattern of the shards' names in the folder of their split.
-        levels_only: whether it holds only quantized audio.
-        encoded: how `datasets` reads it without decoding; ``{column}`` stands for the column of the audio.
-        column: of the audio; None if it is named after the extension of the encoding.
-    """
-
-    extension: str
+    extension: str  # of its shards; empty if a shard is a folder of files
     write: WriteShard
-    reader: str = _DATASETS
-    side_files: SideFiles = _no_files
-    stem: str = "{split}-{index:05d}-of-{count:05d}"
-    levels_only: bool = False
-    encoded: str = _TABLE
-    column: str | None = "audio"
+    reader: str = _DATASETS  # Python code that reads the corpus with the usual library of the container
+    side_files: SideFiles = lambda _: iter(())
+    stem: str = "{split}-{index:05d}-of-{count:05d}"  # of the shards' names in the folder of their split
+    levels_only: bool = False  # holds only quantized audio
+    encoded: str = _TABLE  # how `datasets` reads it without decoding
+    column: str | None = "audio"  # of the audio; None if it is named after the extension of the encoding
 
     def readers(self, encoding: str) -> list[str]:
         """Return code that reads the corpus with the usual libraries; the first needs neither torchcodec nor PyTorch."""
@@ -136,11 +113,7 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType(
 
 
 def container_named(name: str, *, encoding: str | None = None) -> Container:
-    """Return the container of that name, a key of `CONTAINERS`.
-
-    Raises:
-        InputError: there is none, or it cannot hold clips of `encoding`; names what is allowed.
-    """
+    """Return the container of that name; raise `InputError` if there is none, or it cannot hold clips of `encoding`."""
     found = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
         raise InputError(f"container {name} holds levels: encoding {' or '.join(QUANTIZATIONS)}, not {encoding}")

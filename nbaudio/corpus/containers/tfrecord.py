@@ -74,8 +74,8 @@ def _map_entry(key: str, value: bytes) -> bytes:
     return _field(1, _field(1, key.encode()), _field(2, value))
 
 
-def _texts(values: Sequence[bytes]) -> bytes:
-    return _field(1, *(_field(1, value) for value in values))
+def _bytes(value: bytes) -> bytes:
+    return _field(1, _field(1, value))
 
 
 def _floats(values: Sequence[float]) -> bytes:
@@ -86,13 +86,17 @@ def _tensor(dtype: str) -> dict[str, Any]:
     return {"pythonClassName": f"{_MODULES}.tensor_feature.Tensor", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
 
 
+def _features_dict(features: Mapping[str, Any]) -> dict[str, Any]:
+    return {"pythonClassName": f"{_MODULES}.features_dict.FeaturesDict", "featuresDict": {"features": features}}
+
+
 def _times(side: str) -> Callable[[list[dict[str, float]] | None], bytes]:
     return lambda words: _floats([word[side] for word in words or []])
 
 
 @lru_cache(maxsize=4096)  # speakers, recordings and rates repeat
 def _text(text: str | None) -> bytes:
-    return _texts([(text or "").encode()])
+    return _bytes((text or "").encode())
 
 
 @lru_cache(maxsize=4096)
@@ -111,13 +115,7 @@ _TIMES = _Kind(
     {f"/{side}": _times(side) for side in ("start", "end")},
     {
         "pythonClassName": f"{_MODULES}.sequence_feature.Sequence",
-        "sequence": {
-            "feature": {
-                "pythonClassName": f"{_MODULES}.features_dict.FeaturesDict",
-                "featuresDict": {"features": {"start": _tensor("float32"), "end": _tensor("float32")}},
-            },
-            "length": "-1",
-        },
+        "sequence": {"feature": _features_dict(dict.fromkeys(("start", "end"), _tensor("float32"))), "length": "-1"},
     },
 )
 
@@ -133,7 +131,10 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             inside = [features for _, features in clips_inside]
             own = list(islice(clips, len(inside)))
             sounds = [_wrap(1, _wrap(1, [clip])) for clip in own]
-            record = _sequence(window, inside, sounds) if "window" in metadata.columns else _example(inside[0], sounds[0])
+            if "window" in metadata.columns:
+                record = _sequence(window, inside, sounds)
+            else:
+                record = _wrap(1, [b"".join([_map_entry(*feature) for feature in inside[0].items()]), *_audio(sounds[0])])
             _write_record(file, record)
             # A clip is the end of its feature, and the last feature is the end of the record.
             sizes = [sum(map(len, _wrap(1, sound))) for sound in sounds]
@@ -163,8 +164,7 @@ def side_files(shards: Sequence[Shard]) -> Iterator[tuple[str, Iterable[bytes]]]
         ],
     }
     yield "dataset_info.json", [as_json(info)]
-    described = {"pythonClassName": f"{_MODULES}.features_dict.FeaturesDict", "featuresDict": {"features": features}}
-    yield "features.json", [as_json(described)]
+    yield "features.json", [as_json(_features_dict(features))]
 
 
 def _kinds(schema: Mapping[str, pl.DataType]) -> dict[str, _Kind]:
@@ -183,7 +183,7 @@ def _kind(dtype: pl.DataType) -> _Kind | None:
 def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Yield for each clip its window (its id if there are no windows) and all its features except the audio."""
     for part in metadata.iter_slices(_ROWS):
-        columns = {"json": [_texts([as_json(row)]) for row in part.iter_rows(named=True)]}
+        columns = {"json": [_bytes(as_json(row)) for row in part.iter_rows(named=True)]}
         for name, kind in kinds.items():
             values = part[name].to_list()
             columns |= {f"{name}{suffix}": [feature(value) for value in values] for suffix, feature in kind.features.items()}
@@ -192,12 +192,8 @@ def _features(metadata: pl.DataFrame, kinds: Mapping[str, _Kind]) -> Iterator[tu
             yield window, dict(zip(columns, features, strict=True))
 
 
-def _example(features: Mapping[str, bytes], sound: list[bytes]) -> list[bytes]:
-    return _wrap(1, [b"".join([_map_entry(name, data) for name, data in features.items()]), *_audio(sound)])
-
-
 def _sequence(window: str, inside: Sequence[Mapping[str, bytes]], sounds: Sequence[list[bytes]]) -> list[bytes]:
-    context = _field(1, _map_entry("window", _texts([window.encode()])))
+    context = _field(1, _map_entry("window", _text(window)))
     lists = [_map_entry(name, b"".join(_field(1, features[name]) for features in inside)) for name in inside[0]]
     audio = _audio([part for sound in sounds for part in _wrap(1, sound)])
     return [context, *_wrap(2, [*lists, *audio])]

@@ -36,11 +36,9 @@ def _member_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
 
     Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
     """
-    hashes = hash_column(metadata["segment_id"], "folder")
     names = clip_file_names(metadata["segment_id"].to_list(), extension)
-    return (
-        f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}" for number, name in zip(hashes, names, strict=True)
-    )
+    for number, name in zip(hash_column(metadata["segment_id"], "folder"), names, strict=True):
+        yield f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}"
 
 
 def _member(name: str) -> zipfile.ZipInfo:
