@@ -12,8 +12,9 @@ from nbaudio.core.guards import parse_size
 from nbaudio.core.report import Report
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import publish_card
+from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import TABLES, Layout, check_locations, read_manifest
+from nbaudio.corpus.layout import TABLES, Layout, read_manifest
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
 from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import polars as pl
 
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.atomic import remove, remove_partials
@@ -27,10 +26,6 @@ IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
 _SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
-_LOCATED = pl.Schema(
-    {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
-)
-_MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 @dataclass(frozen=True)
@@ -183,19 +178,3 @@ def read_manifest(folder: Folder) -> dict[str, Any]:
     if missing := [name for name in TABLES if name not in tables]:
         raise InputError(f"{folder}/{MANIFEST}: tables lack {missing[0]}; is {folder} a corpus?")
     return manifest
-
-
-def check_locations(folder: Folder, segments: pl.DataFrame) -> None:
-    """Raise `InputError` if a clip of segments.parquet has no shard, hash, or possible byte range."""
-    table = f"{folder}/segments.parquet"
-    if missing := [name for name in _LOCATED if name not in segments.columns]:
-        raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")
-    try:
-        located = segments.select(pl.col(name).cast(dtype) for name, dtype in _LOCATED.items())
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{table}: {' '.join(str(error).split())}; is {folder} a corpus?") from error
-    within = pl.col("offset").is_between(0, _MAX_OFFSET) & pl.col("length").is_between(1, _MAX_CLIP_BYTES)
-    bad = located.filter(pl.any_horizontal(pl.col(*_LOCATED).is_null()) | ~within)
-    if len(bad):
-        key, shard, _, offset, length = bad.row(0)
-        raise InputError(f"{table}: {key!r} cannot lie in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")

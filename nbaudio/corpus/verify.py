@@ -15,8 +15,8 @@ from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
-from nbaudio.corpus.containers.base import clips_in, verified_clip
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, check_locations, read_manifest, shard_names
+from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
+from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, read_manifest, shard_names
 from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record

@@ -20,7 +20,8 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.guards import parse_size
 from nbaudio.core.tables import read_parquet
-from nbaudio.corpus.layout import check_locations, read_manifest
+from nbaudio.corpus.containers.base import check_locations
+from nbaudio.corpus.layout import read_manifest
 from nbaudio.reading.clips import Clip, ClipReader, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream

@@ -15,7 +15,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
+from nbaudio.storage.folders import Folder
+
+_LOCATED = pl.Schema(
+    {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
+)
+_MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
 class ClipLocation(NamedTuple):
@@ -119,3 +126,19 @@ def _small(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, _small(f.type)) for f in kind])
     return kind
+
+
+def check_locations(folder: Folder, segments: pl.DataFrame) -> None:
+    """Raise `InputError` if a clip of segments.parquet has no shard, hash, or possible byte range."""
+    table = f"{folder}/segments.parquet"
+    if missing := [name for name in _LOCATED if name not in segments.columns]:
+        raise InputError(f"{table}: the column {missing[0]} is missing; is {folder} a corpus?")
+    try:
+        located = segments.select(pl.col(name).cast(dtype) for name, dtype in _LOCATED.items())
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{table}: {' '.join(str(error).split())}; is {folder} a corpus?") from error
+    within = pl.col("offset").is_between(0, _MAX_OFFSET) & pl.col("length").is_between(1, _MAX_CLIP_BYTES)
+    bad = located.filter(pl.any_horizontal(pl.col(*_LOCATED).is_null()) | ~within)
+    if len(bad):
+        key, shard, _, offset, length = bad.row(0)
+        raise InputError(f"{table}: {key!r} cannot lie in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")
