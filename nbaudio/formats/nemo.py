@@ -21,11 +21,10 @@ _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:
-    """Read NeMo manifests; of further keys `segment_id` and `lang` (as `language`) are kept.
+    """Read a NeMo manifest, or a folder of them; of further keys `segment_id` and `lang` (as `language`) are kept.
 
-    Args:
-        source: a manifest, or a folder of them: then the name of each, without extension, is the split, except ``manifest``. The
-            name of a single one is the split if it names one, such as ``test_manifest.json``.
+    In a folder the name of each, except ``manifest``, is the split; that of a single one only if it names a split, such as
+    ``test_manifest.json``.
     """
     files = list_manifests(source, (".json", ".jsonl"))
     found = collect_rows(

@@ -1,7 +1,6 @@
 """List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs.
 
-The cache ``probes.jsonl`` has one row per probed recording: the facts of the recordings table, the URL or path of the file, and
-an error where probing failed. The last row of a file counts if its size and version (or modification time) are the same.
+In the cache ``probes.jsonl`` the last row of a file counts if its size and version (or modification time) are the same.
 """
 
 import os
@@ -52,11 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
-
-    Rejected are links out of the folder or to nowhere, names that are not Unicode, unreadable folders and those named like a
-    recording, and files that are not regular.
-    """
+    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones."""
     home = trusted_root(root)
     found = [pl.Series("path", dtype=pl.String)]
     rejected: list[tuple[str, str]] = []

@@ -60,12 +60,17 @@ def read_remote(
         if is_folder and format in REMOTE_FORMATS:
             return reader(place, **options)
         if is_folder:
-            names, rejected = _list_names(place)
+            listed = place.listing(lambda _: True)
+            if listed is None:
+                raise InputError(f"{place}: the server does not list what is in this folder; name a file")
+            long = {name for name in listed[0] if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))}
+            names = [name for name in listed[0] if name not in long]
             _fetch(folder, {name: place / name for name in names if not is_audio(name)})
             for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = reader(folder, **options)
-            further = [Problem(name, None, reason) for name, reason in rejected]
+            rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
+            further = [Problem(name, None, reason) for name, reason in rejected if not is_audio(name)]
             problems = pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")])
             found = replace(found, problems=problems)
         else:
@@ -82,17 +87,6 @@ def read_remote(
         relative = root.relative_to(folder).as_posix()
         return replace(found, audio_root=str(beside if relative == "." else beside / relative))
     return found
-
-
-def _list_names(place: Remote) -> tuple[list[str], list[tuple[str, str]]]:
-    """List the files of a folder, without hidden ones; and name and reason of those whose names no local file can have."""
-    listed = place.listing(lambda _: True)
-    if listed is None:
-        raise InputError(f"{place}: the server does not list what is in this folder; name a file")
-    paths, rejected = listed
-    long = [name for name in paths if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))]
-    rejected += [(name, "its name is too long for a file") for name in long]
-    return [name for name in paths if name not in {*long}], [each for each in rejected if not is_audio(each[0])]
 
 
 def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
