@@ -145,17 +145,17 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
     # Ids that came from Kaldi begin with their speaker already.
     prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
-    for each in timed_segments(segments, recordings):
-        utterance = _key(each.row["segment_id"])
-        speaker = utterance if each.row["speaker_id"] is None else _key(each.row["speaker_id"], _UP_TO_DASH)
+    for row in timed_segments(segments, recordings):
+        utterance = _key(row["segment_id"])
+        speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
         if speaker != utterance and not prefixed:
             utterance = f"{speaker}-{utterance}"
-        channel = f" {each.channels[0]}" if len(each.channels) == 1 and not each.is_on_all_channels else ""
-        mixed += len(each.channels) > 1 and not each.is_on_all_channels
-        tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}{channel}"
-        if each.row["text"] is not None:
-            tables["text"][utterance] = " ".join(each.row["text"].split())
-            collapsed += tables["text"][utterance] != each.row["text"]
+        channel = f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
+        mixed += row["partly"] and not channel
+        tables["segments"][utterance] = f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"
+        if row["text"] is not None:
+            tables["text"][utterance] = " ".join(row["text"].split())
+            collapsed += tables["text"][utterance] != row["text"]
         tables["utt2spk"][utterance] = speaker
         utterances[speaker].append(utterance)
     tables["spk2utt"] = {speaker: " ".join(sorted(keys)) for speaker, keys in utterances.items()}

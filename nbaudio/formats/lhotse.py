@@ -21,7 +21,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
-from nbaudio.formats.writers import TimedSegment, Writer, drop_none, timed_segments, write_json_lines
+from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
@@ -229,8 +229,8 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     written = {row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)}
     parts: tuple[Iterator[dict[str, Any]], ...] = (
         iter(written.values()),
-        (_supervision_line(each, each.start) for each in timed_segments(segments, recordings)),
-        (_cut_line(each, written[each.row["recording_id"]]) for each in timed_segments(segments, recordings)),
+        (_supervision_line(row, row["start"]) for row in timed_segments(segments, recordings)),
+        (_cut_line(row, written[row["recording_id"]]) for row in timed_segments(segments, recordings)),
     )
     return [write_json_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)], []
 
@@ -247,35 +247,35 @@ def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _supervision_line(each: TimedSegment, start: Any) -> dict[str, Any]:
-    row = each.row
+def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
     custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
     return drop_none(
         id=row["segment_id"],
         recording_id=row["recording_id"],
         start=start,
-        duration=each.duration,
-        channel=_channel_field(each),
+        duration=row["duration"],
+        channel=_channel_field(row),
         text=row["text"],
         speaker=row["speaker_id"],
         custom=custom or None,
     )
 
 
-def _cut_line(each: TimedSegment, recording: dict[str, Any]) -> dict[str, Any]:
+def _cut_line(row: dict[str, Any], recording: dict[str, Any]) -> dict[str, Any]:
     return {
-        "id": each.row["segment_id"],
-        "start": each.start,
-        "duration": each.duration,
-        "channel": _channel_field(each),
-        "supervisions": [_supervision_line(each, 0)],
+        "id": row["segment_id"],
+        "start": row["start"],
+        "duration": row["duration"],
+        "channel": _channel_field(row),
+        "supervisions": [_supervision_line(row, 0)],
         "recording": recording,
-        "type": "MonoCut" if len(each.channels) == 1 else "MultiCut",
+        "type": "MonoCut" if len(row["channels"]) == 1 else "MultiCut",
     }
 
 
-def _channel_field(each: TimedSegment) -> int | list[int]:
-    return each.channels[0] if len(each.channels) == 1 else each.channels
+def _channel_field(row: dict[str, Any]) -> int | list[int]:
+    channels: list[int] = row["channels"]
+    return channels[0] if len(channels) == 1 else channels
 
 
 WRITER = Writer(_files, _write)

@@ -69,18 +69,18 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
     lines = (
         drop_none(
-            audio_filepath=each.row["file"],
-            offset=each.start,
-            duration=each.duration,
-            text=each.row["text"],
-            pred_text=each.row["asr_text"],
-            speaker=each.row["speaker_id"],
-            segment_id=each.row["segment_id"],
+            audio_filepath=row["file"],
+            offset=row["start"],
+            duration=row["duration"],
+            text=row["text"],
+            pred_text=row["asr_text"],
+            speaker=row["speaker_id"],
+            segment_id=row["segment_id"],
         )
-        for each in timed_segments(segments, recordings)
+        for row in timed_segments(segments, recordings)
     )
     files = [write_json_lines(file, lines) for file in _files(out, split)]
-    partly = sum(not each.is_on_all_channels for each in timed_segments(segments, recordings))
+    partly = sum(row["partly"] for row in timed_segments(segments, recordings))
     note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot express"
     return files, [note] if partly else []
 

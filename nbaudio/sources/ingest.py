@@ -1,7 +1,7 @@
 """Ingest: make a workspace of transcripts and recordings, the first step of every corpus.
 
-A foreign layout is one function, `Reader`, and one line in `READERS`; its keyword-only parameters are the options of the format.
-All stages after reading are the same for every layout. The source's own decimals are kept and converted to samples here, once.
+A foreign layout is a module with a `Reader` called `read`, whose keyword-only parameters are the options of the format. All
+stages after reading are the same for every layout. The source's own decimals are kept and converted to samples here, once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,21 +36,9 @@ from nbaudio.storage.workspace import Workspace
 
 __all__ = ["READERS", "Reader", "Transcripts", "ingest"]
 
-READERS: Mapping[str, Reader] = MappingProxyType(
-    {
-        "parlaspeech": parlaspeech.read,
-        "librispeech": librispeech.read,
-        "kaldi": kaldi.read,
-        "commonvoice": commonvoice.read,
-        "folder": folder.read,
-        "hf": hf.read,
-        "nemo": nemo.read,
-        "lhotse": lhotse.read,
-        "table": table.read,
-        "subtitles": subtitles.read,
-        "textgrid": textgrid.read,
-    }
-)
+_LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles, textgrid)
+#: The reader of each format, which has the name of its module.
+READERS: Mapping[str, Reader] = MappingProxyType({layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS})
 
 
 def ingest(
@@ -203,11 +191,7 @@ def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: P
 
 
 def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]) -> pl.DataFrame:
-    """Return the recordings table; all facts are null where there is no file.
-
-    It also has `name` (one of the source's spellings), `error`, and `source_recording` where the source has ids of its own, such
-    as the keys of a ``wav.scp``.
-    """
+    """Return the recordings table with `name` (one of the source's spellings), `error`, and `source_recording` if it has ids."""
     recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
     recordings = recordings.join(facts, on="path", how="left", maintain_order="left")
     ids = source_ids(keys, resolved.audit, resolved.transcripts.frame)

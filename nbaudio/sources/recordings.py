@@ -16,6 +16,7 @@ from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
+from nbaudio.core.tables import RECORDINGS
 from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
@@ -25,18 +26,8 @@ from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
-    {
-        "path": pl.String,
-        "sampling_rate": pl.Int32,
-        "num_channels": pl.Int16,
-        "num_samples": pl.Int64,
-        "codec": pl.String,
-        "sha256": pl.String,
-        "num_bytes": pl.Int64,
-        "mtime_ns": pl.Int64,
-        "probe_warning": pl.String,
-        "error": pl.String,
-    }
+    {name: dtype for name, dtype in RECORDINGS.items() if name != "recording_id"}
+    | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
 )
 
 #: Many paths are a column, since objects take several times the memory.
