@@ -1,7 +1,7 @@
 """Export the segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
 
-A format is one `Writer` and one line in `WRITERS`. Seconds are decimals that convert back to the exact samples (see
-`times.decimal_seconds`); the same workspace gives the same bytes. Each split has files or a folder of its own.
+Seconds are decimals that convert back to the exact samples (see `times.decimal_seconds`); the same workspace gives the same
+bytes. Each split has files or a folder of its own.
 """
 
 import json

@@ -89,8 +89,8 @@ def read(
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
     found = collect_rows(source, items(), further=("segment_id", "source_split"), expected=_EXPECTED)
-    found = replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes)
-    return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
+    recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
+    return replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes, **recordings)
 
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:

@@ -9,11 +9,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,9 +31,6 @@ _FEW_LINES = 32
 # Blocks that are read in parallel; more would only hold memory.
 _READERS = min(4, os.cpu_count() or 1)
 
-# Arrow counts the bytes of a block in 32 bits.
-_MOST_ARROW_BYTES = (1 << 31) - 1
-
 _ABSENT = msgspec.Raw(b"")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -44,8 +40,7 @@ class _OddError(ValueError):
     """A column that only the slow path reads."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Two ways from JSON to values of one type; absent fields become null.
 
     `slow` parses one value, or raises a ValueError; `fast` converts a column that Arrow parsed, given its lines, to the same
@@ -58,8 +53,7 @@ class Kind:
     fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(name, values)
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Some lines of a file: `line` (from 1) and fields of each readable one, number and reason of each other.
 
     If `composed`, all text is certainly in NFC.
@@ -142,7 +136,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         block, read = ahead.popleft().result()
         before, lines = lines, lines + read
         values = block.values.with_columns(pl.col("line") + before)
-        return replace(block, values=values, problems=[(before + line, reason) for line, reason in block.problems])
+        return block._replace(values=values, problems=[(before + line, reason) for line, reason in block.problems])
 
     guards.check_regular(source)
     with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
@@ -191,8 +185,6 @@ def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
     texts.validate(full=True)  # Arrow does not validate the strings that it skips
     start, end = edges[[0, -1]].tolist()
-    if end - start >= _MOST_ARROW_BYTES:
-        raise _OddError
     schema = pa.schema([(name, kind.arrow) for name, kind in kinds.items()])
     table = pj.read_json(
         pa.BufferReader(pa.py_buffer(text).slice(start, end - start)),

@@ -254,7 +254,7 @@ def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
         recording_id=row["recording_id"],
         start=start,
         duration=row["duration"],
-        channel=_channel_field(row),
+        channel=row["channels"][0] if len(row["channels"]) == 1 else row["channels"],
         text=row["text"],
         speaker=row["speaker_id"],
         custom=custom or None,
@@ -262,20 +262,16 @@ def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
 
 
 def _cut_line(row: dict[str, Any], recording: dict[str, Any]) -> dict[str, Any]:
+    supervision = _supervision_line(row, 0)
     return {
         "id": row["segment_id"],
         "start": row["start"],
         "duration": row["duration"],
-        "channel": _channel_field(row),
-        "supervisions": [_supervision_line(row, 0)],
+        "channel": supervision["channel"],
+        "supervisions": [supervision],
         "recording": recording,
         "type": "MonoCut" if len(row["channels"]) == 1 else "MultiCut",
     }
-
-
-def _channel_field(row: dict[str, Any]) -> int | list[int]:
-    channels: list[int] = row["channels"]
-    return channels[0] if len(channels) == 1 else channels
 
 
 WRITER = Writer(_files, _write)

@@ -165,11 +165,12 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
     inner = "LibriSpeech/"
     if paths and all(path.startswith(inner) for path in paths):
         return _in_remote(source / inner.rstrip("/"))
-    if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
-        paths = [f"../{_SPEAKERS}", *paths]  # the file about all splits lies beside a single one
 
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
+        if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
+            with suppress(AudioError):  # the file about all splits lies beside a single one
+                yield _SPEAKERS, (source.parent / _SPEAKERS).whole(guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
         for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
             yield from chapter
@@ -181,15 +182,10 @@ def _fetched(root: Remote, paths: list[str]) -> list[_File]:
     """Fetch the transcripts of a remote chapter."""
     found: list[_File] = []
     for path in paths:
-        if path.endswith(".flac"):
-            found.append((path, None))
-            continue
-        place = root.parent / _SPEAKERS if path.startswith("../") else root / path
         try:
-            found.append((path, place.whole(guards.MAX_TEXT_BYTES)))
+            found.append((path, None if path.endswith(".flac") else (root / path).whole(guards.MAX_TEXT_BYTES)))
         except AudioError as error:
-            if not path.startswith("../"):
-                found.append(Problem(path, None, str(error)))
+            found.append(Problem(path, None, str(error)))
     return found
 
 

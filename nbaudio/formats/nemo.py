@@ -1,7 +1,7 @@
 """Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
 
 A segment ends at the exact sum of offset and duration; a line without either is the whole recording. Paths are absolute or
-relative to the manifest. Written manifests are ``<split>.jsonl``, or ``manifest.jsonl`` for segments without a split.
+relative to the manifest.
 """
 
 from collections.abc import Iterator

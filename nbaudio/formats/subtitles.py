@@ -1,7 +1,6 @@
 r"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue.
 
-A tag is ``<`` with a letter, ``/`` or digit behind it up to the next ``>``, or ``{\`` up to ``}``; tags are removed from `text`
-and stay in `text_raw`. A lone ``<`` is text. WebVTT's references (``&amp;``) are resolved. Lines of a cue are joined by a blank.
+Tags are removed from `text` and stay in `text_raw`; a lone ``<`` is text. WebVTT's references (``&amp;``) are resolved.
 ``<v Ana>`` names the speaker.
 """
 

@@ -63,10 +63,9 @@ def read(
 ) -> Transcripts:
     """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
 
-    The options up to `source_channel` are names of columns; ``none`` leaves one out, also where a column has its name. `start`,
-    `end` and `duration` hold seconds. Without a start every row is a whole recording, and its audio is checked against the
-    duration. `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are for .csv and .tsv, which have commas and
-    quotes, or tabs and no quotes, unless given. `sheet` is that of an .xlsx; the first unless given.
+    The options up to `source_channel` are names of columns; ``none`` leaves one out. Without a start every row is a whole
+    recording, and its audio is checked against the duration. A .csv has commas and quotes, a .tsv tabs and no quotes, unless
+    `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are given.
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
@@ -172,13 +171,9 @@ def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, she
             return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
         if ending in _JSON_LINES:
             return _joined(_json_lines(source))
-        if ending == ".parquet":
-            frame = _parquet(source)
-            return _Cells(frame, range(1, len(frame) + 1), [])
-        if ending == ".xlsx":
-            guards.check_workbook(source)
-            frame = _sheet(source, sheet)
-            return _Cells(frame, range(2, len(frame) + 2), [])
+        if ending in (".parquet", ".xlsx"):
+            frame, first = (_parquet(source), 1) if ending == ".parquet" else (_sheet(source, sheet), 2)
+            return _Cells(frame, range(first, first + len(frame)), [])
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     raise InputError(f"{source}: expected a file that ends in one of {', '.join(_ENDINGS)}")
@@ -265,6 +260,7 @@ def _parquet(source: Path) -> pl.DataFrame:
 
 def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     """Read a sheet; Excel stores binary floats, and polars writes the shortest decimal of each."""
+    guards.check_workbook(source)
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
     except Exception as error:  # a broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to raise

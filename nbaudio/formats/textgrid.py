@@ -1,7 +1,6 @@
-"""Read Praat's TextGrids beside their recordings, in the long or the short text form: the intervals of one tier are segments.
+"""Read Praat's TextGrids beside their recordings: the intervals of one tier that have text are segments.
 
-Both forms are read as Praat reads them: only quoted texts, free-standing numbers and ``<exists>`` count, all else is for people.
-Intervals without text are skipped. Times keep the source's own characters.
+The long and the short form are read as Praat reads them: only quoted texts, free-standing numbers and ``<exists>`` count.
 """
 
 import re

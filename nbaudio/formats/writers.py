@@ -18,10 +18,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 class Writer(NamedTuple):
     """A format of manifests for other toolkits.
 
-    Attributes:
-        files: the files of a split in a folder; the split None is of segments without one.
-        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
-        rejects: why the format cannot name such a file, or None.
+    `files` lists the files of a split (None: of segments without one) in a folder. `write` writes segments and their recordings
+    (with `file`) and returns files and notes to the user. `rejects` tells why the format cannot name such a file.
     """
 
     files: Callable[[Path, str | None], list[Path]]

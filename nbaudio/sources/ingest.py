@@ -5,6 +5,7 @@ stages after reading are the same for every layout. The source's own decimals ar
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import Parameter, signature
@@ -168,14 +169,11 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
     for name, data in embedded:
         path = root / name
-        try:
-            if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
-                continue
-            with atomic_write(path, sync=False) as partial_file:
-                partial_file.write_bytes(data)
-        except OSError:
-            # The name is not valid for a file, or is that of a folder: the recording is reported as missing.
-            continue
+        # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
+        with suppress(OSError):
+            if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
+                with atomic_write(path, sync=False) as partial_file:
+                    partial_file.write_bytes(data)
 
 
 def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Path | Remote | None) -> Resolved:

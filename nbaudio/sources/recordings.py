@@ -57,20 +57,22 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
+                    reason = None
                     if entry.is_symlink() and escapes_folder(root / name, home):
-                        rejected.append((escape_surrogates(name), "a link that leads out of the audio folder"))
+                        reason = "a link that leads out of the audio folder"
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
-                        if is_audio(entry.name):
-                            reason = "a folder with the name of a recording; recordings in it are read"
-                            rejected.append((escape_surrogates(name), reason))
-                    elif (shown := escape_surrogates(name)) != name:
-                        rejected.append((shown, NOT_UNICODE))
+                        reason = (
+                            "a folder with the name of a recording; recordings in it are read" if is_audio(entry.name) else None
+                        )
+                    elif escape_surrogates(name) != name:
+                        reason = NOT_UNICODE
                     elif not _is(entry.is_file):
-                        kind = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
-                        rejected.append((name, kind))
+                        reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
                     else:
                         paths.append(name)
+                    if reason:
+                        rejected.append((escape_surrogates(name), reason))
         except OSError as error:
             rejected.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
         found.append(pl.Series("path", paths, dtype=pl.String))
@@ -98,10 +100,9 @@ def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tup
 
 def _is(check: Callable[[], bool]) -> bool:
     """Check a directory entry; a loop of links is nothing."""
-    try:
+    with suppress(OSError):
         return check()
-    except OSError:
-        return False
+    return False
 
 
 class Probes:
@@ -145,8 +146,8 @@ def probe_recordings(
 ) -> pl.DataFrame:
     """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
-    `error` says why all others are null; remote recordings also have their server's `version`. `jobs` are one per core, or one
-    where recordings are tiny, unless given. The cache in the folder `keep` is deleted when all local recordings are probed.
+    `error` says why all others are null; remote recordings also have their server's `version`. The cache in the folder `keep` is
+    deleted when all local recordings are probed.
     """
     if isinstance(root, Remote):
         return _probe_remote(root, paths, jobs=jobs, sha256=sha256, keep=keep)

@@ -1,8 +1,7 @@
 """Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace.
 
-Fetched files keep their names in W/source and are fetched again when their server reports another version; an interrupted run
-continues with the missing files. The readers of `REMOTE_FORMATS` read a remote folder themselves: one for its size, one because
-it holds only recordings.
+Fetched files are kept in W/source until their server reports another version. The readers of `REMOTE_FORMATS` read a remote
+folder themselves: one for its size, one because it holds only recordings.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,10 +49,7 @@ def resolve_source(source: str | Path, cache: Cache) -> Path | Remote:
 def read_remote(
     format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
 ) -> Transcripts:
-    """Read the transcripts of a remote source; its recordings stay there.
-
-    Files are fetched into `folder`; `begin` is called once the source is known to exist, before anything is written.
-    """
+    """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
         is_folder = place.is_folder()
         begin()
