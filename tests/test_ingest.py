@@ -14,6 +14,7 @@ from table_checks import check_tables
 
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.formats import jsonlines, parlaspeech
+from nbaudio.formats.base import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
@@ -315,6 +316,11 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
         "link out.wav": "a link that leads out of the audio folder",
         "pipe.wav": "a pipe, socket or device, not a file",
     }
+
+
+def test_a_blank_speaker_is_no_speaker():
+    frame = clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]}))
+    assert frame.to_dict(as_series=False) == {"speaker_id": ["ana", None], "source_audio": ["x", "y"]}
 
 
 def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
