@@ -14,6 +14,7 @@ from table_checks import check_tables
 
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.formats import jsonlines, parlaspeech
+from nbaudio.formats.base import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
@@ -317,11 +318,16 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
     }
 
 
+def test_a_blank_speaker_is_no_speaker():
+    frame = clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]}))
+    assert frame.to_dict(as_series=False) == {"speaker_id": ["ana", None], "source_audio": ["x", "y"]}
+
+
 def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
     tone(tmp_path / "a.wav", 1.0, rate=22050, channels=2)
     (tmp_path / "b.wav").write_bytes(b"RIFF")
     (tmp_path / "c.wav").touch()
-    facts = probe_recordings(tmp_path, ["c.wav", "a.wav", "b.wav"], jobs=2)
+    facts = probe_recordings(tmp_path, ["c.wav", "a.wav", "b.wav"], jobs=2, keep=tmp_path)
     assert facts["path"].to_list() == ["c.wav", "a.wav", "b.wav"]
     assert facts["num_samples"].to_list() == [None, 22050, None]
     assert facts["error"].is_null().to_list() == [False, True, False]
@@ -329,8 +335,8 @@ def test_look_at_keeps_going_past_what_is_no_audio(tmp_path):
     assert (row["sampling_rate"], row["num_channels"], row["codec"]) == (22050, 2, "pcm_16")
     assert row["sha256"] == sha256_file(tmp_path / "a.wav")
     assert (row["num_bytes"], row["mtime_ns"]) == ((tmp_path / "a.wav").stat().st_size, (tmp_path / "a.wav").stat().st_mtime_ns)
-    assert probe_recordings(tmp_path, ["a.wav"], sha256=False)["sha256"].to_list() == [None]
-    assert "gone.wav" in probe_recordings(tmp_path, ["gone.wav"])["error"].item()
+    assert probe_recordings(tmp_path, ["a.wav"], sha256=False, keep=tmp_path)["sha256"].to_list() == [None]
+    assert "gone.wav" in probe_recordings(tmp_path, ["gone.wav"], keep=tmp_path)["error"].item()
 
 
 def test_many_recordings_are_looked_at_in_order(tmp_path):
@@ -338,7 +344,7 @@ def test_many_recordings_are_looked_at_in_order(tmp_path):
         (tmp_path / f"{number}.wav").write_bytes(b"text")
     tone(tmp_path / "599.wav", 1)
     paths = [f"{number}.wav" for number in range(600)]
-    facts = probe_recordings(tmp_path, paths, jobs=3)
+    facts = probe_recordings(tmp_path, paths, jobs=3, keep=tmp_path)
     assert facts["path"].to_list() == paths
     assert facts["error"].is_null().arg_true().to_list() == [599]
 

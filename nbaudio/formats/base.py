@@ -33,8 +33,8 @@ PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.Str
 
 NOT_UNICODE = "its name is not Unicode; rename it"
 
-# Rows that are Python objects at once; as columns they take a tenth of the memory.
-_BATCH = 10_000
+#: Rows that are Python objects at once; as columns they take a tenth of the memory.
+BATCH_ROWS = 10_000
 
 
 class Problem(NamedTuple):
@@ -58,16 +58,15 @@ class Transcripts:
 
     Attributes:
         frame: one row per segment in source order: `name` of the recording, `source_start` and `source_end` (seconds, the
-            source's own characters; both null mean the whole recording), `text` (NFC; all null where the source has no
-            transcripts), `text_raw` (null where the source has no other form), `asr_text` (null where there is no hypothesis),
-            `speaker_id`, `word_times` (seconds from the segment's start), and further columns. Some of these have a meaning:
-            `segment_id` (the source's own), `source_split`, `source_duration` (seconds, checked against the audio),
-            `source_recording` (the source's id of the recording), `source_channel` (see `nbaudio.core.channels`).
-        problems: one row per line that could not be read: `file`, `line` (from 1), `reason`.
+            source's own characters; both null mean the whole recording), `text` (NFC), `text_raw` (null where it is the same),
+            `asr_text` (null where there is no hypothesis), `speaker_id`, `word_times` (seconds from the segment's start), and
+            further columns. Known ones are `segment_id`, `source_split`, `source_duration` (seconds, checked against the audio),
+            `source_recording` (the source's id of the recording) and `source_channel` (see `nbaudio.core.channels`).
+        problems: one row per line that could not be read, with the columns of `PROBLEMS`.
         audio_root: the folder or URL of the recordings where the source itself brings them; `--audio` takes precedence.
         embedded: names and bytes of recordings inside the files of the source; ingest writes them into the workspace.
         windows: how to divide whole recordings, if at all.
-        columns: the column that each field was read from, such as ``{"text": "sentence"}``, for sources with columns.
+        columns: the column that each field was read from, such as ``{"text": "sentence"}``.
         notes: what to report about how the source was read.
     """
 
@@ -85,11 +84,11 @@ Reader = Callable[..., Transcripts]
 
 
 def frame_of_rows(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
-    """Collect rows in a frame, with at most `_BATCH` of them in memory as objects."""
+    """Collect rows in a frame, with at most `BATCH_ROWS` of them in memory as objects."""
     left = iter(rows)
-    frames = [pl.DataFrame(list(islice(left, _BATCH)), schema=schema)]
+    frames = [pl.DataFrame(list(islice(left, BATCH_ROWS)), schema=schema)]
     while len(frames[-1]):
-        frames.append(pl.DataFrame(list(islice(left, _BATCH)), schema=schema))
+        frames.append(pl.DataFrame(list(islice(left, BATCH_ROWS)), schema=schema))
     return pl.concat(frames, rechunk=True)
 
 
@@ -98,8 +97,8 @@ def collect_rows(
 ) -> Transcripts:
     """Collect rows and problems into transcripts, with few rows in memory as objects; an InputError where there is no row.
 
-    Absent columns of rows are null, and texts need not be in NFC yet. `further` names string columns besides those of
-    `TRANSCRIPTS`, dropped when no row has a value; `expected` is what the source should be, such as ``"a Kaldi data folder"``.
+    Absent columns of rows are null, and texts need not be in NFC yet. `further` names string columns that are dropped when no row
+    has a value; `expected` is what the source should be, such as ``"a Kaldi data folder"``.
     """
     schema = pl.Schema({**TRANSCRIPTS, **dict.fromkeys(further, pl.String())})
     problems: list[Problem] = []
@@ -121,12 +120,7 @@ def collect_rows(
 
 
 def clean_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null.
-
-    Examples:
-        >>> clean_columns(pl.DataFrame({"speaker_id": ["ana", " "], "audio": ["x", "y"]})).to_dict(as_series=False)
-        {'speaker_id': ['ana', None], 'source_audio': ['x', 'y']}
-    """
+    """Prefix columns whose names are reserved (`RESERVED`, `WRITTEN`) with ``source_``, and make blank speakers null."""
     names = {name: source_column(name, RESERVED | WRITTEN, frame.columns) for name in frame.columns}
     # All segments of a blank speaker would count as one person.
     return frame.rename(names).with_columns(pl.when(pl.col("speaker_id").str.contains(r"\S")).then("speaker_id"))
@@ -209,9 +203,8 @@ def read_sidecars(
 ) -> Transcripts:
     """Read text files beside recordings of the same name (``2018/a.srt`` beside ``2018/a.wav``), or a single one.
 
-    `endings` have the dot and are in lower case. `parse` turns the text of a file into rows without `name`, and problems as line
-    and reason. Without `encoding` a file is UTF-8, or UTF-16 after its byte order mark; encodings are never guessed. A folder
-    named like a split, such as ``test``, is the `source_split`.
+    `parse` turns the text of a file into rows without `name`, and problems as line and reason. Without `encoding` a file is
+    UTF-8, or UTF-16 after its byte order mark. A folder named like a split, such as ``test``, is the `source_split`.
     """
     try:
         "".encode(encoding or "utf8")  # some known codecs are not for text
@@ -219,8 +212,8 @@ def read_sidecars(
         raise InputError(f"option encoding: {encoding!r} is unknown; known are such as utf8, utf16, cp1250, latin1") from error
     root, files = source.parent, [source]
     if source.is_dir():
-        found = (path for path in source.rglob("*") if path.name.lower().endswith(endings) and not path.name.startswith("."))
-        root, files = source, sorted(path for path in found if path.is_file())
+        named = (path for path in source.rglob("[!.]*") if path.name.lower().endswith(endings))
+        root, files = source, sorted(path for path in named if path.is_file())
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         for file in files:
@@ -232,7 +225,9 @@ def read_sidecars(
             try:
                 if file != source:
                     check_link(file, root)
-                text = _decode_text(guards.read_all(file), encoding)
+                data = guards.read_all(file)
+                utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+                text = data.decode(encoding or ("utf-16" if utf16 else "utf-8")).removeprefix("\ufeff")
             except (OSError, InputError) as error:
                 yield Problem(path, None, str(error))
                 continue
@@ -240,13 +235,7 @@ def read_sidecars(
                 yield Problem(path, None, f"not {error.encoding} text (byte {error.start + 1}); name the encoding in an option")
                 continue
             row = {"name": path[: len(path) - len(ending)], "source_split": split_of_folder(path)}
-            for item in parse(text):
+            for item in parse(text.replace("\r\n", "\n").replace("\r", "\n")):
                 yield Problem(path, *item) if isinstance(item, tuple) else row | item
 
     return replace(collect_rows(source, items(), further=("source_split",), expected=expected), audio_root=root)
-
-
-def _decode_text(data: bytes, encoding: str | None) -> str:
-    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = data.decode(encoding or ("utf-16" if utf16 else "utf-8"))
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

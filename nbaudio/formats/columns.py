@@ -1,18 +1,15 @@
 """Columns of tables: find them by their names, and read them from Parquet files and Arrow streams.
 
-Arrow streams (``.arrow``) are what Hugging Face's ``save_to_disk`` writes. A field of a struct is named with a dot, such as
-``audio.path``; then only that field is read. Arrow files are memory-mapped, so that columns that are not read cost nothing;
-compressed ones, which nobody writes, are rejected. A value that is stored once may stand in a million rows of Parquet: of such
-values few are unpacked at a time, and their size is checked.
+Arrow streams (``.arrow``) are what Hugging Face's ``save_to_disk`` writes; they are memory-mapped, and compressed ones rejected.
+A field of a struct is named with a dot, such as ``audio.path``; then only that field is read. A value that is stored once may
+stand in a million rows of Parquet: of such values few are unpacked at a time, and their size is checked.
 """
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -55,7 +52,7 @@ def batches(path: Path, columns: Sequence[str] | None, *, rows: int) -> Iterator
         for large in stored:
             for first in range(0, large.num_rows, rows):
                 batch = large.slice(first, rows)
-                chosen = {name.partition(".")[0] if name not in batch.schema.names else name: name for name in columns or ()}
+                chosen = {name if name in batch.schema.names else name.partition(".")[0]: name for name in columns or ()}
                 yield pa.RecordBatch.from_arrays([_column(batch, name) for name in chosen.values()], names=list(chosen))
 
 
@@ -80,11 +77,8 @@ def _parquet(path: Path, columns: Sequence[str] | None, rows: int) -> Iterator[p
         check_expansion(path, size, sum(file.metadata.row_group(group).total_byte_size for group in groups))
         for group, longest in zip(groups, _longest_values(path, file, columns), strict=True):
             at_once = max(1, min(rows, _BATCH_BYTES // max(1, longest)))
-            found = file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns))
-            for batch in found:
-                arrays = [
-                    array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in batch.columns
-                ]
+            for batch in file.iter_batches(batch_size=at_once, row_groups=[group], columns=columns and list(columns)):
+                arrays = [array.dictionary_decode() if hasattr(array, "dictionary_decode") else array for array in batch.columns]
                 plain = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
                 total += plain.nbytes
                 check_expansion(path, size, total)
@@ -159,24 +153,17 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pa.StructArray.from_arrays([pc.struct_field(batch[column], field)], names=[field])
 
 
-class Choice(NamedTuple):
-    """The columns of a source by field, the fields whose column was guessed, and a note on each guess."""
-
-    columns: dict[str, str]
-    guessed: frozenset[str]
-    notes: list[str]
-
-
 def choose(
     source: Path, available: Sequence[str], chosen: Mapping[str, str | None], names: Mapping[str, Sequence[str]] = USUAL_NAMES
-) -> Choice:
-    """Find the columns of a source by its options (`chosen`) or by their usual names.
+) -> tuple[dict[str, str], set[str], list[str]]:
+    """Find the columns of a source by field; also return the fields whose column was guessed, and a note on each guess.
 
-    An option is the name of a column, ``none`` for no column, or None to find it by `names` (the preferred first; by default the
-    option itself), ignoring case and surrounding blanks. `available` are the columns of the source.
+    An option (`chosen`) is the name of a column, ``none`` for no column, or None to find it by `names` (the preferred first; by
+    default the option itself), ignoring case and surrounding blanks. `available` are the columns of the source.
     """
     columns: dict[str, str] = {}
-    notes, guessed = [], set()
+    guessed: set[str] = set()
+    notes = []
     for key, column in chosen.items():
         if column is not None and column in available:
             columns[key] = column
@@ -185,9 +172,8 @@ def choose(
         elif column is None:
             candidates = names.get(key, (key,))
             similar = [name for candidate in candidates for name in available if name.strip().casefold() == candidate]
-            fits = [name for name in candidates if name in available]
             # An exact match takes precedence over one that differs in case.
-            fits += [name for name in similar if name not in fits]
+            fits = list(dict.fromkeys([*(name for name in candidates if name in available), *similar]))
             if not fits:
                 continue
             columns[key] = fits[0]
@@ -196,9 +182,4 @@ def choose(
                 others = f", not from {' or '.join(map(repr, fits[1:]))}" if fits[1:] else ""
                 how = f"--option {key}=COLUMN takes another, {key}=none leaves it out"
                 notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
-    return Choice(columns, frozenset(guessed), sorted(notes))
-
-
-def are_ids(values: pl.Series) -> bool:
-    """Whether the values of a column identify rows: at least nine in ten are unique."""
-    return 10 * values.drop_nulls().n_unique() >= 9 * len(values)
+    return columns, guessed, sorted(notes)

@@ -30,10 +30,7 @@ _ABOUT = {
 
 
 def read(source: Path) -> Transcripts:
-    """Read one language of Common Voice from its folder, such as ``cv-corpus-17.0-2024-03-15/hr``.
-
-    `source_duration` comes from ``clip_durations.tsv``; lines with a wrong number of fields and clips in two splits are problems.
-    """
+    """Read one language of Common Voice from its folder, such as ``cv-corpus-17.0-2024-03-15/hr``."""
     tables = [name for name in (*_SPLITS, "validated") if (source / f"{name}.tsv").is_file()]
     if not tables:
         raise InputError(

@@ -1,7 +1,7 @@
 """Export the segments of a workspace as manifests for other toolkits, which then read the recordings themselves.
 
-A format is one `Writer` and one line in `WRITERS`. Seconds are decimals that convert back to the exact samples (see
-`times.decimal_seconds`); the same workspace gives the same bytes. Each split has files or a folder of its own.
+Seconds are decimals that convert back to the exact samples (see `times.decimal_seconds`); the same workspace gives the same
+bytes. Each split has files or a folder of its own.
 """
 
 import json
@@ -19,7 +19,6 @@ from nbaudio.core.tables import SPLITS, with_durations
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
 from nbaudio.storage.atomic import remove_partials, write_json
-from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
@@ -61,7 +60,10 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     if paths not in ("absolute", "relative"):
         raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
     workspace, out, writer = Workspace.open(workspace), Path(out).absolute(), WRITERS[format]
-    segments, warnings = _selected(workspace.segments)
+    segments, warnings = workspace.segments.filter(pl.col("decision") == "accept"), []
+    if segments.is_empty():
+        segments = workspace.segments.filter(pl.col("decision") == "pending")
+        warnings = [f"nothing is selected yet: these are all {len(segments):,} segments that are not rejected"]
     recordings, problems = _named_recordings(workspace, segments, writer, out=out, relative=paths == "relative")
     usable = segments.filter(pl.col("recording_id").is_in(recordings["recording_id"].implode()))
     if usable.is_empty():
@@ -96,14 +98,6 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     return report
 
 
-def _selected(segments: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    accepted = segments.filter(pl.col("decision") == "accept")
-    if len(accepted):
-        return accepted, []
-    pending = segments.filter(pl.col("decision") == "pending")
-    return pending, [f"nothing is selected yet: these are all {len(pending):,} segments that are not rejected"]
-
-
 def _named_recordings(
     workspace: Workspace, segments: pl.DataFrame, writer: Writer, *, out: Path, relative: bool
 ) -> tuple[pl.DataFrame, list[str]]:
@@ -114,19 +108,17 @@ def _named_recordings(
     rows: list[dict[str, Any]] = []
     problems = []
     for row in named.iter_rows(named=True):
-        name = row["recording_id"]
+        file, wrong = "", None
         if root is None or row["num_samples"] is None:
-            problems.append(f"{name}: there is no audio; {row['segments']:,} segments left out")
-            continue
-        if isinstance(root, Remote):
-            file = str(root / row["path"])
+            wrong = "there is no audio"
         else:
-            path = root / row["path"]
-            file = os.path.relpath(path, out) if relative else str(path)
-        if "::" in file and is_url(file):
-            problems.append(f"{name}: is in an archive, which these toolkits do not read; {row['segments']:,} segments left out")
-        elif wrong := writer.rejects(file):
-            problems.append(f"{name}: {wrong}; {row['segments']:,} segments left out")
+            file = str(root / row["path"])
+            if relative and isinstance(root, Path):
+                file = os.path.relpath(file, out)
+            is_archived = "::" in file and is_url(file)
+            wrong = "is in an archive, which these toolkits do not read" if is_archived else writer.rejects(file)
+        if wrong:
+            problems.append(f"{row['recording_id']}: {wrong}; {row['segments']:,} segments left out")
         else:
             rows.append(row | {"file": file})
     return pl.DataFrame(rows, schema={**named.schema, "file": pl.String}), problems

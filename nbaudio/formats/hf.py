@@ -1,9 +1,8 @@
 """Read Hugging Face datasets on disk, as Parquet or from ``save_to_disk``, with an Audio column (a struct of bytes and path).
 
-Embedded bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files, and a column cannot be
-seeked in. Without bytes the paths name files below the source. Of a saved dataset only the files in its ``state.json`` are read;
-others beside them are left over from its cache. A recording is named after its Parquet file and row
-(``train-00000-of-00002/00000017.flac``), never after the dataset's own path; of that only a known audio extension is kept.
+Embedded bytes are written once into the workspace's ``audio`` folder, since cutting seeks in files. Without bytes the paths name
+files below the source. Of a saved dataset only the files in its ``state.json`` are read; others are left over from its cache.
+A recording is named after its file and row (``train-00000-of-00002/00000017.flac``), never after the dataset's own path.
 """
 
 import re
@@ -20,19 +19,20 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.names import is_audio
 from nbaudio.core.source_splits import split_in, split_role
 from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
-from nbaudio.formats.columns import ARROW, Choice, batches, choose, has_any_value, schema_of
+from nbaudio.formats.columns import ARROW, batches, choose, has_any_value, schema_of
 from nbaudio.storage.atomic import read_json
 
 _ROWS = 4096
 _CLIPS = 32
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+\.(?:parquet|arrow)")
-_FURTHER = ("segment_id", "source_split")
 _EXPECTED = "Parquet or Arrow files with an Audio column (a struct of bytes and path)"
-# Names that datasets give these columns, the most common first.
-_TEXT = ("text", "sentence", "transcription", "transcript", "normalized_text")
-_ASR = ("asr_text", "pred_text", "hypothesis")
-_SPEAKER = ("speaker_id", "client_id", "speaker")
-_ID = ("segment_id", "id", "utterance_id")
+# By option: names that datasets give these columns, the most common first.
+_USUAL_NAMES = {
+    "text": ("text", "sentence", "transcription", "transcript", "normalized_text"),
+    "asr": ("asr_text", "pred_text", "hypothesis"),
+    "speaker": ("speaker_id", "client_id", "speaker"),
+    "id": ("segment_id", "id", "utterance_id"),
+}
 _FIELDS = {"text": "text", "asr": "asr_text", "speaker": "speaker_id", "id": "segment_id"}
 
 
@@ -57,9 +57,9 @@ def read(
 ) -> Transcripts:
     """Read the files of a dataset: a folder with Parquet files at any depth, a saved `Dataset` or `DatasetDict`, or one file.
 
-    Each row is a whole recording. `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or
-    a part of the path that names a split (``hr/test/0000.parquet``). The options are names of columns, found by their usual names
-    unless given (the only Audio column, `_TEXT`, `_ASR`, `_SPEAKER`, `_ID`); except for `audio`, ``none`` leaves one out.
+    `source_split` comes from a saved dataset, a name such as ``train-00000-of-00002.parquet``, or a part of the path that names a
+    split (``hr/test/0000.parquet``). The options are names of columns, found by `_USUAL_NAMES` unless given (`audio`: the only
+    Audio column); except for `audio`, ``none`` leaves one out.
     """
     parts: list[_Part] = []
     problems: list[Problem] = []
@@ -71,12 +71,13 @@ def read(
             parts.append(_part(path, path.relative_to(root), split, audio))
         except (pa.ArrowException, OSError, InputError) as error:
             problems.append(Problem(escape_surrogates(path.name), None, one_line(error)))
+    if not parts:
+        return collect_rows(source, problems, expected=_EXPECTED)
     columns = {name for part in parts for name in schema_of(part.path).names}
-    found_by = {"text": _TEXT, "asr": _ASR, "speaker": _SPEAKER, "id": _ID}
     options = {"text": text, "asr": asr, "speaker": speaker, "id": id}
-    chosen, _, notes = choose(source, sorted(columns), options, found_by) if parts else Choice({}, frozenset(), [])
+    chosen, _, notes = choose(source, sorted(columns), options, _USUAL_NAMES)
     # Files of a dataset may differ in their columns.
-    choices = {_FIELDS[name]: (*(() if option else found_by[name]), chosen.get(name)) for name, option in options.items()}
+    choices = {_FIELDS[name]: (*(() if option else _USUAL_NAMES[name]), chosen.get(name)) for name, option in options.items()}
     embeds = any(part.embeds for part in parts)
 
     def items() -> Iterator[dict[str, Any] | Problem]:
@@ -87,9 +88,9 @@ def read(
             except (pa.ArrowException, OSError, UnicodeDecodeError, InputError) as error:
                 yield Problem(part.path.name, None, f"cannot be read on: {one_line(error)}")
 
-    found = collect_rows(source, items(), further=_FURTHER, expected=_EXPECTED)
-    found = replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes)
-    return replace(found, embedded=_embedded(parts)) if embeds else replace(found, audio_root=root)
+    found = collect_rows(source, items(), further=("segment_id", "source_split"), expected=_EXPECTED)
+    recordings: dict[str, Any] = {"embedded": _embedded(parts)} if embeds else {"audio_root": root}
+    return replace(found, columns={_FIELDS[name]: column for name, column in chosen.items()}, notes=notes, **recordings)
 
 
 def _files(source: Path) -> list[tuple[Path, str | None]]:
@@ -102,7 +103,6 @@ def _files(source: Path) -> list[tuple[Path, str | None]]:
 
 
 def _split_of(path: Path, source: Path) -> str | None:
-    """Return the split of a file, as Hugging Face finds it in names of files and folders."""
     shard = _SHARD.fullmatch(path.name)
     relative = path.name if path == source else path.relative_to(source).as_posix()
     if shard and split_role(shard[1]):

@@ -1,8 +1,7 @@
 """Read JSON lines into columns, faster than one Python object per line and without losing a digit or a line.
 
-A field has a kind, which says which JSON it accepts and which values it becomes. Arrow parses blocks of lines in threads. Lines
-that are not plain (broken, of an odd type) are read one by one with msgspec, and those that are not strict JSON with the tolerant
-standard library, since Python writes NaN, which JSON does not have. What remains is a problem with line number and reason.
+Arrow parses blocks of lines in threads. Lines that are not plain (broken, of an odd type) are read one by one with msgspec, and
+those that are not strict JSON with the standard library, since Python writes NaN. What remains is a problem with its line number.
 """
 
 import json
@@ -10,11 +9,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,9 +31,6 @@ _FEW_LINES = 32
 # Blocks that are read in parallel; more would only hold memory.
 _READERS = min(4, os.cpu_count() or 1)
 
-# Arrow counts the bytes of a block in 32 bits.
-_MOST_ARROW_BYTES = (1 << 31) - 1
-
 _ABSENT = msgspec.Raw(b"")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -45,15 +40,11 @@ class _OddError(ValueError):
     """A column that only the slow path reads."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Two paths from JSON to values of one type; absent fields become null.
+class Kind(NamedTuple):
+    """Two ways from JSON to values of one type; absent fields become null.
 
-    Attributes:
-        dtype: of the values.
-        arrow: the type that Arrow parses it as.
-        slow: parses one value from its raw JSON; a ValueError says what is wrong with it.
-        fast: converts a parsed Arrow column, given its lines; agrees with `slow`, or raises `_OddError`.
+    `slow` parses one value, or raises a ValueError; `fast` converts a column that Arrow parsed, given its lines, to the same
+    values, or raises `_OddError`.
     """
 
     dtype: pl.DataType
@@ -62,14 +53,10 @@ class Kind:
     fast: Callable[[str, pa.Array, pl.Series], pl.Series] = lambda name, values, _: pl.Series(name, values)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some lines of a file.
+class Block(NamedTuple):
+    """Some lines of a file: `line` (from 1) and fields of each readable one, number and reason of each other.
 
-    Attributes:
-        values: one row per readable line: `line` (from 1) and a column per field.
-        problems: number and reason of each unreadable line.
-        composed: whether all text is certainly in NFC.
+    If `composed`, all text is certainly in NFC.
     """
 
     values: pl.DataFrame
@@ -115,29 +102,21 @@ def _slow_floats(raw: bytes) -> list[float | None] | None:
 
 #: A string; a number keeps its characters.
 TEXT = Kind(pl.String(), pa.string(), _slow_text)
-
 #: A number in the source's own characters; a string stands for its content, null and NaN stay as they are.
 NUMBER = Kind(pl.String(), pa.float64(), _slow_number, _fast_number)
-
 #: A list of words, joined by a blank; a single string stays as it is.
 WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
-
-#: A list of numbers.
 FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
 def struct_fields(names: Mapping[str, str]) -> Kind:
     """Return the kind of an object of which some fields are kept, as text: JSON key -> name of the field."""
-    fields = [(name, str | int | None, None) for name in names.values()]
-    decode = msgspec.json.Decoder(
-        msgspec.defstruct("Parts", fields, rename=dict(zip(names.values(), names, strict=True))) | None
-    ).decode
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+    absent = msgspec.Raw(b"null")
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        if value is None:
-            return None
-        return {name: None if part is None else str(part) for name, part in msgspec.structs.asdict(value).items()}
+        return None if value is None else {name: _slow_text(bytes(value.get(key, absent))) for key, name in names.items()}
 
     return Kind(
         pl.Struct(dict.fromkeys(names.values(), pl.String)),
@@ -157,7 +136,7 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         block, read = ahead.popleft().result()
         before, lines = lines, lines + read
         values = block.values.with_columns(pl.col("line") + before)
-        return replace(block, values=values, problems=[(before + line, reason) for line, reason in block.problems])
+        return block._replace(values=values, problems=[(before + line, reason) for line, reason in block.problems])
 
     guards.check_regular(source)
     with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
@@ -206,14 +185,11 @@ def _plain(text: bytes, edges: NDArray[np.int64], first: int, kinds: Mapping[str
     texts = pa.LargeStringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text))
     texts.validate(full=True)  # Arrow does not validate the strings that it skips
     start, end = edges[[0, -1]].tolist()
-    if end - start >= _MOST_ARROW_BYTES:
-        raise _OddError
+    schema = pa.schema([(name, kind.arrow) for name, kind in kinds.items()])
     table = pj.read_json(
         pa.BufferReader(pa.py_buffer(text).slice(start, end - start)),
         read_options=pj.ReadOptions(use_threads=False, block_size=end - start + 1),
-        parse_options=pj.ParseOptions(
-            explicit_schema=pa.schema([(name, kind.arrow) for name, kind in kinds.items()]), unexpected_field_behavior="ignore"
-        ),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
     if len(table) != count:
         raise _OddError

@@ -1,13 +1,12 @@
 """Read and write Kaldi data folders: ``wav.scp``, ``segments``, ``text``, ``utt2spk``, ``reco2dur`` and others.
 
-Reading: a line is a key, blanks and the rest. Without ``segments`` every recording is one utterance and its key is the
-utterance's. Paths of ``wav.scp`` are absolute, relative to the folder, or names that are looked for among the recordings; a
-command there is rejected and never run. The channel of an utterance is the fifth field of ``segments``; where two recordings of
-``wav.scp`` are one file, it is the side (A or 1, B or 2) in ``reco2file_and_channel``.
+Reading: without ``segments`` every recording is one utterance. A command in ``wav.scp`` is rejected and never run. The channel of
+an utterance is the fifth field of ``segments``; where two recordings of ``wav.scp`` are one file, it is the side (A or 1, B or 2)
+in ``reco2file_and_channel``.
 
-Writing: one folder per split, files sorted as Kaldi expects. Blanks and ``=`` in keys are escaped as ``=20`` and the like. An
-utterance is called ``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker; for that, characters up to ``-`` in
-speakers are escaped too. Without a speaker the utterance stands for itself.
+Writing: one folder per split. Blanks and ``=`` in keys are escaped as ``=20`` and the like. An utterance is called
+``<speaker>-<segment_id>``, so that sorting by utterance sorts by speaker; for that, characters up to ``-`` in speakers are
+escaped too. Without a speaker the utterance stands for itself.
 """
 
 import re
@@ -38,13 +37,9 @@ _FURTHER = ("segment_id", "source_split", "source_recording", "source_channel", 
 
 
 def read(source: Path, *, asr: str | None = None) -> Transcripts:
-    """Read a Kaldi data folder.
+    """Read a Kaldi data folder; `asr` is a file beside ``text`` and of its form that holds hypotheses.
 
     `source_recording` is the key in ``wav.scp``, `source_split` the folder's name if it names a split, such as ``test_clean``.
-
-    Args:
-        source: the folder.
-        asr: a file beside ``text`` and of its form that holds hypotheses, such as the result of a decoding.
     """
     if not (source / "wav.scp").is_file():
         raise InputError(f"{source}: there is no wav.scp; expected a Kaldi data folder")
@@ -150,17 +145,17 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     pairs = segments.select("segment_id", "speaker_id").drop_nulls().iter_rows()
     # Ids that came from Kaldi begin with their speaker already.
     prefixed = all(_key(key).startswith(f"{_key(speaker, _UP_TO_DASH)}-") for key, speaker in pairs)
-    for each in timed_segments(segments, recordings):
-        utterance = _key(each.row["segment_id"])
-        speaker = utterance if each.row["speaker_id"] is None else _key(each.row["speaker_id"], _UP_TO_DASH)
+    for row in timed_segments(segments, recordings):
+        utterance = _key(row["segment_id"])
+        speaker = utterance if row["speaker_id"] is None else _key(row["speaker_id"], _UP_TO_DASH)
         if speaker != utterance and not prefixed:
             utterance = f"{speaker}-{utterance}"
-        channel = f" {each.channels[0]}" if len(each.channels) == 1 and not each.is_on_all_channels else ""
-        mixed += len(each.channels) > 1 and not each.is_on_all_channels
-        tables["segments"][utterance] = f"{_key(each.row['recording_id'])} {each.start:f} {each.end:f}{channel}"
-        if each.row["text"] is not None:
-            tables["text"][utterance] = " ".join(each.row["text"].split())
-            collapsed += tables["text"][utterance] != each.row["text"]
+        channel = f" {row['channels'][0]}" if row["partly"] and len(row["channels"]) == 1 else ""
+        mixed += row["partly"] and not channel
+        tables["segments"][utterance] = f"{_key(row['recording_id'])} {row['start']:f} {row['end']:f}{channel}"
+        if row["text"] is not None:
+            tables["text"][utterance] = " ".join(row["text"].split())
+            collapsed += tables["text"][utterance] != row["text"]
         tables["utt2spk"][utterance] = speaker
         utterances[speaker].append(utterance)
     tables["spk2utt"] = {speaker: " ".join(sorted(keys)) for speaker, keys in utterances.items()}
@@ -173,11 +168,7 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot express"] if mixed else []
     if collapsed:
         notes.append(f"{collapsed:,} texts have more than a blank between words, or around them, which Kaldi's lines cannot hold")
-    return files, notes + _notes(tables["utt2spk"], recordings)
-
-
-def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
-    notes = []
+    speakers = tables["utt2spk"]
     if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
         notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
     remote = recordings.filter(pl.col("file").str.contains("://", literal=True))
@@ -186,7 +177,7 @@ def _notes(speakers: dict[str, str], recordings: pl.DataFrame) -> list[str]:
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
     if len(others):
         notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")
-    return notes
+    return files, notes
 
 
 def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:

@@ -1,12 +1,8 @@
 """Read and write Lhotse manifests: recordings with supervisions, or cuts, as JSON lines, plain or gzipped.
 
-Reading: a supervision is a segment; in a cut it begins relative to the cut. Its end is the exact sum of the source's own
-decimals. `source_channel` is set where a supervision is on some of its recording's channels, and counts them as they lie in the
-file. Also kept: `source_recording` (its id), `language`, `speaker_gender`, and `custom` as the JSON that it is. Only recordings
-that are one file are read: a command is rejected and never run.
-
-Writing: recordings, supervisions and a cut for every supervision, with ``_<split>`` in the file names. A segment without a
-channel is on all channels of its recording. Custom fields hold what Lhotse has no field for: `asr_text`, `similarity`.
+A supervision is a segment; in a cut it begins relative to the cut. `source_channel` is set where it is on some of its recording's
+channels, and counts them as they lie in the file. Only recordings that are one file are read; a command is never run. Written are
+recordings, supervisions and a cut for each of these; custom fields hold what Lhotse has no field for: `asr_text`, `similarity`.
 """
 
 import gzip
@@ -25,12 +21,13 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, list_manifests, with_audio_root
-from nbaudio.formats.writers import TimedSegment, Writer, drop_none, timed_segments, write_json_lines
+from nbaudio.formats.writers import Writer, drop_none, timed_segments, write_json_lines
 from nbaudio.storage.urls import is_url
 
 _KINDS = ("recordings", "supervisions", "cuts")
 _ENDINGS = (".jsonl", ".jsonl.gz")
-_MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+))?")
+# Kind and split in a file name.
+_MANIFEST = re.compile(r"(?:.*[_-])?(recordings|supervisions|cuts)(?:[_-](.+?))?(?:\.jsonl)?(?:\.gz)?")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _ZERO = msgspec.Raw(b"0")
 
@@ -72,12 +69,10 @@ class _Cut(msgspec.Struct):
 
 
 def read(source: Path) -> Transcripts:
-    """Read Lhotse manifests; `word_times` come from the alignment ``word``, `asr_text` from the custom field of that name.
+    """Read a file of cuts, or a folder with recordings and supervisions, or with cuts where one of these is missing.
 
-    Args:
-        source: a file of cuts, or a folder with recordings and supervisions or with cuts, such as
-            ``corpus_recordings_train.jsonl.gz``: what follows the kind is the split. Cuts are read where recordings or
-            supervisions are missing.
+    What follows the kind in a name, such as ``corpus_recordings_train.jsonl.gz``, is the split. `word_times` come from the
+    alignment ``word``, `asr_text` from the custom field of that name.
     """
     found = collect_rows(
         source,
@@ -91,11 +86,11 @@ def read(source: Path) -> Transcripts:
 def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     """List the manifests of each split by kind."""
     if source.is_file():
-        found = _kind(source)
+        found = _MANIFEST.fullmatch(source.name)
         return {found[2] if found and split_role(found[2] or "") else None: {"cuts": source}}
     sets: dict[str | None, dict[str, Path]] = {}
     for path in list_manifests(source, _ENDINGS):
-        if found := _kind(path):
+        if found := _MANIFEST.fullmatch(path.name):
             files = sets.setdefault(found[2], {})
             if found[1] in files:
                 raise InputError(f"{source}: {path.name} and {files[found[1]].name} are the same; keep one of them")
@@ -103,11 +98,6 @@ def _sets(source: Path) -> dict[str | None, dict[str, Path]]:
     if not any("cuts" in files or len(files) > 1 for files in sets.values()):
         raise InputError(f"{source}: expected recordings.jsonl.gz and supervisions.jsonl.gz of one split, or cuts.jsonl.gz")
     return sets
-
-
-def _kind(path: Path) -> re.Match[str] | None:
-    """Parse the kind and split of a manifest from its file name."""
-    return _MANIFEST.fullmatch(path.name.removesuffix(".gz").removesuffix(".jsonl"))
 
 
 def _items(split: str | None, files: Mapping[str, Path]) -> Iterator[dict[str, Any] | Problem]:
@@ -239,8 +229,8 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
     written = {row["recording_id"]: _recording_line(row) for row in recordings.iter_rows(named=True)}
     parts: tuple[Iterator[dict[str, Any]], ...] = (
         iter(written.values()),
-        (_supervision_line(each, each.start) for each in timed_segments(segments, recordings)),
-        (_cut_line(each, written[each.row["recording_id"]]) for each in timed_segments(segments, recordings)),
+        (_supervision_line(row, row["start"]) for row in timed_segments(segments, recordings)),
+        (_cut_line(row, written[row["recording_id"]]) for row in timed_segments(segments, recordings)),
     )
     return [write_json_lines(file, lines) for file, lines in zip(_files(out, split), parts, strict=True)], []
 
@@ -257,35 +247,31 @@ def _recording_line(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _supervision_line(each: TimedSegment, start: Any) -> dict[str, Any]:
-    row = each.row
+def _supervision_line(row: dict[str, Any], start: Any) -> dict[str, Any]:
     custom = drop_none(asr_text=row["asr_text"], similarity=row["similarity"])
     return drop_none(
         id=row["segment_id"],
         recording_id=row["recording_id"],
         start=start,
-        duration=each.duration,
-        channel=_channel_field(each),
+        duration=row["duration"],
+        channel=row["channels"][0] if len(row["channels"]) == 1 else row["channels"],
         text=row["text"],
         speaker=row["speaker_id"],
         custom=custom or None,
     )
 
 
-def _cut_line(each: TimedSegment, recording: dict[str, Any]) -> dict[str, Any]:
+def _cut_line(row: dict[str, Any], recording: dict[str, Any]) -> dict[str, Any]:
+    supervision = _supervision_line(row, 0)
     return {
-        "id": each.row["segment_id"],
-        "start": each.start,
-        "duration": each.duration,
-        "channel": _channel_field(each),
-        "supervisions": [_supervision_line(each, 0)],
+        "id": row["segment_id"],
+        "start": row["start"],
+        "duration": row["duration"],
+        "channel": supervision["channel"],
+        "supervisions": [supervision],
         "recording": recording,
-        "type": "MonoCut" if len(each.channels) == 1 else "MultiCut",
+        "type": "MonoCut" if len(row["channels"]) == 1 else "MultiCut",
     }
-
-
-def _channel_field(each: TimedSegment) -> int | list[int]:
-    return each.channels[0] if len(each.channels) == 1 else each.channels
 
 
 WRITER = Writer(_files, _write)

@@ -1,8 +1,7 @@
 """Read LibriSpeech: ``split/speaker/chapter/`` with ``*.flac`` and one ``*.trans.txt``, and ``SPEAKERS.TXT`` at the top.
 
-An archive (``.tar.gz`` or any tar) is not unpacked: reading and cutting go through it from start to end, since it cannot be
-seeked in. ``unpack=yes`` writes its recordings into the workspace, for listening to many single clips. The tree is read one file
-at a time, and what is kept of each is a row of a table. Every recording is one utterance, named ``split/speaker/chapter/file``.
+Reading and cutting go through an archive (``.tar.gz`` or any tar) from start to end, since it cannot be seeked in;
+``unpack=yes`` writes its recordings into the workspace. Every recording is one utterance, named ``split/speaker/chapter/file``.
 """
 
 import os
@@ -22,7 +21,6 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import escapes_folder, trusted_root
 from nbaudio.storage.remote import Remote
 
 _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
@@ -33,20 +31,15 @@ _MAX_AUDIO_BYTES = 256 << 20
 # Remote chapters that are fetched at once.
 _JOBS = 16
 
-# The path of a file in the tree, and its bytes if it is text.
-_File = tuple[str, bytes | None]
+# The path of a file in the tree, and its bytes if it is text; or why it cannot be read.
+_File = tuple[str, bytes | None] | Problem
 
 
 def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
-    """Read LibriSpeech from its folder, a bucket or an archive; it brings its audio.
-
-    Args:
-        source: the folder or URL that holds the splits, or one of them, or the folder around ``LibriSpeech``; or a tar file.
-        unpack: ``yes`` writes the recordings of an archive into the workspace's folder ``audio``; ``no`` leaves them there.
-    """
+    """Read LibriSpeech from a tar file, or a folder or URL: of the splits, of one of them, or around ``LibriSpeech``."""
     if unpack not in ("yes", "no"):
         raise InputError(f"option unpack={unpack!r}: must be yes or no")
-    files: Iterable[_File | Problem]
+    files: Iterable[_File]
     audio: dict[str, Any]
     root: Path | Remote = source
     if isinstance(source, Remote):
@@ -75,7 +68,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
 
 
 def _items(
-    files: Iterable[_File | Problem], root: Path | Remote, speakers: dict[str, tuple[str, str, str]]
+    files: Iterable[_File], root: Path | Remote, speakers: dict[str, tuple[str, str, str]]
 ) -> Iterator[dict[str, Any] | Problem]:
     """Yield rows and problems of a tree; add gender and name of speakers to `speakers`, as these may come last in an archive."""
     # Recordings and lines cancel each other out, so that this holds little more than one chapter.
@@ -144,7 +137,7 @@ def _is_relevant(name: str) -> bool:
     return name.endswith((".flac", _TRANSCRIPTS)) or name == _SPEAKERS
 
 
-def _in_folder(root: Path) -> Iterator[_File | Problem]:
+def _in_folder(root: Path) -> Iterator[_File]:
     for folder, folders, names in os.walk(root):
         folders.sort()
         where = Path(folder).relative_to(root).parts
@@ -156,19 +149,14 @@ def _in_folder(root: Path) -> Iterator[_File | Problem]:
             if name.endswith(".flac"):
                 yield relative, None
                 continue
-            path = Path(folder, name)
             try:
-                if path.is_symlink() and escapes_folder(path, trusted_root(root)):
-                    yield Problem(relative, None, "a link that leads out of the folder")
-                elif not path.is_file():
-                    yield Problem(relative, None, "a pipe, socket, device or folder, not a file")
-                else:
-                    yield relative, path.read_bytes() if path.stat().st_size <= guards.MAX_TEXT_BYTES else None
-            except OSError as error:
-                yield Problem(relative, None, error.strerror or str(error))
+                check_link(Path(folder, name), root)
+                yield relative, guards.read_all(Path(folder, name))
+            except (OSError, InputError) as error:
+                yield Problem(relative, None, str(error))
 
 
-def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File | Problem]]:
+def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
     """Return the folder that holds the splits, and its files."""
     listed = source.listing(lambda path: _is_relevant(path.rpartition("/")[2]))
     if listed is None:
@@ -177,11 +165,12 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File | Problem]]:
     inner = "LibriSpeech/"
     if paths and all(path.startswith(inner) for path in paths):
         return _in_remote(source / inner.rstrip("/"))
-    if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
-        paths = [f"../{_SPEAKERS}", *paths]  # the file about all splits lies beside a single one
 
-    def files() -> Iterator[_File | Problem]:
+    def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
+        if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
+            with suppress(AudioError):  # the file about all splits lies beside a single one
+                yield _SPEAKERS, (source.parent / _SPEAKERS).whole(guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
         for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
             yield from chapter
@@ -189,23 +178,18 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File | Problem]]:
     return source, files()
 
 
-def _fetched(root: Remote, paths: list[str]) -> list[_File | Problem]:
+def _fetched(root: Remote, paths: list[str]) -> list[_File]:
     """Fetch the transcripts of a remote chapter."""
-    found: list[_File | Problem] = []
+    found: list[_File] = []
     for path in paths:
-        if path.endswith(".flac"):
-            found.append((path, None))
-            continue
-        place = root.parent / _SPEAKERS if path.startswith("../") else root / path
         try:
-            found.append((path, place.whole(guards.MAX_TEXT_BYTES)))
+            found.append((path, None if path.endswith(".flac") else (root / path).whole(guards.MAX_TEXT_BYTES)))
         except AudioError as error:
-            if not path.startswith("../"):
-                found.append(Problem(path, None, str(error)))
+            found.append(Problem(path, None, str(error)))
     return found
 
 
-def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File | Problem]:
+def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File]:
     """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts or of `audio`."""
     most = _MAX_AUDIO_BYTES if audio else guards.MAX_TEXT_BYTES
     try:

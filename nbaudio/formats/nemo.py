@@ -1,7 +1,7 @@
 """Read and write NeMo manifests: JSON lines with audio_filepath, offset, duration, text and, from a recognizer, pred_text.
 
 A segment ends at the exact sum of offset and duration; a line without either is the whole recording. Paths are absolute or
-relative to the manifest. Written manifests are ``<split>.jsonl``, or ``manifest.jsonl`` for segments without a split.
+relative to the manifest.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,10 @@ _KINDS |= {"offset": NUMBER, "duration": NUMBER}
 
 
 def read(source: Path) -> Transcripts:
-    """Read NeMo manifests; of further keys `segment_id` and `lang` (as `language`) are kept.
+    """Read a NeMo manifest, or a folder of them; of further keys `segment_id` and `lang` (as `language`) are kept.
 
-    Args:
-        source: a manifest, or a folder of them: then the name of each, without extension, is the split, except ``manifest``. The
-            name of a single one is the split if it names one, such as ``test_manifest.json``.
+    In a folder the name of each, except ``manifest``, is the split; that of a single one only if it names a split, such as
+    ``test_manifest.json``.
     """
     files = list_manifests(source, (".json", ".jsonl"))
     found = collect_rows(
@@ -70,18 +69,18 @@ def _files(out: Path, split: str | None) -> list[Path]:
 def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: str | None) -> tuple[list[Path], list[str]]:
     lines = (
         drop_none(
-            audio_filepath=each.row["file"],
-            offset=each.start,
-            duration=each.duration,
-            text=each.row["text"],
-            pred_text=each.row["asr_text"],
-            speaker=each.row["speaker_id"],
-            segment_id=each.row["segment_id"],
+            audio_filepath=row["file"],
+            offset=row["start"],
+            duration=row["duration"],
+            text=row["text"],
+            pred_text=row["asr_text"],
+            speaker=row["speaker_id"],
+            segment_id=row["segment_id"],
         )
-        for each in timed_segments(segments, recordings)
+        for row in timed_segments(segments, recordings)
     )
     files = [write_json_lines(file, lines) for file in _files(out, split)]
-    partly = sum(not each.is_on_all_channels for each in timed_segments(segments, recordings))
+    partly = sum(row["partly"] for row in timed_segments(segments, recordings))
     note = f"{partly:,} segments are on some channels of their recording, which NeMo's manifests cannot express"
     return files, [note] if partly else []
 

@@ -38,15 +38,10 @@ _HOPELESS_LINES = 1000
 
 
 def read(source: Path, *, word_times: str = "yes") -> Transcripts:
-    """Read ParlaSpeech JSON lines.
+    """Read ParlaSpeech JSON lines; memory is bounded by the transcripts, not by the JSON around them.
 
-    `text` are the normalized words where the source has them, else the words; `text_raw` is set where it differs. Word times
-    are null where starts and ends differ in number; the v1.0 shape has only starts. Kept of that shape: `source_path`,
-    `source_split`, `utterance_id_start`, `utterance_id_end`, `speaker_gender`, `speaker_birth`.
-
-    Args:
-        source: the file; memory is bounded by its transcripts, not by the JSON around them.
-        word_times: ``no`` skips the times of words, half of such a file, which saves time and memory.
+    `text` are the normalized words where the source has them, else the words; `text_raw` is set where it differs. `word_times`,
+    which ``no`` skips, are null where starts and ends differ in number; the v1.0 shape has only starts.
     """
     frames: list[pl.DataFrame] = []
     problems: list[tuple[int, str]] = []

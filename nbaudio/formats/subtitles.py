@@ -1,13 +1,13 @@
 r"""Read subtitles beside their recordings: SubRip (.srt) and WebVTT (.vtt), a segment for every cue.
 
-A tag is ``<`` with a letter, ``/`` or digit behind it up to the next ``>``, or ``{\`` up to ``}``; tags are removed from `text`
-and stay in `text_raw`. A lone ``<`` is text. WebVTT's references (``&amp;``) are resolved. Lines of a cue are joined by a blank.
+Tags are removed from `text` and stay in `text_raw`; a lone ``<`` is text. WebVTT's references (``&amp;``) are resolved.
 ``<v Ana>`` names the speaker.
 """
 
 import html
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,7 @@ _NO_CUES = ("WEBVTT", "NOTE", "STYLE", "REGION")
 
 
 def read(source: Path, *, language: str | None = None, encoding: str | None = None) -> Transcripts:
-    """Read subtitles.
-
-    Args:
-        source: a folder of recordings with subtitles of the same name, or one file.
-        language: read ``a.hr.srt`` for ``a.wav`` and no others; ``hr`` is the language.
-        encoding: of the files; UTF-8 or UTF-16 unless given.
-    """
+    """Read a folder of recordings with subtitles, or one file; with the language ``hr``, ``a.hr.srt`` is that of ``a.wav``."""
     middle = f".{language.lower()}" if language else ""
     endings = (f"{middle}.srt", f"{middle}.vtt")
     return read_sidecars(source, endings, _cues, encoding=encoding, expected=f"subtitles that end in {' or '.join(endings)}")
@@ -35,7 +29,10 @@ def read(source: Path, *, language: str | None = None, encoding: str | None = No
 
 def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
     is_vtt = text.startswith("WEBVTT")
-    for first, block in _blocks(text):
+    for is_blank, numbered in groupby(enumerate(text.split("\n"), 1), lambda numbered: not numbered[1].strip()):
+        if is_blank:
+            continue
+        (first, *_), block = zip(*numbered, strict=True)
         # A number or a name may stand before the times.
         place = next((place for place, line in enumerate(block[:2]) if "-->" in line), None)
         if place is None:
@@ -58,17 +55,6 @@ def _cues(text: str) -> Iterator[dict[str, Any] | tuple[int, str]]:
             # With two voices in one cue, the segment has no single speaker.
             "speaker_id": next(iter(voices)) if len(voices) == 1 else None,
         }
-
-
-def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines between blank ones, with the number of the first."""
-    block: list[str] = []
-    for number, line in enumerate([*text.split("\n"), ""], 1):
-        if line.strip():
-            block.append(line)
-        elif block:
-            yield number - len(block), block
-            block = []
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> str:

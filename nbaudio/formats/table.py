@@ -1,16 +1,15 @@
 """Tables in any file format: CSV, TSV, JSON lines, Parquet or Excel, with options that say which column is which.
 
-A column is found by its own name (`name`, `start`, `end` or `duration`, `text`, `asr_text`, `speaker_id`, `segment_id`, `split`,
-`source_channel`) or a usual one (`columns.USUAL_NAMES`) unless an option names another, or ``none``; guesses are reported. A
-column `id` holds the segments' ids if its values are unique. Text formats and Excel give strings with the source's own
-characters, Parquet its own types; binary floats become the shortest decimal of the same value. Without a start each row is a
-whole recording. An empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept; those named like
-one of ours get ``source_`` before their name.
+A column is found by its own name or a usual one (`columns.USUAL_NAMES`) unless an option names another; guesses are reported. A
+column `id` holds the segments' ids if its values are unique. Binary floats become the shortest decimal of the same value. An
+empty `asr_text` is a hypothesis of no words, a null one is none. Further columns are kept; those named like one of ours get
+``source_`` before their name.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,17 +21,14 @@ from nbaudio.core import guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
-from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
-from nbaudio.formats.columns import are_ids, batches, choose, schema_of
+from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
+from nbaudio.formats.columns import batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
-
-# Rows that are Python objects at once; as columns they take a tenth of the memory.
-_BATCH = 10_000
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -44,7 +40,7 @@ class _Cells(NamedTuple):
     """A table, the line of each row (from 1; the row where a format has no lines), and what could not be read."""
 
     frame: pl.DataFrame
-    lines: pl.Series
+    lines: Sequence[int]
     problems: list[Problem]
 
 
@@ -67,10 +63,9 @@ def read(
 ) -> Transcripts:
     """Read a table of segments: a file that ends in .csv, .tsv, .jsonl, .parquet or .xlsx.
 
-    The options up to `source_channel` are names of columns; ``none`` leaves one out, also where a column has its name. `start`,
-    `end` and `duration` hold seconds. Without a start every row is a whole recording, and its audio is checked against the
-    duration. `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are for .csv and .tsv, which have commas and
-    quotes, or tabs and no quotes, unless given. `sheet` is that of an .xlsx; the first unless given.
+    The options up to `source_channel` are names of columns; ``none`` leaves one out. Without a start every row is a whole
+    recording, and its audio is checked against the duration. A .csv has commas and quotes, a .tsv tabs and no quotes, unless
+    `separator` (such as ``;`` or ``tab``) and `quotes` (``yes`` or ``no``) are given.
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
@@ -102,7 +97,7 @@ def read(
     named = frame["name"].is_not_null()
     if not named.any():
         raise InputError(f"{source}: the column {columns['name']!r} is empty")
-    nameless = [Problem(source.name, line, f"{columns['name']} is empty") for line in cells.lines.filter(~named)]
+    nameless = [Problem(source.name, cells.lines[row], f"{columns['name']} is empty") for row in (~named).arg_true()]
     problems = pl.DataFrame(sorted([*cells.problems, *nameless]), schema=PROBLEMS, orient="row")
     found = frame.filter(named).select(*TRANSCRIPTS, pl.exclude(*TRANSCRIPTS))
     return with_audio_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
@@ -121,10 +116,15 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
         raise InputError(f"{source}: a start needs an end or a duration; {has}")
     if "end" in columns and "start" not in columns:
         raise InputError(f"{source}: an end needs a start; {has}")
-    if "segment_id" in guessed and not are_ids(_strings(source, frame[column := columns["segment_id"]], empty=False)):
-        del columns["segment_id"]
-        notes = [note for note in notes if not note.startswith("segment_id ")]
-        notes.append(f"column {column!r} repeats and is not taken for the ids of segments: --option segment_id={column} takes it")
+    if "segment_id" in guessed:
+        column = columns["segment_id"]
+        ids = _strings(source, frame[column], empty=False)
+        if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
+            del columns["segment_id"]
+            notes = [note for note in notes if not note.startswith("segment_id ")]
+            notes.append(
+                f"column {column!r} repeats and is not taken for the ids of segments: --option segment_id={column} takes it"
+            )
     return columns, notes
 
 
@@ -171,37 +171,27 @@ def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, she
             return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
         if ending in _JSON_LINES:
             return _joined(_json_lines(source))
-        if ending == ".parquet":
-            return _cells(_parquet(source), 1)
-        if ending == ".xlsx":
-            guards.check_workbook(source)
-            return _cells(_sheet(source, sheet), 2)
+        if ending in (".parquet", ".xlsx"):
+            frame, first = (_parquet(source), 1) if ending == ".parquet" else (_sheet(source, sheet), 2)
+            return _Cells(frame, range(first, first + len(frame)), [])
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
     raise InputError(f"{source}: expected a file that ends in one of {', '.join(_ENDINGS)}")
 
 
-def _cells(frame: pl.DataFrame, first: int) -> _Cells:
-    return _Cells(frame, pl.Series("line", range(first, first + len(frame)), dtype=pl.UInt32), [])
-
-
-def _joined(rows: Iterable[_Row]) -> _Cells:
+def _joined(rows: Iterator[_Row]) -> _Cells:
     """Collect rows as columns, with every column that any row has."""
-    frames: list[pl.DataFrame] = []
-    lines: list[int] = []
-    problems: list[Problem] = []
-    batch: list[Mapping[str, str | None]] = []
-    for row in chain(rows, (None,)):
-        if isinstance(row, Problem):
-            problems.append(row)
-        elif row is not None:
-            lines.append(row[0])
-            batch.append(row[1])
-        if row is None or len(batch) == _BATCH:
-            names = dict.fromkeys(name for each in batch for name in each)
-            frames.append(pl.DataFrame([pl.Series(name, [each.get(name) for each in batch], dtype=pl.String) for name in names]))
-            batch.clear()
-    return _Cells(pl.concat(frames, how="diagonal", rechunk=True), pl.Series("line", lines, dtype=pl.UInt32), problems)
+    frames = [pl.DataFrame()]
+    lines, problems = array("I"), list[Problem]()
+    while batch := list(islice(rows, BATCH_ROWS)):
+        problems += [row for row in batch if isinstance(row, Problem)]
+        read = [row for row in batch if not isinstance(row, Problem)]
+        lines.extend(line for line, _ in read)
+        names = dict.fromkeys(name for _, values in read for name in values)
+        frames.append(
+            pl.DataFrame({name: pl.Series([values.get(name) for _, values in read], dtype=pl.String) for name in names})
+        )
+    return _Cells(pl.concat(frames, how="diagonal", rechunk=True), lines, problems)
 
 
 def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
@@ -262,7 +252,7 @@ def _json_text(raw: bytes) -> str | None:
 
 def _parquet(source: Path) -> pl.DataFrame:
     """Read and validate with pyarrow, since polars panics at some broken files and at text that is not UTF-8."""
-    rows = list(batches(source, None, rows=_BATCH))
+    rows = list(batches(source, None, rows=BATCH_ROWS))
     found = pa.Table.from_batches(rows, schema=None if rows else schema_of(source))
     found.validate(full=True)
     return pl.DataFrame(found)
@@ -270,6 +260,7 @@ def _parquet(source: Path) -> pl.DataFrame:
 
 def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     """Read a sheet; Excel stores binary floats, and polars writes the shortest decimal of each."""
+    guards.check_workbook(source)
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
     except Exception as error:  # a broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to raise

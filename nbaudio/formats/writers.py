@@ -2,7 +2,6 @@
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +18,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 class Writer(NamedTuple):
     """A format of manifests for other toolkits.
 
-    Attributes:
-        files: the files of a split in a folder; the split None is of segments without one.
-        write: writes segments, their recordings (with `file`), folder, split; returns the files and notes to the user.
-        rejects: why the format cannot name such a file, or None.
+    `files` lists the files of a split (None: of segments without one) in a folder. `write` writes segments and their recordings
+    (with `file`) and returns files and notes to the user. `rejects` tells why the format cannot name such a file.
     """
 
     files: Callable[[Path, str | None], list[Path]]
@@ -30,37 +27,19 @@ class Writer(NamedTuple):
     rejects: Callable[[str], str | None] = lambda _: None
 
 
-class TimedSegment(NamedTuple):
-    """A segment with its times in seconds, such that start and start + duration convert back to its samples."""
+def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Iterate over segments in order, with `start`, `end`, `duration` (seconds), `channels` and columns of their recordings.
 
-    row: dict[str, Any]
-    start: Decimal
-    end: Decimal
-
-    @property
-    def channels(self) -> list[int]:
-        """The segment's channels of its recording, from 0."""
-        return channel_numbers(self.row["source_channel"] or "mix", self.row["num_channels"])
-
-    @property
-    def is_on_all_channels(self) -> bool:
-        """Whether the segment is on all channels of its recording, equally."""
-        return bool(len(self.channels) == self.row["num_channels"])
-
-    @property
-    def duration(self) -> Decimal:
-        """End minus start, exactly."""
-        return self.end - self.start
-
-
-def timed_segments(segments: pl.DataFrame, recordings: pl.DataFrame) -> Iterator[TimedSegment]:
-    """Iterate over segments in order, each with `file`, `sampling_rate`, `num_channels`, `num_samples` of its recording."""
+    Start, and start + duration, convert back to the segment's samples. `partly` is whether the recording has further channels.
+    """
     facts = recordings.select("recording_id", "file", "sampling_rate", "num_channels", "num_samples")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "text", "asr_text", "speaker_id", "similarity")
     joined = segments.select(*columns, source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
     for row in joined.iter_rows(named=True):
-        rate = row["sampling_rate"]
-        yield TimedSegment(row, decimal_seconds(row["start_sample"], rate), decimal_seconds(row["end_sample"], rate))
+        start, end = (decimal_seconds(row[edge], row["sampling_rate"]) for edge in ("start_sample", "end_sample"))
+        channels = channel_numbers(row["source_channel"] or "mix", row["num_channels"])
+        partly = len(channels) < row["num_channels"]
+        yield row | {"start": start, "end": end, "duration": end - start, "channels": channels, "partly": partly}
 
 
 def drop_none(**values: Any) -> dict[str, Any]:

@@ -16,10 +16,9 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 
 def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
-    """Read every audio file below a folder or URL, without hidden ones; `source_split` is a folder named like a split.
+    """Read every audio file below a folder or URL, divided into windows of so many seconds if given.
 
-    `window` is in seconds, a decimal with up to six places; without it a segment is a whole file. `partial` is ``keep`` or
-    ``drop``, for the last window of a file where it is shorter than the others.
+    `partial` is ``keep`` or ``drop``, for a shorter last window; `source_split` is a folder named like a split.
     """
     if isinstance(source, Path) and not source.is_dir():
         raise InputError(f"{source}: there is no such folder")

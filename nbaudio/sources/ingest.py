@@ -1,23 +1,20 @@
 """Ingest: make a workspace of transcripts and recordings, the first step of every corpus.
 
-The stages are functions: read the source, resolve the names of recordings, probe the recordings, place segments in them, judge
-the segments, report. A foreign layout is one function, `Reader`, and one line in `READERS`; its keyword-only parameters are the
-options of the format. All stages after reading are the same for every layout. The source's own decimals are kept and converted to
-samples here, once.
+A foreign layout is a module with a `Reader` called `read`, whose keyword-only parameters are the options of the format. All
+stages after reading are the same for every layout. The source's own decimals are kept and converted to samples here, once.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import polars as pl
-import polars.selectors as cs
 
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.guards import parse_size
@@ -26,10 +23,11 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, conform
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns, escape_surrogates
-from nbaudio.sources import folder, reporting
+from nbaudio.sources import folder
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, list_remote, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
+from nbaudio.sources.reporting import save_tables
 from nbaudio.sources.segments import fill_times, judge, place
 from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.cache import LIMIT, Cache
@@ -39,46 +37,9 @@ from nbaudio.storage.workspace import Workspace
 
 __all__ = ["READERS", "Reader", "Transcripts", "ingest"]
 
-READERS: Mapping[str, Reader] = MappingProxyType(
-    {
-        "parlaspeech": parlaspeech.read,
-        "librispeech": librispeech.read,
-        "kaldi": kaldi.read,
-        "commonvoice": commonvoice.read,
-        "folder": folder.read,
-        "hf": hf.read,
-        "nemo": nemo.read,
-        "lhotse": lhotse.read,
-        "table": table.read,
-        "subtitles": subtitles.read,
-        "textgrid": textgrid.read,
-    }
-)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The checked arguments of one ingest."""
-
-    format: str
-    options: Mapping[str, str]
-    source: Path | Remote
-    audio: Path | Remote | None
-    names: Path | None
-    mapping: Mapping[str, str]
-    out: Path
-    cache: Cache
-
-    def create_workspace(self, root: Path | Remote | None) -> None:
-        """Store the settings of the workspace, before any data, so that a killed run can be run again."""
-        settings: dict[str, Any] = {
-            "format": self.format,
-            "source": str(self.source),
-            "names": self.names and str(self.names.absolute()),
-            "options": self.options,
-            "audio": root and str(root),
-        }
-        Workspace.create(self.out, **settings, **({"cache": self.cache.limit} if isinstance(root, Remote) else {}))
+_LAYOUTS = (parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, subtitles, textgrid)
+#: The reader of each format, which has the name of its module.
+READERS: Mapping[str, Reader] = MappingProxyType({layout.__name__.rpartition(".")[2]: layout.read for layout in _LAYOUTS})
 
 
 def ingest(
@@ -139,18 +100,37 @@ def ingest(
             raise InputError(f"{escape_surrogates(str(given))}: the {what} has a name that is not Unicode; rename it")
     out = Path(out).absolute()
     store = Cache(out / "fetched", parse_size(cache))
-    origin = resolve_source(source, store)
-    root = _audio_folder(audio, store)
+    origin, root = resolve_source(source, store), _audio_folder(audio, store)
     _check_free(out, origin)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    request = _Request(format, chosen, origin, root, Path(names).absolute() if names else None, mapping, out, store)
+    settings = {"format": format, "source": str(origin), "names": names and str(Path(names).absolute()), "options": chosen}
 
-    transcripts, root = _read(request)
-    resolved = _resolve_names(request, transcripts, root)
-    recordings = _probe(request, resolved, root, jobs=jobs, sha256=sha256)
+    def create_workspace(root: Path | Remote | None) -> None:
+        """Store the settings of the workspace, before any data, so that a killed run can be run again."""
+        limit = {"cache": store.limit} if isinstance(root, Remote) else {}
+        Workspace.create(out, audio=root and str(root), **settings, **limit)
+
+    if isinstance(origin, Remote):
+        begin = partial(create_workspace, root)
+        transcripts = read_remote(format, READERS[format], origin, chosen, folder=out / "source", begin=begin)
+    else:
+        transcripts = READERS[format](origin, **chosen)
+    if root is None and transcripts.embedded is not None:
+        root = out / "audio"
+        create_workspace(root)
+        _write_embedded(transcripts.embedded, root)
+    root = root or _audio_folder(transcripts.audio_root, store)
+    transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
+    resolved = _resolve_names(transcripts, mapping, root)
+    create_workspace(root)
+
+    found = resolved.audit["path"].drop_nulls().unique().sort()
+    facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
+    has_ids = names is not None and Path(names).suffix.lower() not in TABLES
+    recordings = _recordings_table(resolved, facts, resolved.mapping if has_ids else {})
     frame = fill_times(resolved.transcripts.frame, resolved.audit, recordings, resolved.transcripts.windows)
     segments = judge(frame, place(frame, resolved.audit, recordings), recordings)
-    return _report(request, resolved, recordings, segments, with_audio=root is not None)
+    return save_tables(Workspace.open(out), origin.name, resolved, recordings, segments)
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
@@ -185,84 +165,34 @@ def _check_free(out: Path, source: Path | Remote) -> None:
         raise ExistsError(f"{out}: exists and is not a workspace; choose another --out")
 
 
-def _read(request: _Request) -> tuple[Transcripts, Path | Remote | None]:
-    """Read the source, and find the folder of its recordings."""
-    reader, root = READERS[request.format], request.audio
-    if isinstance(request.source, Remote):
-        begin = partial(request.create_workspace, root)
-        folder = request.out / "source"
-        transcripts = read_remote(request.format, reader, request.source, request.options, folder=folder, begin=begin)
-    else:
-        transcripts = reader(request.source, **request.options)
-    if root is None and transcripts.embedded is not None:
-        root = request.out / "audio"
-        request.create_workspace(root)
-        _write_embedded(transcripts.embedded, root)
-    root = root or _audio_folder(transcripts.audio_root, request.cache)
-    return replace(transcripts, frame=clean_columns(transcripts.frame)), root
-
-
 def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
     """Write recordings to files of their names; unchanged files keep their modification time."""
     for name, data in embedded:
         path = root / name
-        try:
-            if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
-                continue
-            with atomic_write(path, sync=False) as partial_file:
-                partial_file.write_bytes(data)
-        except OSError:
-            # The name is not valid for a file, or is that of a folder: the recording is reported as missing.
-            continue
+        # A name that is not valid for a file, or is that of a folder: the recording is reported as missing.
+        with suppress(OSError):
+            if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
+                with atomic_write(path, sync=False) as partial_file:
+                    partial_file.write_bytes(data)
 
 
-def _resolve_names(request: _Request, transcripts: Transcripts, root: Path | Remote | None) -> Resolved:
+def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Path | Remote | None) -> Resolved:
     """Redact names, list the recordings, and find the recording of each name."""
     fetches = isinstance(root, Remote) and root.is_scheme
-    transcripts, mapping = redact_names(transcripts, request.mapping, fetches=fetches)
+    transcripts, mapping = redact_names(transcripts, mapping, fetches=fetches)
     named = transcripts.frame["name"].unique()
     if isinstance(root, Remote):
         available, rejected = list_remote(root, [mapping.get(name, name) for name in named])
     else:
         available, rejected = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
-    request.create_workspace(root)
     return Resolved(transcripts, resolve(named, available, mapping=mapping), rejected, mapping)
 
 
-def _probe(request: _Request, resolved: Resolved, root: Path | Remote | None, *, jobs: int | None, sha256: bool) -> pl.DataFrame:
-    """Probe the recordings that were found, and return the recordings table; all facts are null where there is no file.
-
-    It also has `name` (one of the source's spellings), `error`, and `source_recording` where the source has ids of its own.
-    """
-    audit = resolved.audit
-    found = audit["path"].drop_nulls().unique().sort()
-    facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=request.out) if root else pl.DataFrame(schema=FACTS)
-    is_table = request.names is not None and request.names.suffix.lower() in TABLES
-    ids = source_ids({} if is_table else resolved.mapping, audit, resolved.transcripts.frame)
-    recordings = audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
+def _recordings_table(resolved: Resolved, facts: pl.DataFrame, keys: Mapping[str, str]) -> pl.DataFrame:
+    """Return the recordings table with `name` (one of the source's spellings), `error`, and `source_recording` if it has ids."""
+    recordings = resolved.audit.group_by("recording_id", maintain_order=True).agg(pl.first("path", "name"))
     recordings = recordings.join(facts, on="path", how="left", maintain_order="left")
+    ids = source_ids(keys, resolved.audit, resolved.transcripts.frame)
     if len(ids):
         recordings = recordings.join(ids, on="recording_id", how="left", maintain_order="left")
     return conform(recordings, RECORDINGS, "recordings")
-
-
-def _report(
-    request: _Request, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
-) -> Report:
-    """Save the tables and the report."""
-    # Without texts, since filters copy the rows that they keep.
-    facts = segments.select(
-        cs.matches("^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$")
-    )
-    problems = reporting.problem_tables(request.source.name, resolved, recordings, facts, with_audio=with_audio)
-    workspace = Workspace.open(request.out)
-    tables = pl.concat(problems.values(), how="vertical")
-    workspace.save(recordings=recordings.drop("error"), segments=segments, names=resolved.audit, problems=tables)
-    report = Report(
-        "ingest",
-        reporting.ingest_facts(resolved, recordings, facts, with_audio=with_audio),
-        [*resolved.transcripts.notes, *reporting.warnings(workspace, recordings, facts)],
-        [line for kind, table in problems.items() for line in reporting.lines(kind, table)],
-    )
-    workspace.save_report("ingest", report.to_dict())
-    return report

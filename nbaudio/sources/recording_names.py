@@ -67,14 +67,11 @@ def _table_pairs(path: Path, text: str, separator: str) -> Iterator[tuple[int, s
         yield line, name, value
 
 
-def redact_names(
-    transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool = False
-) -> tuple[Transcripts, dict[str, str]]:
+def redact_names(transcripts: Transcripts, mapping: Mapping[str, str], *, fetches: bool) -> tuple[Transcripts, dict[str, str]]:
     """Redact secrets in URLs: in names of recordings, in further columns, in reasons of problems and in the names file.
 
-    A name that is a URL loses its user and query; URLs that differ in nothing else get a part of their hash. Downloaded files are
-    thus found by the URLs that they came from. If ingest would fetch these URLs, all get a hash, with which they are rejected:
-    without its query a URL is another file.
+    URLs that differ only in user and query get a part of their hash, so that downloaded files are found by their URLs. If ingest
+    would fetch these URLs (`fetches`), all get a hash, with which they are rejected: without its query a URL is another file.
     """
     frame, problems = transcripts.frame, transcripts.problems
     names = frame["name"].unique().drop_nulls()
@@ -92,10 +89,7 @@ def redact_names(
 
 
 def source_ids(mapping: Mapping[str, str], audit: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-    """Find the source's own ids of recordings: the keys of a ``wav.scp`` (`mapping`), and `source_recording` of the transcripts.
-
-    The result has `recording_id` and `source_recording`; several ids of one file have blanks between.
-    """
+    """Find the source's own ids of recordings, joined by blanks: keys of a ``wav.scp`` (`mapping`), and `source_recording`."""
     by_name = dict(audit.select("name", "recording_id").iter_rows())
     by_path = dict(audit.drop_nulls("path").select("path", "recording_id").iter_rows())
     paths = dict(resolve(list(mapping.values()), list(by_path)).select("name", "path").iter_rows()) if mapping else {}

@@ -1,12 +1,10 @@
 """List the recordings of an audio folder and probe each of them, with a cache of results for interrupted runs.
 
-The cache ``probes.jsonl`` has one row per probed recording: the facts of the recordings table, the URL or path of the file, and
-an error where probing failed. The last row of a file counts if its size and version (or modification time) are the same.
+In the cache ``probes.jsonl`` the last row of a file counts if its size and version (or modification time) are the same.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,27 +16,18 @@ from nbaudio.audio import probe
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
+from nbaudio.core.tables import RECORDINGS
 from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import append_lines, escapes_folder, raise_disk_full, sha256_file, trusted_root
+from nbaudio.storage.atomic import append_lines, escapes_folder, parse_lines, raise_disk_full, sha256_file, trusted_root
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
-    {
-        "path": pl.String,
-        "sampling_rate": pl.Int32,
-        "num_channels": pl.Int16,
-        "num_samples": pl.Int64,
-        "codec": pl.String,
-        "sha256": pl.String,
-        "num_bytes": pl.Int64,
-        "mtime_ns": pl.Int64,
-        "probe_warning": pl.String,
-        "error": pl.String,
-    }
+    {name: dtype for name, dtype in RECORDINGS.items() if name != "recording_id"}
+    | {"num_bytes": pl.Int64(), "mtime_ns": pl.Int64(), "probe_warning": pl.String(), "error": pl.String()}
 )
 
 #: Many paths are a column, since objects take several times the memory.
@@ -50,15 +39,10 @@ _SMALL_BYTES = 16_000
 _BUNDLE_FILES = 256
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
-
-    Rejected are links out of the folder or to nowhere, names that are not Unicode, unreadable folders and those named like a
-    recording, and files that are not regular.
-    """
+    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones."""
     home = trusted_root(root)
     found = [pl.Series("path", dtype=pl.String)]
     rejected: list[tuple[str, str]] = []
@@ -73,20 +57,22 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
                     if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
                         continue
+                    reason = None
                     if entry.is_symlink() and escapes_folder(root / name, home):
-                        rejected.append((escape_surrogates(name), "a link that leads out of the audio folder"))
+                        reason = "a link that leads out of the audio folder"
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
-                        if is_audio(entry.name):
-                            reason = "a folder with the name of a recording; recordings in it are read"
-                            rejected.append((escape_surrogates(name), reason))
-                    elif (shown := escape_surrogates(name)) != name:
-                        rejected.append((shown, NOT_UNICODE))
+                        reason = (
+                            "a folder with the name of a recording; recordings in it are read" if is_audio(entry.name) else None
+                        )
+                    elif escape_surrogates(name) != name:
+                        reason = NOT_UNICODE
                     elif not _is(entry.is_file):
-                        kind = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
-                        rejected.append((name, kind))
+                        reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
                     else:
                         paths.append(name)
+                    if reason:
+                        rejected.append((escape_surrogates(name), reason))
         except OSError as error:
             rejected.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
         found.append(pl.Series("path", paths, dtype=pl.String))
@@ -114,10 +100,9 @@ def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tup
 
 def _is(check: Callable[[], bool]) -> bool:
     """Check a directory entry; a loop of links is nothing."""
-    try:
+    with suppress(OSError):
         return check()
-    except OSError:
-        return False
+    return False
 
 
 class Probes:
@@ -125,11 +110,18 @@ class Probes:
 
     def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool) -> None:
         self.path = folder / "probes.jsonl"
-        self._schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
+        self._facts = list(schema)
         self._sha256 = sha256
+        lines = parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
+        schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
+        try:
+            # Rows of other versions may have other columns.
+            known = frame_of_rows((row for row in lines if row.get("nbaudio") == __version__), schema)
+        except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):  # damaged: all are probed again
+            known = pl.DataFrame(schema=schema)
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the memory.
-        self._known = self._read().unique("file", keep="last", maintain_order=True).filter(usable)
+        self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
         self._numbers = {file: number for number, file in enumerate(self._known["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
@@ -140,7 +132,7 @@ class Probes:
         row = self._known.row(number, named=True)
         if any(row[name] != value for name, value in now.items()):
             return None
-        facts = {name: row[name] for name in self._schema if name not in ("file", "nbaudio")}
+        facts = {name: row[name] for name in self._facts}
         return facts if self._sha256 else facts | {"sha256": None}
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
@@ -148,59 +140,41 @@ class Probes:
         with raise_disk_full(self.path):
             append_lines(self.path, [_encode({**row, "file": str(file), "nbaudio": __version__}) for file, row in rows])
 
-    def _read(self) -> pl.DataFrame:
-        try:
-            return frame_of_rows(self._rows(), self._schema)
-        except (pl.exceptions.PolarsError, TypeError, OverflowError):  # damaged: all are probed again
-            return pl.DataFrame(schema=self._schema)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of this version; those of others may have other columns."""
-        for line in self.path.read_bytes().splitlines() if self.path.is_file() else ():
-            with suppress(msgspec.MsgspecError):  # the recording of a damaged line is probed again
-                row = _decode(line)
-                if row.get("nbaudio") == __version__:
-                    yield row
-
 
 def probe_recordings(
-    root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path | None = None
+    root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path
 ) -> pl.DataFrame:
     """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
-    `error` says why all others are null. Remote recordings also have a `version`, as reported by their server. `jobs` are one per
-    core unless given, or one where recordings are tiny. `keep` is the folder of the cache of results, which is kept for remote
-    recordings and deleted when all local ones are probed.
+    `error` says why all others are null; remote recordings also have their server's `version`. The cache in the folder `keep` is
+    deleted when all local recordings are probed.
     """
     if isinstance(root, Remote):
         return _probe_remote(root, paths, jobs=jobs, sha256=sha256, keep=keep)
-    probes = Probes(keep, FACTS, sha256=sha256) if keep else None
+    probes = Probes(keep, FACTS, sha256=sha256)
     bundles = list(_bundles(root, paths))
     total = sum(size for _, size in bundles)
     # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
     workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
-    with (
-        ThreadPoolExecutor(workers) as pool,
-        progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance,
-    ):
-        probed = {pool.submit(_probe_bundle, root, some, probes, sha256=sha256): size for some, size in bundles}
-        for done in as_completed(probed):
-            advance(probed[done] / 1e9)
-    facts = pl.concat([pl.DataFrame(schema=FACTS), *(done.result() for done in probed)])
-    if probes:
-        probes.path.unlink(missing_ok=True)
-    return facts
+    facts = [pl.DataFrame(schema=FACTS)]
+    with progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance:
+        probed = ordered_map(lambda bundle: _probe_bundle(root, bundle[0], probes, sha256=sha256), bundles, jobs=workers)
+        for (_, size), found in zip(bundles, probed, strict=True):
+            facts.append(found)
+            advance(size / 1e9)
+    probes.path.unlink(missing_ok=True)
+    return pl.concat(facts)
 
 
-def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path | None) -> pl.DataFrame:
+def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path) -> pl.DataFrame:
     schema = pl.Schema({**FACTS, "version": pl.String()})
-    probes = Probes(keep, schema, sha256=sha256) if keep else None
+    probes = Probes(keep, schema, sha256=sha256)
 
     def probe_one(place: Remote) -> dict[str, Any]:
         row: dict[str, Any] = {"path": place.path}
         try:
             status = place.status()
-            if probes and (known := probes.get(place, num_bytes=status.num_bytes, version=status.version)):
+            if known := probes.get(place, num_bytes=status.num_bytes, version=status.version):
                 return known | row
             with place.fetched(status) as fetched:
                 row |= _probe_file(fetched, sha256=sha256)
@@ -210,8 +184,7 @@ def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool,
                 row |= {"mtime_ns": None, "version": status.version}
         except AudioError as error:
             row["error"] = str(error)
-        if probes:
-            probes.add([(place, row)])
+        probes.add([(place, row)])
         return row
 
     # Threads that wait for the network leave the processor to others.
@@ -248,17 +221,16 @@ def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
             first, size = after, 0
 
 
-def _probe_bundle(root: Path, paths: Paths, probes: Probes | None, *, sha256: bool) -> pl.DataFrame:
+def _probe_bundle(root: Path, paths: Paths, probes: Probes, *, sha256: bool) -> pl.DataFrame:
     rows, new = [], []
     for path in paths:
         known = None
-        if probes:
-            with suppress(OSError):
-                status = (root / path).stat()
-                known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+        with suppress(OSError):
+            status = (root / path).stat()
+            known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
         rows.append({**(known or _probe_file(root / path, sha256=sha256)), "path": path})
         new += [] if known else [(root / path, rows[-1])]
-    if probes and new:
+    if new:
         probes.add(new)
     return pl.DataFrame(rows, schema=FACTS)
 

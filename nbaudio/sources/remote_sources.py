@@ -1,8 +1,7 @@
 """Read remote sources: fetch a file, or all files of a folder that are not recordings, into the workspace.
 
-Fetched files keep their names in W/source and are fetched again when their server reports another version; an interrupted run
-continues with the missing files. The readers of `REMOTE_FORMATS` read a remote folder themselves: one for its size, one because
-it holds only recordings.
+Fetched files are kept in W/source until their server reports another version. The readers of `REMOTE_FORMATS` read a remote
+folder themselves: one for its size, one because it holds only recordings.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,22 +49,24 @@ def resolve_source(source: str | Path, cache: Cache) -> Path | Remote:
 def read_remote(
     format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
 ) -> Transcripts:
-    """Read the transcripts of a remote source; its recordings stay there.
-
-    Files are fetched into `folder`; `begin` is called once the source is known to exist, before anything is written.
-    """
+    """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
         is_folder = place.is_folder()
         begin()
         if is_folder and format in REMOTE_FORMATS:
             return reader(place, **options)
         if is_folder:
-            names, rejected = _list_names(place)
+            listed = place.listing(lambda _: True)
+            if listed is None:
+                raise InputError(f"{place}: the server does not list what is in this folder; name a file")
+            long = {name for name in listed[0] if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))}
+            names = [name for name in listed[0] if name not in long]
             _fetch(folder, {name: place / name for name in names if not is_audio(name)})
             for name in {str(PurePosixPath(name).parent) for name in names}:  # readers look for folders of recordings
                 (folder / name).mkdir(parents=True, exist_ok=True)
             found = reader(folder, **options)
-            further = [Problem(name, None, reason) for name, reason in rejected]
+            rejected = [*listed[1], *((name, "its name is too long for a file") for name in sorted(long))]
+            further = [Problem(name, None, reason) for name, reason in rejected if not is_audio(name)]
             problems = pl.concat([found.problems, pl.DataFrame(further, schema=PROBLEMS, orient="row")])
             found = replace(found, problems=problems)
         else:
@@ -82,17 +83,6 @@ def read_remote(
         relative = root.relative_to(folder).as_posix()
         return replace(found, audio_root=str(beside if relative == "." else beside / relative))
     return found
-
-
-def _list_names(place: Remote) -> tuple[list[str], list[tuple[str, str]]]:
-    """List the files of a folder, without hidden ones; and name and reason of those whose names no local file can have."""
-    listed = place.listing(lambda _: True)
-    if listed is None:
-        raise InputError(f"{place}: the server does not list what is in this folder; name a file")
-    paths, rejected = listed
-    long = [name for name in paths if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))]
-    rejected += [(name, "its name is too long for a file") for name in long]
-    return [name for name in paths if name not in {*long}], [each for each in rejected if not is_audio(each[0])]
 
 
 def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:

@@ -1,11 +1,12 @@
-"""The report of `ingest`: counts, sizes, warnings and missing items."""
+"""Save the tables of `ingest` and its report: counts, sizes, warnings and missing items."""
 
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from nbaudio.core.names import DECISIONS
-from nbaudio.core.report import duration, first_lines, size
+from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.tables import with_durations
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.workspace import Workspace
@@ -19,15 +20,35 @@ _SAME_SECONDS = 0.1
 _FLAC_SHARE = 0.57
 
 
-def problem_tables(
-    source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool
+def save_tables(
+    workspace: Workspace, source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame
+) -> Report:
+    """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
+    # Without texts, since filters copy the rows that they keep.
+    facts = segments.select(
+        cs.matches("^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$")
+    )
+    problems = _problems(workspace, source, resolved, recordings, facts)
+    tables = pl.concat(problems.values(), how="vertical")
+    workspace.save(recordings=recordings.drop("error"), segments=segments, names=resolved.audit, problems=tables)
+    report = Report(
+        "ingest",
+        _facts(workspace, resolved, recordings, facts),
+        [*resolved.transcripts.notes, *_warnings(workspace, recordings, facts)],
+        [line for kind, table in problems.items() for line in _lines(kind, table)],
+    )
+    workspace.save_report("ingest", report.to_dict())
+    return report
+
+
+def _problems(
+    workspace: Workspace, source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame
 ) -> dict[str, pl.DataFrame]:
     """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
-    empty = pl.DataFrame(schema=_PROBLEMS)
     broken = segments.filter(pl.col("reason").is_not_null())
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
     return {
-        "names": name_problems(source, resolved) if with_audio else empty,
+        "names": name_problems(source, resolved) if workspace.audio_root else pl.DataFrame(schema=_PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in resolved.rejected], schema=_PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": resolved.transcripts.problems.select("file", item=line, reason="reason"),
@@ -45,7 +66,7 @@ def _repeated_ids(source: str, transcripts: pl.DataFrame) -> pl.DataFrame:
     return counts.filter(pl.col("len") > 1).select(file=pl.lit(source), item="segment_id", reason=reason)
 
 
-def lines(kind: str, problems: pl.DataFrame) -> list[str]:
+def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     """Format problems of one kind as lines: one each, but one per rule for segments."""
     if kind == "segments":
         by_rule = problems.group_by("reason", maintain_order=True).agg(pl.len(), pl.first("item"))
@@ -54,10 +75,10 @@ def lines(kind: str, problems: pl.DataFrame) -> list[str]:
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 
-def ingest_facts(resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame, *, with_audio: bool) -> dict[str, Any]:
-    """Return the counts of an ingest, and the columns of the source that it read."""
+def _facts(workspace: Workspace, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame) -> dict[str, Any]:
     usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
     counts = dict(resolved.audit["decision"].value_counts().iter_rows())
+    names = {decision: counts[decision] for decision in DECISIONS if decision in counts}
     reasons = segments["reason"].drop_nulls().value_counts(sort=True)
     facts: dict[str, Any] = {
         "segments": len(segments),
@@ -66,14 +87,13 @@ def ingest_facts(resolved: Resolved, recordings: pl.DataFrame, segments: pl.Data
         "hours": round(float(usable["duration_s"].sum()) / 3600, 6),
         "recordings": len(recordings),
         "recordings_with_audio": recordings["num_samples"].count(),
-        "names": {decision: counts[decision] for decision in DECISIONS if decision in counts} if with_audio else "no audio yet",
+        "names": names if workspace.audio_root else "no audio yet",
     }
     columns = [{"name": name, "column": column} for name, column in resolved.transcripts.columns.items()]
     return facts | ({"columns": columns} if columns else {})
 
 
-def warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
-    """Return the notes on an ingest: sizes, doubtful headers and durations, missing audio, what to run again."""
+def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)

@@ -18,8 +18,7 @@ _MICRO = 1_000_000
 def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
     """Fill in the times of whole recordings whose audio is there, one row per window if they are divided.
 
-    A whole recording has both times null. Without an id of its own it gets that of the recording; windows are named after their
-    times. `audit` is what `names.resolve` returns.
+    Without an id of its own a whole recording gets that of the recording; windows are named after their times.
     """
     whole = whole_recording()
     if not frame.select(whole.any()).item():
@@ -63,7 +62,6 @@ def _divide(placed: pl.DataFrame, windows: Windows) -> pl.DataFrame:
 
 
 def _decimal(micros: pl.Expr) -> pl.Expr:
-    """Microseconds as decimal seconds without trailing zeros."""
     written = pl.format("{}.{}", micros // _MICRO, (micros % _MICRO).cast(pl.String).str.zfill(6))
     return written.str.strip_chars_end("0").str.strip_chars_end(".")
 
@@ -71,10 +69,9 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Convert times to samples where the recording is there; return only ids and the columns that the rules check.
 
-    Decimals are rounded: an end that lies past the end of its recording by at most half a unit of its last decimal is moved
-    to that end.
+    An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
     """
-    # Joins copy their columns: only those that the rules check are joined.
+    # Joins copy their columns.
     own = [name for name in ("segment_id",) if name in frame.columns]
     checked = frame.select("name", "source_start", "source_end", "text", source_channel(frame), *own)
     named = checked.join(audit.select("name", "recording_id"), on="name", how="left", maintain_order="left")
