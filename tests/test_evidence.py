@@ -14,10 +14,8 @@ from nbaudio import evidence, review
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, min_sample_size, more_reviews, proven
-from nbaudio.proof.display import THRESHOLDS
-from nbaudio.proof.evidence import precision_curve, selection_claim, workspace_sample
-from nbaudio.proof.intervals import lower, upper
+from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, lower, min_sample_size, more_reviews, proven, upper
+from nbaudio.proof.evidence import THRESHOLDS, ProofState, selection_claim
 from nbaudio.proof.weights import Sample, weigh_rounds
 from nbaudio.review.rounds import Round, consensus, rounds
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
@@ -402,7 +400,7 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
         (name, tuple(before for before, _ in plan[:place])) for place, (name, _) in enumerate(plan)
     ]
     report = evidence(workspace, precision=0.95)
-    found = precision_curve(workspace, precision=0.95)
+    found = curve(ProofState.load(workspace).sample(), precision=0.95)
     truth = [
         np.mean([verdict_of(key) == "ok" for key in workspace.segments.filter(pl.col("similarity") >= t)["segment_id"]])
         for t in found.filter(pl.col("segments") > 0)["threshold"]
@@ -462,7 +460,7 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     assert rounds(workspace)[0].reached == 0.5
     assert "one: 1 rows before the last judged one were passed over; they count as unsure" in evidence(workspace).warnings
-    assert workspace_sample(workspace).judged["weight"].to_list() == pytest.approx([200.0] * 10)
+    assert ProofState.load(workspace).sample().judged["weight"].to_list() == pytest.approx([200.0] * 10)
 
 
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
@@ -609,7 +607,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         say(workspace, "one", judge(workspace))
     [axes] = plots.evidence(workspace, precision=asked).axes
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    known = precision_curve(workspace, precision=asked).filter(
+    known = curve(ProofState.load(workspace).sample(), precision=asked).filter(
         pl.col("precision").is_not_null() & pl.col("threshold").is_between(left, right)
     )
     values = known.select("precision", "low", "high", "low_all", "high_all").to_numpy()

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 import polars as pl
@@ -156,9 +157,11 @@ class ReviewState:
     workspace: Workspace  # the workspace
 
     @classmethod
-    def load(cls, source: "Workspace | str | Path | ReviewState") -> "ReviewState":
+    def load(cls, source: "Workspace | str | Path | ReviewState") -> Self:
         """Return the state of a workspace (a state as it is); raise InputError if there is no workspace."""
-        return source if isinstance(source, ReviewState) else cls(Workspace.open(source))
+        if isinstance(source, cls):
+            return source
+        return cls(source.workspace if isinstance(source, ReviewState) else Workspace.open(source))
 
     @cached_property
     def verdict_log(self) -> pl.DataFrame:
