@@ -5,13 +5,13 @@ import re
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.core.report import Report, count_table, duration
+from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.corrections import uncorrected
@@ -40,14 +40,6 @@ _SHOWN_RECORDINGS = 3
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
-
-
-class _Handout(NamedTuple):
-    """A file to hand out, with the name of its reviewer (empty for none) and its segments."""
-
-    reviewer: str
-    path: Path
-    segment_ids: list[str]
 
 
 def export(
@@ -129,23 +121,21 @@ def export(
     }
     record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
-    sheets = [
-        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
-        for reviewer, ids in record.shares().items()
-        if ids
-    ]
-    most = max(len(sheet.segment_ids) for sheet in sheets)
+    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
+    most = max(map(len, shares.values()))
     check_size(most, 0 if workspace.audio_root is None else most)
     rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
 
     files: dict[Path, bytes] = {}
     kept: list[Path] = []
     steps = normalization_steps(workspace)
-    for sheet in sheets:
-        part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = _sheet_files(part, record, sheet, tables=tables, steps=steps)
+    for reviewer, ids in shares.items():
+        part = rows.filter(pl.col("segment_id").is_in(ids))
+        path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
+        made = {path: write_sheet(part, record, reviewer, steps=steps)}
+        made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
         if zip:
-            made |= _zipped(made, part, sheet.path)
+            made |= _zipped(made, part, path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
     # The record first: a sheet must never be out while its segments can still go into training.
@@ -154,7 +144,7 @@ def export(
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])
     left = _left(pool, reviewed_ids(state)).select(seconds_column())["duration_s"]
-    report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
+    report = _report(rows, pool, silent, left, record=record, shares=shares, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -243,25 +233,19 @@ def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, enco
     return rows, failed
 
 
-def _sheet_files(
-    rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str], steps: Sequence[str]
-) -> dict[Path, bytes]:
-    """Return the workbook of a sheet, and the same as CSV or TSV."""
-    files = {sheet.path: write_sheet(rows, record, sheet.reviewer, steps=steps)}
+def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: str) -> bytes:
+    """Return the sheet of a reviewer as CSV or TSV."""
     plain = rows.select(
         "clip",
         "segment_id",
-        pl.col("text").alias("transcript"),
-        pl.col("asr_text").alias("hypothesis"),
-        pl.col("speaker_id").alias("speaker"),
-        pl.col("duration_s").round(2).alias("duration s"),
-        pl.col("similarity").round(3),
-        *(pl.lit("").alias(name) for name in FILLED_IN),
-        pl.Series("key", [row_key(content, sheet.reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+        transcript="text",
+        hypothesis="asr_text",
+        speaker="speaker_id",
+        similarity=pl.col("similarity").round(3),
+        key=pl.Series([row_key(content, reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+        **{"duration s": pl.col("duration_s").round(2), **dict.fromkeys(FILLED_IN, pl.lit(""))},
     ).select(*COLUMNS)
-    for kind in tables:
-        files[sheet.path.with_suffix(f".{kind}")] = write_delimited(plain, kind)
-    return files
+    return write_delimited(plain, kind)
 
 
 def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
@@ -300,12 +284,11 @@ def _report(
     left: pl.Series,
     *,
     record: ReviewRecord,
-    sheets: Sequence[_Handout],
+    shares: Mapping[str, Sequence[str]],
     files: Mapping[Path, bytes],
     kept: Sequence[Path],
     failed: Mapping[str, str],
 ) -> Report:
-    given = {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}
     facts = {
         "drawn": len(rows),
         "from": len(pool),
@@ -314,7 +297,7 @@ def _report(
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": count_table(given, "reviewer", "segments")} if record.reviewers else {}),
+        **({"reviewers": [{"reviewer": name, "segments": len(ids)} for name, ids in shares.items()]} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
