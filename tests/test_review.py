@@ -480,3 +480,9 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
 def test_common_ids_are_their_own_names():
     assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
     assert len({name.casefold() for name in clip_file_names(["a", "A"])}) == 2
+
+
+def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
+    ids = ["a", "b", "c", "d"]
+    record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
+    assert record.shares() == {"ana": ["a", "b", "c"], "ben": ["a", "b", "d"]}

@@ -3,7 +3,7 @@
 import io
 import re
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
-_CLIPS = "clips"
-_NO_AUDIO = "no audio yet"
 _SHOWN_RECORDINGS = 3
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
@@ -108,17 +106,11 @@ def export(
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
     record = ReviewRecord.find(workspace, out.stem)
     if n is None:
-        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(_left(pool, workspace.reviewed_ids())) // _A_TENTH))
+        left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
+        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
-    asked: dict[str, Any] = {
-        "strategy": strategy,
-        "n": n,
-        "seed": seed,
-        "threshold": threshold,
-        "reviewers": list(reviewers),
-        "overlap": overlap,
-        "verdicts": list(verdicts),
-    }
+    asked: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
+    asked |= {"overlap": overlap, "verdicts": list(verdicts)}
     record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
@@ -143,8 +135,7 @@ def export(
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])
-    left = _left(pool, reviewed_ids(state)).select(seconds_column())["duration_s"]
-    report = _report(rows, pool, silent, left, record=record, shares=shares, files=files, kept=kept, failed=failed)
+    report = _report(rows, pool, silent, state, record=record, shares=shares, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -170,11 +161,6 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
         raise InputError(f"overlap={overlap}: needs two or more reviewers")
     if not 0 <= overlap <= n:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
-
-
-def _left(pool: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
-    """Return the segments of the pool that reviewers were not given."""
-    return pool.filter(~pl.col("segment_id").is_in(list(given)))
 
 
 def _new_record(
@@ -224,11 +210,11 @@ def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, enco
         duration_s=seconds_column(), clip=pl.Series(clip_file_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
     )
     root = workspace.audio_root
-    failed = {} if root is None else write_clips(rows, root, folder / _CLIPS, encoding=encoding)
+    failed = {} if root is None else write_clips(rows, root, folder / "clips", encoding=encoding)
     cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
     rows = rows.with_columns(
-        clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
-        note=pl.lit(_NO_AUDIO if root is None else "not readable"),
+        clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")),
+        note=pl.lit("no audio yet" if root is None else "not readable"),
     )
     return rows, failed
 
@@ -281,7 +267,7 @@ def _report(
     rows: pl.DataFrame,
     pool: pl.DataFrame,
     silent: pl.DataFrame,
-    left: pl.Series,
+    state: ReviewState,
     *,
     record: ReviewRecord,
     shares: Mapping[str, Sequence[str]],
@@ -289,6 +275,7 @@ def _report(
     kept: Sequence[Path],
     failed: Mapping[str, str],
 ) -> Report:
+    left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
     facts = {
         "drawn": len(rows),
         "from": len(pool),

@@ -57,10 +57,8 @@ class Round:
 def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFrame | None = None) -> list[Round]:
     """Return all reviews of a workspace in the order in which they were drawn, with the verdicts that hold.
 
-    A verdict counts for a review if the drawn content was judged, the same segment with the same times and texts, and the segment
-    still has these times and words (normalization does not change them). Corrections by reviewers change nothing here.
-
-    `segments` is the segments table as of `uncorrected`, with at least the columns `JUDGED`, if it has been read before.
+    A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
+    does not change them). `segments`, if it has been read before, is the result of `uncorrected` with the columns `JUDGED`.
     """
     state = ReviewState.load(workspace)
     kept = sorted(state.records.values(), key=lambda record: (len(record.after), record.name))
@@ -90,10 +88,9 @@ def consensus(said: pl.DataFrame) -> pl.DataFrame:
 
 
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
-    """Return the segments of a segments table that every reviewer who judged them, as they are now, calls ``ok``.
+    """Return the segments that every reviewer who judged them, as they are now, calls ``ok``.
 
-    A verdict on an earlier text or on other times of a segment does not count; one on a row of a review does as long as the words
-    are the same, whatever case and punctuation have become.
+    A verdict on a row of a review counts as long as the words are the same, whatever case and punctuation have become.
     """
     state = ReviewState.load(workspace)
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")

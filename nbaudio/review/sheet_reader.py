@@ -8,6 +8,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,13 @@ from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
-    other: name
-    for name, others in {
-        "verdict": ("verdicts",),
-        "comment": ("comments", "remark", "remarks", "note", "notes"),
-        "corrected text": ("correction", "corrected", "corrected transcript"),
-        "segment_id": ("id", "segment"),
-        "duration s": ("duration",),
-        "hypothesis": ("asr text",),
-        "transcript": ("text",),
-    }.items()
-    for other in others
+    "verdicts": "verdict",
+    **dict.fromkeys(("comments", "remark", "remarks", "note", "notes"), "comment"),
+    **dict.fromkeys(("correction", "corrected", "corrected transcript"), "corrected text"),
+    **dict.fromkeys(("id", "segment"), "segment_id"),
+    "duration": "duration s",
+    "asr text": "hypothesis",
+    "text": "transcript",
 }
 # `reviewer` is for tables that were merged from those of several people.
 _COLUMNS = (*COLUMNS, "reviewer")
@@ -77,16 +74,12 @@ def sheets_in(folder: Path) -> list[Path]:
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet (.xlsx, .csv or .tsv); raise InputError if it has no table with rows that can be identified.
-
-    A column that holds nothing but `words` (verdicts) is the verdict column whatever its name.
-    """
+    """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
     kind = path.suffix.lower().removeprefix(".")
     try:
         saved = dt.datetime.fromtimestamp(guards.check_regular(path).st_mtime, tz=dt.UTC)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
-    tables: Mapping[str, list[list[str]]]
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":
@@ -198,19 +191,15 @@ def _named(header: Sequence[str]) -> list[str | None]:
 
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
     """Return the only free column all of whose texts fit."""
-    width = max((len(row) for row in rows), default=0)
-    found = []
-    for column in range(width):
-        texts = [row[column] for row in rows if column < len(row) and row[column].strip()]
-        if column not in taken and texts and all(fits(text) for text in texts):
-            found.append(column)
+    columns = enumerate(zip_longest(*rows, fillvalue=""))
+    texts = {column: [cell for cell in cells if cell.strip()] for column, cells in columns if column not in taken}
+    found = [column for column, cells in texts.items() if cells and all(map(fits, cells))]
     return found[0] if len(found) == 1 else None
 
 
 def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: int) -> list[Row]:
-    rows = []
-    for number, row in enumerate(table, start=first):
-        cells = {name: row[column] for name, column in columns.items() if column < len(row)}
-        if any(text.strip() for text in cells.values()):
-            rows.append(Row(number, cells, read_key(cells.get("key", ""))))
-    return rows
+    rows = (
+        (number, {name: row[column] for name, column in columns.items() if column < len(row)})
+        for number, row in enumerate(table, start=first)
+    )
+    return [Row(number, cells, read_key(cells.get("key", ""))) for number, cells in rows if "".join(cells.values()).strip()]
