@@ -34,7 +34,6 @@ from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
-_SHOWN_RECORDINGS = 3
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
@@ -116,7 +115,7 @@ def export(
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     most = max(map(len, shares.values()))
     check_size(most, 0 if workspace.audio_root is None else most)
-    rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
+    rows, failed = _with_clips(record, segments, pool, workspace, out.parent, encoding=clips)
 
     files: dict[Path, bytes] = {}
     kept: list[Path] = []
@@ -168,13 +167,10 @@ def _new_record(
 ) -> ReviewRecord:
     """Draw from what earlier reviews left of the pool; raise InputError if nothing is left."""
     before = rounds(state, segments)
-    options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
-    drawn = draw(pool, **options, rounds=before)
+    drawn = draw(pool, **{option: asked[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():
-        given = ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
-        raise InputError(
-            f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
-        )
+        given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
+        raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
@@ -190,10 +186,13 @@ def _new_record(
     )
 
 
-def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments of a review, with `probability` and `content`; raise ExistsError if they have changed.
+def _with_clips(
+    record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id.
 
-    A second call does not draw again: a strategy may depend on verdicts that have been given since.
+    Raise ExistsError if the segments have changed. A second call does not draw again: a strategy may depend on verdicts that have
+    been given since.
     """
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
@@ -201,22 +200,12 @@ def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> 
     ).join(pool, on="segment_id", how="left", maintain_order="left")
     if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
-    return drawn
-
-
-def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id."""
-    rows = drawn.with_columns(
-        duration_s=seconds_column(), clip=pl.Series(clip_file_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
-    )
-    root = workspace.audio_root
+    names = pl.Series(clip_file_names(record.segment_ids, encoding), dtype=pl.String)
+    rows, root = drawn.with_columns(duration_s=seconds_column(), clip=names), workspace.audio_root
     failed = {} if root is None else write_clips(rows, root, folder / "clips", encoding=encoding)
     cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
-    rows = rows.with_columns(
-        clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")),
-        note=pl.lit("no audio yet" if root is None else "not readable"),
-    )
-    return rows, failed
+    note = pl.lit("no audio yet" if root is None else "not readable")
+    return rows.with_columns(clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")), note=note), failed
 
 
 def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: str) -> bytes:
@@ -294,16 +283,14 @@ def _report(
         warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
-        shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")
+        shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
         warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
     if in_train := (rows["split"] == "train").sum():
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if rows["clip"].count() == 0 and not failed:
         warnings.append("no audio yet: the sheet has no clips")
     if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
-        warnings.append(
-            f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
-            f"for training are {len(left):,} segments ({duration(float(left.sum()))})"
-        )
+        given = f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train"
+        warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)
