@@ -19,7 +19,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import sheet_writer, spreadsheets
-from nbaudio.review.sampling import reviewable
+from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
@@ -114,7 +114,7 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
         reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
     )
-    assert reviewable(workspace.recordings, workspace.segments)["segment_id"].to_list() == [ids[3], ids[4], *ids[6:]]
+    assert reviewable_segments(workspace, workspace.segments)[0]["segment_id"].to_list() == [ids[3], ids[4], *ids[6:]]
 
 
 # --- the step

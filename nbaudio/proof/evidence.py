@@ -17,7 +17,7 @@ from nbaudio.core.tables import seconds_column
 from nbaudio.proof.curves import curve, min_sample_size
 from nbaudio.proof.weights import Sample, weigh_rounds
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import JUDGED, Round, rounds, verdicts_outside
+from nbaudio.review.rounds import JUDGED, Round, rounds
 from nbaudio.review.sampling import draw, reviewable_segments
 from nbaudio.review.state import ReviewState, fingerprint
 from nbaudio.storage.workspace import Workspace
@@ -72,7 +72,8 @@ class ProofState(ReviewState):
         """Return the sample of the segments of these durations."""
         _, pool, _, sample = self.parts
         fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
-        return sample.where(pl.col("segment_id").is_in(fit.implode()))
+        population = sample.population.filter(pl.col("segment_id").is_in(fit.implode()))
+        return Sample(population, sample.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
 
 
 def evidence(
@@ -115,7 +116,7 @@ def evidence(
         raise InputError(
             f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
         )
-    known, pool, corpus, _ = state.parts
+    known, pool, *_ = state.parts
     sample = state.sample(min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
@@ -142,8 +143,7 @@ def evidence(
         "method": METHOD,
     }
     least = min_sample_size(precision=precision, confidence=confidence)
-    warnings = _warnings(state, known, sample, found, corpus=corpus, least=least)
-    report = Report("evidence", facts, warnings=warnings)
+    report = Report("evidence", facts, warnings=_warnings(state, sample, found, least=least))
     parameters = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
     workspace.save_report("evidence", {**report.to_dict(), "asked": parameters, "curve": found.to_dicts(), "next": upcoming})
     return report
@@ -218,12 +218,10 @@ def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: floa
     return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
 
 
-def _warnings(
-    state: ReviewState, known: list[Round], sample: Sample, found: pl.DataFrame, *, corpus: str, least: int
-) -> list[str]:
-    judged = len(sample.judged)
+def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: int) -> list[str]:
+    known, _, corpus, _ = state.parts
     warnings = []
-    if not judged:
+    if sample.judged.is_empty():
         warnings.append("nothing has been judged yet: nothing is known of the labels")
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
@@ -231,24 +229,23 @@ def _warnings(
             f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
             f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
         )
-    stale = [one.name for one in known if one.corpus != corpus]
-    if stale:
+    if stale := [one.name for one in known if one.corpus != corpus]:
         warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
     skipped = "rows before the last judged one were passed over; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
     changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
-    if others := verdicts_outside(state, known):
+    # No round drew them, or they lie beyond the part reached.
+    if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
         )
     unseen = int((sample.population["rate"] <= 0).sum())
-    if judged and unseen:
+    if len(sample.judged) and unseen:
         warnings.append(
             f"{unseen:,} of {len(sample.population):,} segments could be drawn by no round that has verdicts: "
             "lower bounds count them as wrong, estimates leave them out"
         )
-    unsure = int((sample.judged["verdict"] == "unsure").sum())
-    if unsure:
+    if unsure := int((sample.judged["verdict"] == "unsure").sum()):
         warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
     return warnings

@@ -35,11 +35,6 @@ class Sample:
     # stratum that drew it) and `cell_size` (how many were judged there: fixed by the design)
     judged: pl.DataFrame
 
-    def where(self, kept: pl.Expr) -> "Sample":
-        """Return the part of the sample for which an expression on the population holds; the weights stay."""
-        population = self.population.filter(kept)
-        return Sample(population, self.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
-
 
 def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
     """Compute the weights of the judged segments of a pool (all that can be reviewed), from its rounds in order.

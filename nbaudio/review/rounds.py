@@ -74,11 +74,6 @@ def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFra
     return [_round(record, state.verdicts, now.unique("segment_id")) for record in kept]
 
 
-def verdicts_outside(state: ReviewState, known: Sequence[Round]) -> int:
-    """Count the segments with verdicts that no round drew, or that lie beyond the part reached."""
-    return len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known)))
-
-
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
     """Merge the verdicts of several reviewers (`segment_id`, `verdict`) into one per segment: right, wrong or unsure."""
     word = pl.col("verdict")

@@ -49,16 +49,11 @@ _DUPLICATE_CHARACTERS = 20
 
 
 def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments that can be reviewed (all if no recording has audio), and those whose recordings lack audio."""
-    pool = reviewable(workspace.recordings, segments)
-    if workspace.audio_root is None:
-        return pool, pool.clear()
-    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-    return pool.filter(~silent), pool.filter(silent)
+    """Return the segments that break no rule of the tables, one per id, joined with columns of the recordings table.
 
-
-def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments that break no rule of the tables, one per id, joined with `path`, `sampling_rate`, `num_samples`."""
+    First those that can be reviewed (all if no recording has audio), then those whose recordings lack audio.
+    """
+    recordings = workspace.recordings
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
     joined = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
@@ -66,7 +61,11 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
     broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
     known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
     kept = joined.filter(~broken & ~known_bad & pl.col("segment_id").is_not_null())
-    return kept.unique("segment_id", keep="first", maintain_order=True)
+    pool = kept.unique("segment_id", keep="first", maintain_order=True)
+    if workspace.audio_root is None:
+        return pool, pool.clear()
+    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+    return pool.filter(~silent), pool.filter(silent)
 
 
 def draw(

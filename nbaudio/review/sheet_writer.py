@@ -17,10 +17,6 @@ from nbaudio.core.errors import InputError
 from nbaudio.review.spreadsheets import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
 from nbaudio.review.state import VERDICTS, ReviewRecord
 
-#: How many rows (beside the header) and links a sheet can hold.
-MAX_ROWS = 1_048_575
-MAX_LINKS = 65_530
-
 #: Columns in the order of the sheet, with their width in characters.
 COLUMNS = {
     "clip": 9,
@@ -98,8 +94,8 @@ def read_key(text: str) -> tuple[str, str, str] | None:
 
 
 def check_size(rows: int, links: int) -> None:
-    """Raise InputError for more rows or links than a spreadsheet can hold."""
-    for what, count, most in (("rows", rows, MAX_ROWS), ("links to clips", links, MAX_LINKS)):
+    """Raise InputError for more rows (beside the header) or links than a spreadsheet can hold."""
+    for what, count, most in (("rows", rows, 1_048_575), ("links to clips", links, 65_530)):
         if count > most:
             raise InputError(
                 f"a sheet holds {most:,} {what}, not {count:,}: draw fewer, name more reviewers, or draw several samples"
