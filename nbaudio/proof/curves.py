@@ -25,7 +25,6 @@ from nbaudio.core.errors import InputError
 from nbaudio.proof.weights import Sample
 
 KNOTS = 20
-_STEP = 0.01
 Array = NDArray[np.float64]
 
 
@@ -104,8 +103,7 @@ def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, 
     for name, value in (("precision", precision), ("confidence", confidence)):
         if isinstance(value, bool) or not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1, not {value}")
-    steps = round(1 / _STEP)
-    grid = np.arange(-steps, steps + 1) / steps if thresholds is None else np.asarray(thresholds, dtype=float)
+    grid = np.arange(-100, 101) / 100 if thresholds is None else np.asarray(thresholds, dtype=float)
     sums = add_up(sample, grid)
     most_all, fewest_all = band(sums, confidence)
     estimate = np.clip(sums.total[0], sums.wrong + sums.unsure, sums.segments - sums.uncovered - sums.right)
@@ -233,8 +231,7 @@ def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
 def _knots(judged: Array) -> NDArray[np.int64]:
     """Return thresholds between which the sample grows by equal parts, ascending."""
     wanted = judged.max(initial=0) * np.arange(1, KNOTS + 1) / KNOTS
-    descending = judged[::-1]
-    places = len(judged) - 1 - np.searchsorted(descending, wanted, "left")
+    places = len(judged) - 1 - np.searchsorted(judged[::-1], wanted, "left")
     return np.unique(np.append(places, 0)) if wanted[-1] > 0 else np.zeros(0, dtype=np.int64)
 
 

@@ -113,9 +113,8 @@ def evidence(
     state = ProofState.load(workspace)
     workspace = state.workspace
     if not 0 <= min_duration <= max_duration:
-        raise InputError(
-            f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
-        )
+        given = f"min_duration={min_duration:g}, max_duration={max_duration:g}"
+        raise InputError(f"{given}: must be 0 or more, and the second larger")
     known, pool, *_ = state.parts
     sample = state.sample(min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
@@ -235,7 +234,6 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
     changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
-    # No round drew them, or they lie beyond the part reached.
     if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"

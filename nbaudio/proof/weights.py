@@ -63,7 +63,11 @@ def _weights(
 ) -> NDArray[np.float64]:
     """Return the weight of each judged segment; `chances` is q (see the module) by round and segment."""
     number = {one.name: place for place, one in enumerate(rounds)}
-    drawn = [_drawn(keys, one) for one in rounds]
+    # The probability with which each round drew a segment; 0 if it did not.
+    drawn = [
+        keys.replace_strict(one.rows["segment_id"], one.rows["probability"], default=0.0, return_dtype=pl.Float64).to_numpy()
+        for one in rounds
+    ]
     heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
@@ -91,10 +95,3 @@ def _verdicts(rounds: Sequence[Round]) -> pl.DataFrame:
     schema = {"segment_id": pl.String, "verdict": pl.String, "cell": pl.String}
     said = pl.concat([pl.DataFrame(schema=schema), *rows]).drop_nulls("verdict").with_columns(cell_size=pl.len().over("cell"))
     return said.sort(pl.col("verdict") == "unsure", maintain_order=True).unique("segment_id", keep="first", maintain_order=True)
-
-
-def _drawn(keys: pl.Series, one: Round) -> NDArray[np.float64]:
-    """Return the probability with which a round drew each segment; 0 for those that it did not draw."""
-    rows = one.rows.select("segment_id", "probability")
-    found = pl.DataFrame({"segment_id": keys}).join(rows, on="segment_id", how="left", maintain_order="left")
-    return found["probability"].fill_null(0.0).to_numpy()

@@ -5,6 +5,7 @@ full agreement and about 0 for agreement by chance; values and bounds that are n
 used.
 """
 
+from collections.abc import Iterator
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -139,23 +140,20 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
 
 
-def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> list[tuple[str, str, int, float, float, float]]:
-    """Return each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
+def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[tuple[str, str, int, float, float, float]]:
+    """Yield each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
     names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
     row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
     reviewers, words = names["reviewer"].to_list(), range(len(names["rating"]))
     ratings = np.full((len(names["shown"]), len(reviewers)), -1)
     ratings[row, column] = rating
-    rows: list[tuple[str, str, int, float, float, float]] = []
     for one, other in combinations(range(len(reviewers)), 2):
         both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
         if len(both):
             pair = f"{reviewers[one]}, {reviewers[other]}"
             table = np.array([[((both == (a, b)).all(axis=1)).sum() for b in words] for a in words])
-            rows.append(("agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)))
-            rows.append(("kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)))
-    if rows:
-        alpha = krippendorff_alpha(ratings, confidence=confidence, seed=seed)
-        rows.append(("alpha", ", ".join(reviewers), len(ratings), *alpha))
-    return rows
+            yield "agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)
+            yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
+    if len(ratings):
+        yield "alpha", ", ".join(reviewers), len(ratings), *krippendorff_alpha(ratings, confidence=confidence, seed=seed)

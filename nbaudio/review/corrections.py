@@ -107,12 +107,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """
     workspace = Workspace.open(workspace)
     segments = workspace.segments.with_row_index("row")
-    asked = corrections(workspace).select(
-        "segment_id", "was_start", "was_end", new_start="start_sample", new_end="end_sample", by="reviewer"
-    )
-    concerned = segments.join(asked, on="segment_id", maintain_order="left").join(
-        _rates(workspace), on="recording_id", how="left"
-    )
+    asked = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
+    concerned = segments.join(asked, on="segment_id", maintain_order="left")
+    concerned = concerned.join(workspace.recordings.select("recording_id", rate="sampling_rate"), on="recording_id", how="left")
     done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
     as_was = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))
     todo = concerned.filter(as_was & ~done)
@@ -199,16 +196,12 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
     back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
     if "word_times" in segments.columns:
-        rated = moved.with_columns(new_start=back["start_sample"]).join(
-            _rates(state.workspace), on="recording_id", how="left", maintain_order="left"
-        )
+        rates = state.workspace.recordings.select("recording_id", rate="sampling_rate")
+        rated = moved.with_columns(new_start=back["start_sample"])
+        rated = rated.join(rates, on="recording_id", how="left", maintain_order="left")
         back = back.with_columns(word_times=_moved_words(rated))
     restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
     return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
-
-
-def _rates(workspace: Workspace) -> pl.DataFrame:
-    return workspace.recordings.select("recording_id", rate="sampling_rate")
 
 
 def _moved_words(segments: pl.DataFrame) -> pl.Series:

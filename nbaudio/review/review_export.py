@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from nbaudio.review.state import (
     reviewed_ids,
     word_hashes,
 )
-from nbaudio.storage.atomic import atomic_write
+from nbaudio.storage.atomic import atomic_write, write_json
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
@@ -56,9 +57,8 @@ def export(
 ) -> Report:
     """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
 
-    Segments are drawn from all that keep the rules of the tables, with or without a hypothesis, and whatever their similarity.
-    The workspace records what was drawn under the sheet's name, and it stays out of training. The same call again gives the same
-    bytes; a sheet that has been filled in is not overwritten.
+    Segments are drawn from all that keep the rules of the tables, whatever their similarity. What was drawn is recorded under the
+    sheet's name and stays out of training. The same call again gives the same bytes; a filled-in sheet is not overwritten.
 
     Args:
         workspace: the workspace or its folder.
@@ -130,7 +130,7 @@ def export(
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
     # The record first: a sheet must never be out while its segments can still go into training.
-    record.save(workspace)
+    write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])

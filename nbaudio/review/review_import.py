@@ -33,7 +33,6 @@ from nbaudio.storage.workspace import Workspace
 
 _STEP = "review_import"
 _UNNAMED = "unnamed"
-_LONGEST_SHOWN = 60
 
 
 @dataclass
@@ -304,7 +303,7 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:

@@ -3,12 +3,8 @@
 Every strategy is a stratified random sample. It gives each segment a stratum and a size (above 0, the same within a stratum); `n`
 is allocated to the strata by size, and each stratum gets a simple random sample without replacement. A stratum's share is rounded
 up or down by one random start for all of them (systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the
-inclusion probability is the share exactly and even a stratum with a share of 0.1 can be drawn. No segment has probability 0:
-whatever strategies are mixed, the verdicts are evidence about the whole corpus; see `nbaudio.evidence`.
-
-A later round draws from what earlier rounds left. Every beginning of a sheet is a smaller sample of the same kind: reviewers who
-stop early have still reviewed a random sample. Nothing depends on the order of the pool. Another strategy is one function here
-and one line in `STRATEGIES`.
+inclusion probability is the share exactly. No segment has probability 0. A later round draws from what earlier rounds left. Every
+beginning of a sheet is a smaller sample of the same kind. Nothing depends on the order of the pool; see docs/evidence.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

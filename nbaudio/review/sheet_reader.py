@@ -7,6 +7,7 @@ content; rows are identified by their key, never by their place.
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -29,8 +30,7 @@ _ALSO_CALLED = {
     "text": "transcript",
 }
 # `reviewer` is for tables that were merged from those of several people.
-_COLUMNS = (*COLUMNS, "reviewer")
-_NAMES = {name.replace("_", " "): name for name in _COLUMNS}
+_NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 # The header is searched in so many rows: people write a line or two above it.
 _HEADER_ROWS = 50
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
@@ -125,8 +125,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
 
     guards.check_workbook(path)
     try:
-        book = openpyxl.load_workbook(path, read_only=True)
-        try:
+        with closing(openpyxl.load_workbook(path, read_only=True)) as book:
             tables = {}
             for sheet in book.worksheets:
                 # Some programs write a range that is too small.
@@ -134,8 +133,6 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
                 tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
-        finally:
-            book.close()
     except Exception as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
         raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
 
@@ -163,7 +160,7 @@ def _parse(
     """Return the rows, the place of each column and the names of unknown columns; None if the table is no review sheet."""
     for at, header in enumerate(table[:_HEADER_ROWS]):
         names = _named(header)
-        found = {name: names.index(name) for name in _COLUMNS if name in names}
+        found = {name: names.index(name) for name in _NAMES.values() if name in names}
         if len(found) < 2:
             continue
         below = table[at + 1 :]

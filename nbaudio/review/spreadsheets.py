@@ -141,8 +141,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
-    header = text.partition("\n")[0]
-    separator = max(",;\t", key=header.count)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
     limit = csv.field_size_limit(1 << 30)
     try:
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))

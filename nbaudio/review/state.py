@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import CORRECTED_TEXTS
-from nbaudio.storage.atomic import append_lines, read_lines, write_json
+from nbaudio.storage.atomic import append_lines, read_lines
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
 
@@ -124,10 +124,6 @@ class ReviewRecord:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
-
-    def save(self, workspace: Workspace) -> None:
-        """Write the record: from now on its segments stay out of training."""
-        write_json(workspace.path / "reviews" / f"{self.name}.json", asdict(self))
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
