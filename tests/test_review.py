@@ -114,7 +114,8 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
         reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
     )
-    assert reviewable_segments(workspace, workspace.segments)[0]["segment_id"].to_list() == [ids[3], ids[4], *ids[6:]]
+    pool, silent = reviewable_segments(workspace, workspace.segments)
+    assert [*pool["segment_id"], *silent["segment_id"]] == [ids[3], ids[4], *ids[6:]]
 
 
 # --- the step
