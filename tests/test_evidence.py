@@ -14,12 +14,10 @@ from nbaudio import evidence, review
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, min_sample_size, more_reviews, proven
-from nbaudio.proof.display import THRESHOLDS
-from nbaudio.proof.evidence import precision_curve, selection_claim, workspace_sample
-from nbaudio.proof.intervals import lower, upper
+from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, lower, min_sample_size, more_reviews, proven, upper
+from nbaudio.proof.evidence import THRESHOLDS, ProofState, selection_claim
 from nbaudio.proof.weights import Sample, weigh_rounds
-from nbaudio.review.rounds import Round, consensus, rounds
+from nbaudio.review.rounds import Round, consensus
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plots
@@ -398,11 +396,11 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     for strategy, n in plan:
         review.export(workspace, out=tmp_path / f"{strategy}.xlsx", strategy=strategy, n=n, threshold=0.6)
         say(workspace, strategy, verdict_of)
-    assert [(one.name, one.after) for one in rounds(workspace)] == [
+    assert [(one.name, one.after) for one in ProofState.load(workspace).parts[0]] == [
         (name, tuple(before for before, _ in plan[:place])) for place, (name, _) in enumerate(plan)
     ]
     report = evidence(workspace, precision=0.95)
-    found = precision_curve(workspace, precision=0.95)
+    found = curve(ProofState.load(workspace).sample(), precision=0.95)
     truth = [
         np.mean([verdict_of(key) == "ok" for key in workspace.segments.filter(pl.col("similarity") >= t)["segment_id"]])
         for t in found.filter(pl.col("segments") > 0)["threshold"]
@@ -451,7 +449,7 @@ def test_export_again_after_verdicts_gives_the_same_sample(workspace, tmp_path):
 
 
 def verdicts_of(workspace):
-    [one] = rounds(workspace)
+    [one] = ProofState.load(workspace).parts[0]
     return one.rows["verdict"].to_list()
 
 
@@ -460,16 +458,16 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     skipped = ReviewState.load(workspace).records["one"].segment_ids[3]
     say(workspace, "one", lambda key: None if key == skipped else "ok", rows=10)
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
-    assert rounds(workspace)[0].reached == 0.5
+    assert ProofState.load(workspace).parts[0][0].reached == 0.5
     assert "one: 1 rows before the last judged one were passed over; they count as unsure" in evidence(workspace).warnings
-    assert workspace_sample(workspace).judged["weight"].to_list() == pytest.approx([200.0] * 10)
+    assert ProofState.load(workspace).sample().judged["weight"].to_list() == pytest.approx([200.0] * 10)
 
 
 def test_of_two_reviewers_each_has_reached_the_beginning_of_their_own_rows(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
     own = ReviewState.load(workspace).records["one"].shares()["ben"]
     say(workspace, "one", lambda key: "ok" if key in own[:5] else None, reviewer="ben")
-    [one] = rounds(workspace)
+    [one] = ProofState.load(workspace).parts[0]
     assert set(one.rows.filter(pl.col("verdict") == "right")["segment_id"]) == set(own[:5])
     assert one.rows["verdict"].null_count() == 15
 
@@ -478,11 +476,12 @@ def test_whatever_name_reviewers_write_their_sheet_tells_how_far_they_have_come(
     review.export(workspace, out=tmp_path / "one.xlsx", n=20, reviewers=["ana", "ben"], overlap=4)
     shares = ReviewState.load(workspace).records["one"].shares()
     say(workspace, "one", lambda key: "ok" if key in shares["ana"] else None, reviewer="Ana K.")
-    [one] = rounds(workspace)
+    [one] = ProofState.load(workspace).parts[0]
     assert one.rows["verdict"].value_counts().sort("verdict").rows() == [(None, 8), ("right", 12)]
     assert one.passed == 0
     say(workspace, "one", lambda key: "ok" if key in shares["ben"][:6] else None, reviewer="Ana K.")
-    assert rounds(workspace)[0].rows["verdict"].to_list().count("right") == len({*shares["ana"], *shares["ben"][:6]})
+    judged = ProofState.load(workspace).parts[0][0].rows["verdict"].to_list()
+    assert judged.count("right") == len({*shares["ana"], *shares["ben"][:6]})
 
 
 def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspace, tmp_path):
@@ -609,7 +608,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         say(workspace, "one", judge(workspace))
     [axes] = plots.evidence(workspace, precision=asked).axes
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    known = precision_curve(workspace, precision=asked).filter(
+    known = curve(ProofState.load(workspace).sample(), precision=asked).filter(
         pl.col("precision").is_not_null() & pl.col("threshold").is_between(left, right)
     )
     values = known.select("precision", "low", "high", "low_all", "high_all").to_numpy()

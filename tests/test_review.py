@@ -19,7 +19,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review import sheet_writer, spreadsheets
-from nbaudio.review.sampling import reviewable
+from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff
@@ -114,7 +114,8 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
         decision=pl.when(key.is_in(ids[4:6])).then(pl.lit("reject")).otherwise("decision").cast(SEGMENTS["decision"]),
         reason=pl.when(key == ids[4]).then(pl.lit("below_similarity")).when(key == ids[5]).then(pl.lit("no_times")),
     )
-    assert reviewable(workspace.recordings, workspace.segments)["segment_id"].to_list() == [ids[3], ids[4], *ids[6:]]
+    pool, silent = reviewable_segments(workspace, workspace.segments)
+    assert [*pool["segment_id"], *silent["segment_id"]] == [ids[3], ids[4], *ids[6:]]
 
 
 # --- the step
@@ -480,3 +481,9 @@ def test_clip_names_are_plain_and_tell_segments_apart_everywhere(ids):
 def test_common_ids_are_their_own_names():
     assert clip_file_names(["HlauTe_NK6U_3207.7-3227.54", "-abc"]) == ["HlauTe_NK6U_3207.7-3227.54.wav", "-abc.wav"]
     assert len({name.casefold() for name in clip_file_names(["a", "A"])}) == 2
+
+
+def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
+    ids = ["a", "b", "c", "d"]
+    record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
+    assert record.shares() == {"ana": ["a", "b", "c"], "ben": ["a", "b", "d"]}

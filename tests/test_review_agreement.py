@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sheets import make_workspace
 
 from nbaudio import review
-from nbaudio.review.agreements import cohen_kappa, krippendorff_alpha
+from nbaudio.review.agreements import cohen_kappa, krippendorff_alpha, share
 
 # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), the example with missing data: observers in rows, 0 for none.
 PUBLISHED = [
@@ -57,6 +57,14 @@ def test_kappa_is_agreement_beyond_chance_as_a_share_of_what_is_possible(pairs):
     else:
         assert value == pytest.approx((observed - chance) / (1 - chance))
         assert np.isnan([low, high]).all() if observed == 1 else low <= value <= high
+
+
+def test_intervals_are_those_of_the_published_formulas():
+    assert [round(value, 3) for value in share(8, 10)] == [0.8, 0.49, 0.943]
+    table = np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]])
+    assert [round(value, 3) for value in cohen_kappa(table)] == [0.492, 0.392, 0.591]
+    ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
+    assert [round(value, 3) for value in krippendorff_alpha(ratings)] == [0.686, -0.1, 1.0]
 
 
 def judged(segments, rng):

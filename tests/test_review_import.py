@@ -769,3 +769,8 @@ def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_othe
     set_time(path, "2001-01-01T00:00:00+00:00")
     review.import_(workspace, path)
     assert set(review.verdicts(workspace)["time"]) == {"2001-01-01T00:00:00Z"}
+
+
+def test_cells_are_restored_whatever_programs_made_of_escapes_and_control_characters():
+    assert spreadsheets.restore_controls("da␇ ne␊", "da\x07") == "da\x07 ne␊"
+    assert {spreadsheets.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")} == {"A da"}

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal, assert_series_equal
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.anomalies import anomaly_reasons
 from nbaudio.review.rounds import Round
-from nbaudio.review.sampling import STRATEGIES, allocate, draw, inclusion_probabilities
+from nbaudio.review.sampling import STRATEGIES, allocate, anomaly_reasons, draw, inclusion_probabilities
 
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbaudio import materialize, verify
-from nbaudio.review.anomalies import anomaly_reasons
+from nbaudio.review.sampling import anomaly_reasons
 from nbaudio.review.state import word_hashes
 from nbaudio.selection import leakage
 from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE

@@ -18,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
 from nbaudio.core.tables import SPLITS
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.proof.display import describe_claim
+from nbaudio.proof.evidence import describe_claim
 from nbaudio.selection.leakage import CHECK_MEANINGS
 from nbaudio.storage.folders import Folder, read_object
 from nbaudio.text.characters import DELIMITER, SPECIALS

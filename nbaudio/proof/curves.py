@@ -1,21 +1,17 @@
-"""Precision against threshold, from a weighted sample.
+"""Precision against threshold, from a weighted sample; docs/evidence.md has the method, its sources and how it was tested.
 
-Of the N segments that a threshold keeps, E are wrong, and precision is 1 - E / N. N is known, E is estimated by the sum of the
-weights of those judged wrong (Horvitz-Thompson; unbiased). An ``unsure`` verdict counts as wrong in the estimate and in lower
-bounds of precision, as right in upper bounds. Segments that no round could have drawn count as wrong in lower bounds and as right
-in upper ones, and are left out of the estimate. No bound contradicts the observations: E is at least the number seen wrong and at
-most N less the number seen right.
+Of the N segments that a threshold keeps, E are wrong, and precision is 1 - E / N. E is estimated by the sum of the weights of
+those judged wrong. An ``unsure`` verdict counts as wrong in the estimate and in lower bounds of precision, as right in upper
+bounds. Segments that no round could have drawn count as wrong in lower bounds and as right in upper ones, and are left out of the
+estimate. No bound contradicts the observations: E is at least the number seen wrong and at most N less the number seen right.
 
 The variance of the estimate is summed over cells; a cell is a round and a stratum, in which the design fixes the number n that is
 judged. It is the sum of the squared weights of the wrong ones less (1 - 1/n) / n times the squared sum of their weights: binomial
 for large n, Poisson for n = 1. Lower bounds of E omit the reduction, so that they hold where nearly all is wrong.
 
-Three kinds of bounds, all by `intervals`:
-
-- `low` and `high`: two-sided, for each threshold by itself.
-- `low_all` and `high_all`: two-sided, for all thresholds at once (Bonferroni over `KNOTS` thresholds between which the sample
-  grows by equal parts; in between, E can only grow as the threshold falls).
-- `at_least`: one-sided, for each threshold by itself; `proven` says whether it holds for the lowest threshold of a search.
+Bounds: `low` and `high` are two-sided, for each threshold by itself; `low_all` and `high_all` hold for all thresholds at once
+(Bonferroni over `KNOTS` thresholds between which the sample grows by equal parts; in between, E can only grow as the threshold
+falls); `at_least` is one-sided, and `proven` says whether it holds for the lowest threshold of a search.
 """
 
 from dataclasses import dataclass
@@ -23,14 +19,12 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.proof.intervals import lower, upper
 from nbaudio.proof.weights import Sample
 
 KNOTS = 20
-_STEP = 0.01
 Array = NDArray[np.float64]
 
 
@@ -70,20 +64,46 @@ class Sums:
         return self.right + self.wrong + self.unsure
 
 
-def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
-    """Compute precision and its bounds for each threshold; reads no file, for widgets that call it often.
+def lower(total: ArrayLike, squares: ArrayLike, *, level: float) -> Array:
+    """Return a lower bound of the total with one-sided confidence `level`, from the sums of weights and of their squares."""
+    return _gamma_quantile(np.asarray(total, dtype=float), np.asarray(squares, dtype=float), 1 - level)
 
-    `precision` is the wanted share of right segments and `confidence` that of all bounds, both in (0, 1); `thresholds` ascend, by
-    default from -1 to 1 in steps of 0.01. Return one row per threshold: `threshold`; `segments`, `hours` kept; of them
-    `reviewed`, `wrong` and `unsure`; `precision` (null if nothing was reviewed), `low`, `high`, `low_all`, `high_all`, `at_least`
-    (see the module; null if nothing is kept); `proven`: the wanted precision is proven with the confidence; `more`: how many more
-    reviews of the same kind would probably prove it, 0 if `at_least` suffices, null if the estimate does not.
+
+def upper(total: ArrayLike, squares: ArrayLike, heaviest: ArrayLike, *, level: float) -> Array:
+    """Return an upper bound of the total as `lower` does; `heaviest` is the largest weight that an event could have had.
+
+    Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), for weighted sums of Poisson counts. With equal weights it is exact
+    (Garwood, 1936) and on the safe side of Clopper and Pearson; with no event it is the largest weight times -log(1 - level).
+    """
+    one = np.asarray(heaviest, dtype=float)
+    return _gamma_quantile(np.asarray(total, dtype=float) + one, np.asarray(squares, dtype=float) + one**2, level)
+
+
+def _gamma_quantile(mean: Array, variance: Array, level: float) -> Array:
+    """Return a quantile of the gamma distribution with this mean and variance; 0 if the mean is."""
+    mean, variance = np.broadcast_arrays(mean, variance)
+    known = mean > 0
+    if not known.any():
+        return np.zeros(mean.shape)
+    from scipy.special import gammaincinv  # takes 0.1 s to import
+
+    scale = np.divide(variance, mean, out=np.zeros(mean.shape), where=known)
+    shape = np.divide(mean, scale, out=np.ones(mean.shape), where=known)
+    quantile: Array = gammaincinv(shape, level) * scale
+    return quantile
+
+
+def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
+    """Compute precision and its bounds for each threshold (ascending; by default from -1 to 1 in steps of 0.01).
+
+    The argument `precision` is the wanted share of right segments. The column is null if nothing was reviewed, bounds (see the
+    module) are if nothing is kept; `proven`: the wanted precision is proven with the confidence; `more`: how many more reviews of
+    the same kind would probably prove it, 0 if `at_least` suffices, null if the estimate does not.
     """
     for name, value in (("precision", precision), ("confidence", confidence)):
         if isinstance(value, bool) or not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1, not {value}")
-    steps = round(1 / _STEP)
-    grid = np.arange(-steps, steps + 1) / steps if thresholds is None else np.asarray(thresholds, dtype=float)
+    grid = np.arange(-100, 101) / 100 if thresholds is None else np.asarray(thresholds, dtype=float)
     sums = add_up(sample, grid)
     most_all, fewest_all = band(sums, confidence)
     estimate = np.clip(sums.total[0], sums.wrong + sums.unsure, sums.segments - sums.uncovered - sums.right)
@@ -155,11 +175,9 @@ def band(sums: Sums, confidence: float) -> tuple[Array, Array]:
 def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.bool_]:
     """Return which thresholds are proven to keep the wanted precision; the chance that any does not is 1 - confidence at most.
 
-    Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed:
-    tests in an order fixed beforehand need no correction for their number (Maurer, Hothorn and Lehmacher, 1995). The sequence
-    starts where the sample is large enough to prove something. Since one failure would end it, it restarts where the sample has
-    doubled: the level is divided over the starts, and a sequence that passes hands its level on (the fallback procedure: Wiens
-    and Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). The starts follow from the strategies, not from verdicts.
+    Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed
+    (Maurer, Hothorn and Lehmacher, 1995). The level is divided over the starts, and a sequence that passes hands its level on
+    (the fallback procedure: Wiens and Dmitrienko, 2005). The starts follow from the strategies, not from verdicts.
     """
     found = np.zeros(len(sums.segments), dtype=bool)
     allowed = (1 - precision) * sums.segments
@@ -213,8 +231,7 @@ def _starts(sums: Sums, precision: float, confidence: float) -> list[int]:
 def _knots(judged: Array) -> NDArray[np.int64]:
     """Return thresholds between which the sample grows by equal parts, ascending."""
     wanted = judged.max(initial=0) * np.arange(1, KNOTS + 1) / KNOTS
-    descending = judged[::-1]
-    places = len(judged) - 1 - np.searchsorted(descending, wanted, "left")
+    places = len(judged) - 1 - np.searchsorted(judged[::-1], wanted, "left")
     return np.unique(np.append(places, 0)) if wanted[-1] > 0 else np.zeros(0, dtype=np.int64)
 
 

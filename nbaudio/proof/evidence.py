@@ -1,6 +1,9 @@
 """The command `evidence`: what the verdicts of a workspace prove, as a report, a table and a list of what to review next."""
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,9 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
 from nbaudio.core.tables import seconds_column
 from nbaudio.proof.curves import curve, min_sample_size
-from nbaudio.proof.display import THRESHOLDS, selection_threshold
 from nbaudio.proof.weights import Sample, weigh_rounds
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import JUDGED, Round, rounds, verdicts_outside
+from nbaudio.review.rounds import JUDGED, Round, rounds
 from nbaudio.review.sampling import draw, reviewable_segments
 from nbaudio.review.state import ReviewState, fingerprint
 from nbaudio.storage.workspace import Workspace
@@ -24,6 +26,23 @@ METHOD = (
     "Horvitz-Thompson estimate over all rounds; gamma intervals after Fay and Feuer (1997) with the variance of the strata; "
     "thresholds tested from above in a fixed order; unsure counts as wrong, except in upper bounds. See docs/evidence.md"
 )
+#: Thresholds on similarity that tables show.
+THRESHOLDS = (-1.0, 0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+_LABELS = {
+    "threshold": "threshold on similarity",
+    "segments": "segments at or above it",
+    "hours": "hours",
+    "reviewed": "reviewed",
+    "wrong": "of them wrong",
+    "unsure": "of them unsure",
+    "precision": "right, estimated share",
+    "low": "lower bound",
+    "high": "upper bound",
+    "at_least": "lower bound, one-sided",
+    "wanted": "wanted",
+    "lowest proven": "lowest threshold that is proven",
+    "method": "method",
+}
 _TOLD = ("threshold", "segments", "hours", "reviewed", "wrong", "unsure", "precision", "low", "high", "at_least")
 _NEEDED = (*JUDGED, "speaker_id", "source_channel", "similarity", "decision", "reason")
 _BANDS = (-1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
@@ -31,6 +50,30 @@ _FIRST_ROUND = 300
 _MOST_NEXT = 2000
 _SHOWN_NEXT = 5
 _NEARLY = 1e-6
+
+
+@dataclass(frozen=True)
+class ProofState(ReviewState):
+    """Review state with the weighted sample of the reviews, computed once."""
+
+    @cached_property
+    def parts(self) -> tuple[list[Round], pl.DataFrame, str, Sample]:
+        """The rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of all durations."""
+        suspicious = any(record.strategy == "suspicious" for record in self.records.values())
+        # Only the strategy `suspicious` looks at word times, which are large.
+        segments = self.workspace.segment_columns(*_NEEDED, *(["word_times"] if suspicious else []))
+        segments = uncorrected(self, segments)
+        known, corpus = rounds(self, segments), fingerprint(segments)
+        pool, _ = reviewable_segments(self.workspace, segments.drop("asr_text"))
+        pool = pool.with_columns(seconds_column())
+        return known, pool, corpus, weigh_rounds(pool, known, corpus=corpus)
+
+    def sample(self, min_duration: float = 0.0, max_duration: float = 20.0) -> Sample:
+        """Return the sample of the segments of these durations."""
+        _, pool, _, sample = self.parts
+        fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
+        population = sample.population.filter(pl.col("segment_id").is_in(fit.implode()))
+        return Sample(population, sample.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
 
 
 def evidence(
@@ -67,13 +110,13 @@ def evidence(
         >>> evidence(workspace).warnings
         ['nothing has been judged yet: nothing is known of the labels']
     """
-    state = ReviewState.load(workspace)
+    state = ProofState.load(workspace)
     workspace = state.workspace
     if not 0 <= min_duration <= max_duration:
-        raise InputError(
-            f"min_duration={min_duration:g}, max_duration={max_duration:g}: must be 0 or more, and the second larger"
-        )
-    known, pool, corpus, sample = _read(state, min_duration, max_duration)
+        given = f"min_duration={min_duration:g}, max_duration={max_duration:g}"
+        raise InputError(f"{given}: must be 0 or more, and the second larger")
+    known, pool, *_ = state.parts
+    sample = state.sample(min_duration, max_duration)
     found = curve(sample, precision=precision, confidence=confidence)
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
@@ -99,28 +142,24 @@ def evidence(
         "method": METHOD,
     }
     least = min_sample_size(precision=precision, confidence=confidence)
-    warnings = _warnings(state, known, sample, found, corpus=corpus, least=least)
-    report = Report("evidence", facts, warnings=warnings)
+    report = Report("evidence", facts, warnings=_warnings(state, sample, found, least=least))
     parameters = {"precision": precision, "confidence": confidence, "min_duration": min_duration, "max_duration": max_duration}
     workspace.save_report("evidence", {**report.to_dict(), "asked": parameters, "curve": found.to_dicts(), "next": upcoming})
     return report
 
 
-def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
-    """Return what the verdicts prove about the selection, for corpus.json, the data card and the page of `stats`.
+def selection_claim(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
+    """Return what the verdicts prove of all segments at or above the threshold of the last `select`; empty without verdicts.
 
-    The facts are about all segments at or above the threshold of the last `select`, selected or not: the columns of
-    `curves.curve`, what was `wanted`, the threshold that is ``lowest proven``, the `method`, and `curve`, rows for
-    `display.THRESHOLDS`; none if there are no verdicts. Precision, confidence and durations are those of the last call of
-    `evidence`.
+    Precision, confidence and durations are those of the last call of `evidence`; `curve` has rows for `THRESHOLDS`.
     """
-    state = ReviewState.load(workspace)
+    state = ProofState.load(workspace)
     workspace = state.workspace
     if state.verdicts.is_empty():
         return {}
     asked = dict(workspace.report("evidence").get("asked", {}))
     lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
-    sample = workspace_sample(state, **lengths)
+    sample = state.sample(**lengths)
     if sample.judged.is_empty():
         return {}
     used = selection_threshold(workspace.report("select").get("facts", {}))
@@ -131,30 +170,14 @@ def selection_claim(workspace: Workspace | str | Path) -> dict[str, Any]:
     return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
 
 
-def precision_curve(workspace: Workspace | str | Path, *, precision: float = 0.98, confidence: float = 0.95) -> pl.DataFrame:
-    """Return the curve behind `evidence`, one row per threshold: see `curves.curve`."""
-    return curve(workspace_sample(workspace), precision=precision, confidence=confidence)
+def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a `selection_claim`, or a row of its curve, under readable names, the most important first."""
+    return {label: claimed[name] for name, label in _LABELS.items() if name in claimed}
 
 
-def workspace_sample(
-    workspace: Workspace | str | Path | ReviewState, *, min_duration: float = 0.0, max_duration: float = 20.0
-) -> Sample:
-    """Return the weighted sample of a workspace's reviews, for `curve`; durations in seconds, as in `select`."""
-    return _read(ReviewState.load(workspace), min_duration, max_duration)[-1]
-
-
-def _read(state: ReviewState, min_duration: float, max_duration: float) -> tuple[list[Round], pl.DataFrame, str, Sample]:
-    """Return the rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of these durations."""
-    suspicious = any(record.strategy == "suspicious" for record in state.records.values())
-    # Only the strategy `suspicious` looks at word times, which are large.
-    segments = state.workspace.segment_columns(*_NEEDED, *(["word_times"] if suspicious else []))
-    segments = uncorrected(state, segments)
-    known, corpus = rounds(state, segments), fingerprint(segments)
-    pool, _ = reviewable_segments(state.workspace, segments.drop("asr_text"))
-    pool = pool.with_columns(seconds_column())
-    sample = weigh_rounds(pool, known, corpus=corpus)
-    fit = pool.filter(pl.col("duration_s").is_between(min_duration - _NEARLY, max_duration + _NEARLY))["segment_id"]
-    return known, pool, corpus, sample.where(pl.col("segment_id").is_in(fit.implode()))
+def selection_threshold(selection: Mapping[str, Any]) -> float:
+    """Return the threshold on similarity from the facts of the report of `select`, 0.8 if there is none."""
+    return float(selection.get("parameters", {}).get("min_similarity", 0.8))
 
 
 def _wanted(precision: float = 0.98, confidence: float = 0.95) -> str:
@@ -194,12 +217,10 @@ def _next(found: pl.DataFrame, now: float, *, precision: float, confidence: floa
     return min(_MOST_NEXT, max(_SHOWN_NEXT, best["more"])), best["threshold"]
 
 
-def _warnings(
-    state: ReviewState, known: list[Round], sample: Sample, found: pl.DataFrame, *, corpus: str, least: int
-) -> list[str]:
-    judged = len(sample.judged)
+def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: int) -> list[str]:
+    known, _, corpus, _ = state.parts
     warnings = []
-    if not judged:
+    if sample.judged.is_empty():
         warnings.append("nothing has been judged yet: nothing is known of the labels")
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
@@ -207,24 +228,22 @@ def _warnings(
             f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
             f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
         )
-    stale = [one.name for one in known if one.corpus != corpus]
-    if stale:
+    if stale := [one.name for one in known if one.corpus != corpus]:
         warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
     skipped = "rows before the last judged one were passed over; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
     changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
-    if others := verdicts_outside(state, known):
+    if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
         warnings.append(
             f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
         )
     unseen = int((sample.population["rate"] <= 0).sum())
-    if judged and unseen:
+    if len(sample.judged) and unseen:
         warnings.append(
             f"{unseen:,} of {len(sample.population):,} segments could be drawn by no round that has verdicts: "
             "lower bounds count them as wrong, estimates leave them out"
         )
-    unsure = int((sample.judged["verdict"] == "unsure").sum())
-    if unsure:
+    if unsure := int((sample.judged["verdict"] == "unsure").sum()):
         warnings.append(f"{show(unsure)} unsure or contradictory: they count as wrong, in upper bounds as right")
     return warnings

@@ -1,18 +1,9 @@
-"""Weights of judged segments, from rounds of review.
+"""Weights of judged segments, from rounds of review: docs/evidence.md has the estimate and its sources.
 
-The number of wrong segments, a total E, is estimated. Round k draws segment i with probability p[k,i], given the rounds before,
-from what no earlier round has drawn. Known errors plus the Horvitz-Thompson sum over the round,
-
-    E[k] = sum of e[i] over the segments of earlier rounds + sum of e[i] / p[k,i] over those of round k,
-
-is therefore unbiased whatever was learnt from earlier verdicts (Des Raj, JASA 51, 1956, 269-284, for draws one by one), and so is
-every mixture of the rounds whose proportions do not depend on verdicts. They may differ between segments: here
-l[k,i] = q[k,i] / sum over k of q[k,i], where q[k,i] is the probability of the segment in a first round with the strategy of round
-k, without any verdict. The weight of a segment that round k drew is then
-
-    w[i] = l[k,i] / p[k,i] + sum over the rounds j after k of l[j,i],
-
-near 1 / sum of q[k,i]: as if each segment had been drawn with its probabilities added up.
+Round k draws segment i with probability p[k,i], given the rounds before, from what no earlier round has drawn; q[k,i] is its
+probability in a first round with that strategy, without any verdict. With l[k,i] = q[k,i] / sum over k of q[k,i], the weight of a
+segment that round k drew is w[i] = l[k,i] / p[k,i] + sum over the rounds j after k of l[j,i]. The weighted sum of errors is
+unbiased whatever was learnt from earlier verdicts.
 
 If reviewers have reached only a share r[k] of the rows, p and q are r[k] times as large, and segments that stand for those of
 round k in later rounds count 1 / r[k] (every beginning of a sheet is a random part of it; see `review.sampling`). If no row has
@@ -44,31 +35,21 @@ class Sample:
     # stratum that drew it) and `cell_size` (how many were judged there: fixed by the design)
     judged: pl.DataFrame
 
-    def where(self, kept: pl.Expr) -> "Sample":
-        """Return the part of the sample for which an expression on the population holds; the weights stay."""
-        population = self.population.filter(kept)
-        return Sample(population, self.judged.join(population, on="segment_id", how="semi", maintain_order="left"))
-
 
 def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
-    """Compute the weights of judged segments; with one round of equal probabilities they are N / n.
+    """Compute the weights of the judged segments of a pool (all that can be reviewed), from its rounds in order.
 
-    Args:
-        pool: all segments that can be reviewed: `segment_id`, `similarity`, `duration_s`, and the columns of the strategies.
-        rounds: in the order of their draws.
-        corpus: the `fingerprint` of the segments table. A round drawn from another corpus is no evidence about this one; its
-            segments were not drawn again all the same.
+    A round drawn from another corpus than this `fingerprint` is no evidence; its segments were not drawn again all the same.
     """
     chances = np.zeros((len(rounds), len(pool)))
-    every = pl.Series([True]).new_from_index(0, len(pool))
     for number, one in enumerate(rounds):
         if one.corpus == corpus:
             # Only recordings that had audio then could be drawn.
-            there = ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False) if one.missing else every
+            there = ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False)
             own = inclusion_probabilities(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])
-    rate = reached @ chances if rounds else np.zeros(len(pool))
+    rate = reached @ chances
     score = pl.col("similarity").fill_nan(None)
     population = pool.select("segment_id", score, hours=pl.col("duration_s") / 3600, rate=pl.Series(rate))
     places = population.select("segment_id", "similarity").with_row_index("place")
@@ -82,7 +63,11 @@ def _weights(
 ) -> NDArray[np.float64]:
     """Return the weight of each judged segment; `chances` is q (see the module) by round and segment."""
     number = {one.name: place for place, one in enumerate(rounds)}
-    drawn = [_drawn(keys, one) for one in rounds]
+    # The probability with which each round drew a segment; 0 if it did not.
+    drawn = [
+        keys.replace_strict(one.rows["segment_id"], one.rows["probability"], default=0.0, return_dtype=pl.Float64).to_numpy()
+        for one in rounds
+    ]
     heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
@@ -110,10 +95,3 @@ def _verdicts(rounds: Sequence[Round]) -> pl.DataFrame:
     schema = {"segment_id": pl.String, "verdict": pl.String, "cell": pl.String}
     said = pl.concat([pl.DataFrame(schema=schema), *rows]).drop_nulls("verdict").with_columns(cell_size=pl.len().over("cell"))
     return said.sort(pl.col("verdict") == "unsure", maintain_order=True).unique("segment_id", keep="first", maintain_order=True)
-
-
-def _drawn(keys: pl.Series, one: Round) -> NDArray[np.float64]:
-    """Return the probability with which a round drew each segment; 0 for those that it did not draw."""
-    rows = one.rows.select("segment_id", "probability")
-    found = pl.DataFrame({"segment_id": keys}).join(rows, on="segment_id", how="left", maintain_order="left")
-    return found["probability"].fill_null(0.0).to_numpy()

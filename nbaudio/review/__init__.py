@@ -1,9 +1,9 @@
 """Review: draw segments into spreadsheets with clips, and import the verdicts of reviewers.
 
-Export: `review_export` is the command; `sampling` draws, `anomalies` finds suspicious segments, `clips` cuts, `sheet_writer`
-writes the workbook with the cells of `spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads returned
-sheets, `corrections` applies corrected texts and boundaries, `agreements` computes annotator agreement. `state` reads the logs
-and records in ``W/reviews/``, `rounds` has the outcome of each draw, `manual_decisions` the decisions on single segments.
+Export: `review_export` is the command; `sampling` draws, `clips` cuts, `sheet_writer` writes the workbook with the cells of
+`spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads sheets, `corrections` applies corrected texts and
+boundaries, `agreements` computes annotator agreement. `state` reads the logs and records in ``W/reviews/``, `rounds` has the
+outcome of each draw, `manual_decisions` the decisions on single segments.
 """
 
 from typing import TYPE_CHECKING
@@ -31,8 +31,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "STRATEGIES": "nbaudio.review.sampling",
-        "agreement": "nbaudio.review.agreements",
-        "disagreements": "nbaudio.review.agreements",
+        **dict.fromkeys(("agreement", "disagreements"), "nbaudio.review.agreements"),
         "export": "nbaudio.review.review_export",
         "import_": "nbaudio.review.review_import",
         **dict.fromkeys(("correct_bounds", "correct_texts", "uncorrected"), "nbaudio.review.corrections"),

@@ -5,6 +5,7 @@ full agreement and about 0 for agreement by chance; values and bounds that are n
 used.
 """
 
+from collections.abc import Iterator
 from itertools import combinations
 from math import sqrt
 from pathlib import Path
@@ -66,11 +67,9 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
         raise InputError(f"confidence={confidence:g}: must lie between 0 and 1")
     words = ReviewState.load(workspace).verdicts.select(_SHOWN, "reviewer", rating="verdict")
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
-    rows = []
-    for of, given in (("words", words), ("ok or not", right)):
-        rows += [(of, *row) for row in _measures(given, confidence=confidence, seed=seed)]
-    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    return frame.with_columns(pl.col(*_NUMBERS).fill_nan(None))
+    kinds = {"words": words, "ok or not": right}
+    rows = [(of, *row) for of, given in kinds.items() for row in _measures(given, confidence=confidence, seed=seed)]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(*_NUMBERS).fill_nan(None))
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
@@ -82,12 +81,7 @@ def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFra
 
 
 def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
-    """Return a share with the score interval of E. B. Wilson, Journal of the American Statistical Association 22 (1927), 209-212.
-
-    Examples:
-        >>> [round(value, 3) for value in share(8, 10)]
-        [0.8, 0.49, 0.943]
-    """
+    """Return a share with the score interval of E. B. Wilson, J. of the American Statistical Association 22 (1927), 209-212."""
     z, p = NormalDist().inv_cdf((1 + confidence) / 2), part / whole
     middle = (p + z**2 / (2 * whole)) / (1 + z**2 / whole)
     half = z / (1 + z**2 / whole) * sqrt(p * (1 - p) / whole + z**2 / (4 * whole**2))
@@ -95,17 +89,10 @@ def share(part: int, whole: int, *, confidence: float = 0.95) -> Estimate:
 
 
 def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimate:
-    """Compute Cohen's kappa of two reviewers, with the interval for large samples.
+    """Compute Cohen's kappa of two reviewers from how often one chose the word of the row and the other that of the column.
 
-    Kappa: J. Cohen, Educational and Psychological Measurement 20 (1960), 37-46. Its interval has the standard error of
-    J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327, equation 13; for few segments, or a
-    kappa near 1, it is too narrow, and for full agreement there is none.
-
-    `table` counts how often one reviewer chose the word of the row and the other that of the column, shape (words, words).
-
-    Examples:
-        >>> [round(value, 3) for value in cohen_kappa(np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]]))]
-        [0.492, 0.392, 0.591]
+    The interval has the standard error of J. L. Fleiss, J. Cohen and B. S. Everitt, Psychological Bulletin 72 (1969), 323-327,
+    equation 13; for few segments, or a kappa near 1, it is too narrow, and for full agreement there is none.
     """
     n = table.sum()
     p = table / n
@@ -128,14 +115,8 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
     """Compute Krippendorff's alpha of unordered words, for any number of reviewers and with gaps.
 
-    Alpha: K. Krippendorff, Content Analysis (2004), section 11.3. Its interval is the percentile interval of a bootstrap over
-    segments (B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, section 13.3) with 2,000 resamples; for full
-    agreement there is none, since no resample has a disagreement.
-
-    Examples:
-        >>> ratings = np.array([[0, 0], [1, 1], [0, 1], [0, 0], [0, 0], [1, 1]])
-        >>> [round(value, 3) for value in krippendorff_alpha(ratings)]
-        [0.686, -0.1, 1.0]
+    K. Krippendorff, Content Analysis (2004), section 11.3. The interval is from a bootstrap over segments; for full agreement
+    there is none, since no resample has a disagreement.
     """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
@@ -159,23 +140,20 @@ def _alpha(differing: NDArray[np.float64], totals: NDArray[np.int_]) -> NDArray[
     return np.where(by_chance > 0, 1 - differing * (n - 1) / np.maximum(by_chance, 1), np.nan)
 
 
-def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> list[tuple[str, str, int, float, float, float]]:
-    """Return each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
+def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[tuple[str, str, int, float, float, float]]:
+    """Yield each measure with its reviewers and the number of segments, from the columns `shown`, `reviewer` and `rating`."""
     given = given.filter(pl.len().over("shown") > 1)
     names = {name: given[name].unique().sort() for name in ("shown", "reviewer", "rating")}
     row, column, rating = (given[name].cast(pl.Enum(known)).to_physical().to_numpy() for name, known in names.items())
     reviewers, words = names["reviewer"].to_list(), range(len(names["rating"]))
     ratings = np.full((len(names["shown"]), len(reviewers)), -1)
     ratings[row, column] = rating
-    rows: list[tuple[str, str, int, float, float, float]] = []
     for one, other in combinations(range(len(reviewers)), 2):
         both = ratings[(ratings[:, [one, other]] >= 0).all(axis=1)][:, [one, other]]
         if len(both):
             pair = f"{reviewers[one]}, {reviewers[other]}"
             table = np.array([[((both == (a, b)).all(axis=1)).sum() for b in words] for a in words])
-            rows.append(("agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)))
-            rows.append(("kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)))
-    if rows:
-        alpha = krippendorff_alpha(ratings, confidence=confidence, seed=seed)
-        rows.append(("alpha", ", ".join(reviewers), len(ratings), *alpha))
-    return rows
+            yield "agreement", pair, len(both), *share(int(np.trace(table)), len(both), confidence=confidence)
+            yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
+    if len(ratings):
+        yield "alpha", ", ".join(reviewers), len(ratings), *krippendorff_alpha(ratings, confidence=confidence, seed=seed)

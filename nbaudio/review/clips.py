@@ -1,7 +1,8 @@
 """The clips beside a review sheet: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,10 +20,9 @@ ENCODINGS = ("wav", "mp3")
 
 
 def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
-    """Cut each segment into its clip (16 kHz WAV or MP3); every recording is opened once and read in order.
+    """Cut each segment into its `clip` (a file name); return reasons by segment id for the clips that could not be cut.
 
-    `segments` have `clip` (file name), `source_channel`, and `path` and `num_samples` of the recording, not null. Return reasons
-    by segment id for the clips that could not be cut; raise ExistsError if the folder holds another clip under the same name.
+    Every recording is opened once and read in order. Raise ExistsError if the folder holds another clip under the same name.
     """
     from nbaudio.audio import open_recording
 
@@ -31,33 +31,27 @@ def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path,
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
             try:
                 with open_recording(audio_root / str(path)) as recording:
-                    failed |= _cut(recording, windows, folder, encoding)
+                    for row in windows.iter_rows(named=True):
+                        failed |= _cut(recording, row, folder / row["clip"], encoding)
             except AudioError as error:
                 failed |= dict.fromkeys(windows["segment_id"], str(error))
             advance(len(windows))
     return failed
 
 
-def _cut(recording: "Recording", windows: pl.DataFrame, folder: Path, encoding: str) -> dict[str, str]:
+def _cut(recording: "Recording", row: Mapping[str, Any], path: Path, encoding: str) -> dict[str, str]:
+    """Write one clip; return why it failed by segment id, empty if it did not."""
     from nbaudio.audio import encode_clip, resample_window
 
-    failed = {}
-    for row in windows.iter_rows(named=True):
-        start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
-        try:
-            samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
-        except AudioError as error:
-            failed[row["segment_id"]] = str(error)
-        else:
-            data = encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav")
-            _write(folder / row["clip"], data)
-    return failed
-
-
-def _write(path: Path, data: bytes) -> None:
-    if path.exists():
-        if path.read_bytes() == data:
-            return
+    start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
+    try:
+        samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
+    except AudioError as error:
+        return {row["segment_id"]: str(error)}
+    data = encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav")
+    if not path.exists():
+        with atomic_write(path) as partial:
+            partial.write_bytes(data)
+    elif path.read_bytes() != data:
         raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
-    with atomic_write(path) as partial:
-        partial.write_bytes(data)
+    return {}

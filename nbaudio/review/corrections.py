@@ -28,13 +28,8 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
     """Apply the corrected texts that hold to the segments table, and revert those that no longer do.
 
     A correction is applied if it is the only one, nobody says that the transcript is ok, and the segment is still as it was
-    judged; an applied one stays. It is scored with the normalization steps of the last `score`.
-
-    Args:
-        workspace: the workspace, its folder or its review state.
-
-    Returns:
-        How many hold and how many rows changed; its problems are the segments whose correction was not applied.
+    judged; an applied one stays. It is scored with the normalization steps of the last `score`. The report has how many hold and
+    how many rows changed; its problems are the segments whose correction was not applied.
 
     Examples:
         >>> import tempfile
@@ -77,12 +72,7 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
 def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
     """Return segments as they were given to reviewers: with the texts, scores and boundaries from before any correction.
 
-    Args:
-        workspace: the workspace of the segments, or its review state.
-        segments: its segments table, or some rows, with at least `segment_id`, and `text_corrected` if the table has it.
-
-    Raises:
-        InputError: a line of the log of corrections is not a correction.
+    `segments` are rows of the segments table with at least `segment_id`, and `text_corrected` if the table has it.
     """
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
@@ -100,15 +90,8 @@ def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> p
 def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """Apply the corrected boundaries to the segments table.
 
-    `start_sample` and `end_sample` change, and word times move with the start; `source_start` and `source_end` stay as the
-    source has them, and `corrected_by` names the reviewer. Called again it changes nothing. A correction is a problem and not
-    applied if the table no longer has the boundaries that were corrected.
-
-    Args:
-        workspace: the workspace or its folder.
-
-    Returns:
-        How many segments were corrected now and before, and by how many seconds in all.
+    Word times move with the start. Called again it changes nothing. The report has how many segments were corrected now and
+    before, and by how many seconds now; a correction is a problem, and not applied, if the table no longer has its old bounds.
 
     Examples:
         >>> import tempfile
@@ -124,12 +107,9 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """
     workspace = Workspace.open(workspace)
     segments = workspace.segments.with_row_index("row")
-    asked = corrections(workspace).select(
-        "segment_id", "was_start", "was_end", new_start="start_sample", new_end="end_sample", by="reviewer"
-    )
-    concerned = segments.join(asked, on="segment_id", maintain_order="left").join(
-        _rates(workspace), on="recording_id", how="left"
-    )
+    asked = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
+    concerned = segments.join(asked, on="segment_id", maintain_order="left")
+    concerned = concerned.join(workspace.recordings.select("recording_id", rate="sampling_rate"), on="recording_id", how="left")
     done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
     as_was = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))
     todo = concerned.filter(as_was & ~done)
@@ -216,16 +196,12 @@ def _uncorrected_bounds(state: ReviewState, segments: pl.DataFrame) -> pl.DataFr
     starts, ends = zip(*(bounds[key] for key in moved["segment_id"]), strict=True)
     back = moved.select("row", start_sample=pl.Series(starts, dtype=pl.Int64), end_sample=pl.Series(ends, dtype=pl.Int64))
     if "word_times" in segments.columns:
-        rated = moved.with_columns(new_start=back["start_sample"]).join(
-            _rates(state.workspace), on="recording_id", how="left", maintain_order="left"
-        )
+        rates = state.workspace.recordings.select("recording_id", rate="sampling_rate")
+        rated = moved.with_columns(new_start=back["start_sample"])
+        rated = rated.join(rates, on="recording_id", how="left", maintain_order="left")
         back = back.with_columns(word_times=_moved_words(rated))
     restored = segments.with_row_index("row").update(back, on="row", maintain_order="left").drop("row")
     return restored.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
-
-
-def _rates(workspace: Workspace) -> pl.DataFrame:
-    return workspace.recordings.select("recording_id", rate="sampling_rate")
 
 
 def _moved_words(segments: pl.DataFrame) -> pl.Series:

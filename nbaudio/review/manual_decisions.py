@@ -21,9 +21,9 @@ _HELD = pl.Schema({**_GIVEN, "decision": SEGMENTS["decision"]})
 def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     """Import decisions edited in pandas or polars: accept or reject single segments, whatever the rules of `select` say.
 
-    A rejected segment is left out, with its reason. An accepted one passes the filters on similarity and duration, and a budget
-    is filled with accepted ones first; what would be leakage, was given to reviewers, or cannot be cut stays out. ``pending``
-    withdraws a decision. Decisions hold from the next `select` until they are withdrawn; another ingest keeps them.
+    An accepted segment passes the filters on similarity and duration, and a budget is filled with accepted ones first; what would
+    be leakage, was given to reviewers, or cannot be cut stays out. ``pending`` withdraws a decision. Decisions hold from the next
+    `select` until they are withdrawn; another ingest keeps them.
 
     Args:
         workspace: the workspace or its folder.
@@ -82,11 +82,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 
 
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
-    """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments).
-
-    Raises:
-        InputError: the table cannot be read.
-    """
+    """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments)."""
     workspace = Workspace.open(workspace)
     path = workspace.path / "decisions.parquet"
     if not path.exists():

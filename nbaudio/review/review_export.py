@@ -3,15 +3,16 @@
 import io
 import re
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
-from nbaudio.core.report import Report, count_table, duration
+from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.clips import ENCODINGS, write_clips
 from nbaudio.review.corrections import uncorrected
@@ -30,24 +31,13 @@ from nbaudio.review.state import (
     reviewed_ids,
     word_hashes,
 )
-from nbaudio.storage.atomic import atomic_write
+from nbaudio.storage.atomic import atomic_write, write_json
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
-_CLIPS = "clips"
-_NO_AUDIO = "no audio yet"
-_SHOWN_RECORDINGS = 3
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
-
-
-class _Handout(NamedTuple):
-    """A file to hand out, with the name of its reviewer (empty for none) and its segments."""
-
-    reviewer: str
-    path: Path
-    segment_ids: list[str]
 
 
 def export(
@@ -67,9 +57,8 @@ def export(
 ) -> Report:
     """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
 
-    Segments are drawn from all that keep the rules of the tables, with or without a hypothesis, and whatever their similarity.
-    The workspace records what was drawn under the sheet's name, and it stays out of training. The same call again gives the same
-    bytes; a sheet that has been filled in is not overwritten.
+    Segments are drawn from all that keep the rules of the tables, whatever their similarity. What was drawn is recorded under the
+    sheet's name and stays out of training. The same call again gives the same bytes; a filled-in sheet is not overwritten.
 
     Args:
         workspace: the workspace or its folder.
@@ -116,45 +105,36 @@ def export(
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
     record = ReviewRecord.find(workspace, out.stem)
     if n is None:
-        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(_left(pool, workspace.reviewed_ids())) // _A_TENTH))
+        left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
+        n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
-    asked: dict[str, Any] = {
-        "strategy": strategy,
-        "n": n,
-        "seed": seed,
-        "threshold": threshold,
-        "reviewers": list(reviewers),
-        "overlap": overlap,
-        "verdicts": list(verdicts),
-    }
+    asked: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
+    asked |= {"overlap": overlap, "verdicts": list(verdicts)}
     record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
     record.check_asked(asked)
-    sheets = [
-        _Handout(reviewer, out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out, ids)
-        for reviewer, ids in record.shares().items()
-        if ids
-    ]
-    most = max(len(sheet.segment_ids) for sheet in sheets)
+    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
+    most = max(map(len, shares.values()))
     check_size(most, 0 if workspace.audio_root is None else most)
-    rows, failed = _with_clips(_drawn(record, segments, pool), workspace, out.parent, encoding=clips)
+    rows, failed = _with_clips(record, segments, pool, workspace, out.parent, encoding=clips)
 
     files: dict[Path, bytes] = {}
     kept: list[Path] = []
     steps = normalization_steps(workspace)
-    for sheet in sheets:
-        part = rows.filter(pl.col("segment_id").is_in(sheet.segment_ids))
-        made = _sheet_files(part, record, sheet, tables=tables, steps=steps)
+    for reviewer, ids in shares.items():
+        part = rows.filter(pl.col("segment_id").is_in(ids))
+        path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
+        made = {path: write_sheet(part, record, reviewer, steps=steps)}
+        made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
         if zip:
-            made |= _zipped(made, part, sheet.path)
+            made |= _zipped(made, part, path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
     # The record first: a sheet must never be out while its segments can still go into training.
-    record.save(workspace)
+    write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(files[path])
-    left = _left(pool, reviewed_ids(state)).select(seconds_column())["duration_s"]
-    report = _report(rows, pool, silent, left, record=record, sheets=sheets, files=files, kept=kept, failed=failed)
+    report = _report(rows, pool, silent, state, record=record, shares=shares, files=files, kept=kept, failed=failed)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -182,23 +162,15 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
 
-def _left(pool: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
-    """Return the segments of the pool that reviewers were not given."""
-    return pool.filter(~pl.col("segment_id").is_in(list(given)))
-
-
 def _new_record(
     name: str, asked: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
 ) -> ReviewRecord:
     """Draw from what earlier reviews left of the pool; raise InputError if nothing is left."""
     before = rounds(state, segments)
-    options = {option: asked[option] for option in ("strategy", "n", "seed", "threshold")}
-    drawn = draw(pool, **options, rounds=before)
+    drawn = draw(pool, **{option: asked[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():
-        given = ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
-        raise InputError(
-            f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed have been given to reviewers: {given}"
-        )
+        given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
+        raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
@@ -214,10 +186,13 @@ def _new_record(
     )
 
 
-def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments of a review, with `probability` and `content`; raise ExistsError if they have changed.
+def _with_clips(
+    record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id.
 
-    A second call does not draw again: a strategy may depend on verdicts that have been given since.
+    Raise ExistsError if the segments have changed. A second call does not draw again: a strategy may depend on verdicts that have
+    been given since.
     """
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
@@ -225,43 +200,27 @@ def _drawn(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame) -> 
     ).join(pool, on="segment_id", how="left", maintain_order="left")
     if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
-    return drawn
-
-
-def _with_clips(drawn: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id."""
-    rows = drawn.with_columns(
-        duration_s=seconds_column(), clip=pl.Series(clip_file_names(drawn["segment_id"].to_list(), encoding), dtype=pl.String)
-    )
-    root = workspace.audio_root
-    failed = {} if root is None else write_clips(rows, root, folder / _CLIPS, encoding=encoding)
+    names = pl.Series(clip_file_names(record.segment_ids, encoding), dtype=pl.String)
+    rows, root = drawn.with_columns(duration_s=seconds_column(), clip=names), workspace.audio_root
+    failed = {} if root is None else write_clips(rows, root, folder / "clips", encoding=encoding)
     cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
-    rows = rows.with_columns(
-        clip=pl.when(cut).then(pl.lit(f"{_CLIPS}/") + pl.col("clip")),
-        note=pl.lit(_NO_AUDIO if root is None else "not readable"),
-    )
-    return rows, failed
+    note = pl.lit("no audio yet" if root is None else "not readable")
+    return rows.with_columns(clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")), note=note), failed
 
 
-def _sheet_files(
-    rows: pl.DataFrame, record: ReviewRecord, sheet: _Handout, *, tables: Sequence[str], steps: Sequence[str]
-) -> dict[Path, bytes]:
-    """Return the workbook of a sheet, and the same as CSV or TSV."""
-    files = {sheet.path: write_sheet(rows, record, sheet.reviewer, steps=steps)}
+def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: str) -> bytes:
+    """Return the sheet of a reviewer as CSV or TSV."""
     plain = rows.select(
         "clip",
         "segment_id",
-        pl.col("text").alias("transcript"),
-        pl.col("asr_text").alias("hypothesis"),
-        pl.col("speaker_id").alias("speaker"),
-        pl.col("duration_s").round(2).alias("duration s"),
-        pl.col("similarity").round(3),
-        *(pl.lit("").alias(name) for name in FILLED_IN),
-        pl.Series("key", [row_key(content, sheet.reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+        transcript="text",
+        hypothesis="asr_text",
+        speaker="speaker_id",
+        similarity=pl.col("similarity").round(3),
+        key=pl.Series([row_key(content, reviewer, record.name) for content in rows["content"]], dtype=pl.String),
+        **{"duration s": pl.col("duration_s").round(2), **dict.fromkeys(FILLED_IN, pl.lit(""))},
     ).select(*COLUMNS)
-    for kind in tables:
-        files[sheet.path.with_suffix(f".{kind}")] = write_delimited(plain, kind)
-    return files
+    return write_delimited(plain, kind)
 
 
 def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
@@ -297,15 +256,15 @@ def _report(
     rows: pl.DataFrame,
     pool: pl.DataFrame,
     silent: pl.DataFrame,
-    left: pl.Series,
+    state: ReviewState,
     *,
     record: ReviewRecord,
-    sheets: Sequence[_Handout],
+    shares: Mapping[str, Sequence[str]],
     files: Mapping[Path, bytes],
     kept: Sequence[Path],
     failed: Mapping[str, str],
 ) -> Report:
-    given = {sheet.reviewer: len(sheet.segment_ids) for sheet in sheets}
+    left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
     facts = {
         "drawn": len(rows),
         "from": len(pool),
@@ -314,7 +273,7 @@ def _report(
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": count_table(given, "reviewer", "segments")} if record.reviewers else {}),
+        **({"reviewers": [{"reviewer": name, "segments": len(ids)} for name, ids in shares.items()]} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
@@ -324,16 +283,14 @@ def _report(
         warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
-        shown = ", ".join(names.head(_SHOWN_RECORDINGS)) + (", ..." if len(names) > _SHOWN_RECORDINGS else "")
+        shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
         warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
     if in_train := (rows["split"] == "train").sum():
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
     if rows["clip"].count() == 0 and not failed:
         warnings.append("no audio yet: the sheet has no clips")
     if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
-        warnings.append(
-            f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train; left "
-            f"for training are {len(left):,} segments ({duration(float(left.sum()))})"
-        )
+        given = f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train"
+        warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
     problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)

@@ -33,7 +33,6 @@ from nbaudio.storage.workspace import Workspace
 
 _STEP = "review_import"
 _UNNAMED = "unnamed"
-_LONGEST_SHOWN = 60
 
 
 @dataclass
@@ -60,24 +59,22 @@ class _Given:
     def by(cls, state: ReviewState) -> "_Given":
         """Collect what the reviews of a workspace gave out."""
         known = state.records
-        drawn = pl.Series(sorted({key for one in known.values() for key in one.segment_ids}), dtype=pl.String)
+        drawn = pl.Series([key for one in known.values() for key in one.segment_ids], dtype=pl.String)
         segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
         segments = uncorrected(state, segments).unique("segment_id", keep="first", maintain_order=True)
         contents = content_hashes(segments)
-        shown = [
-            {
-                "segment_id": cell_text(segment_id),
-                "transcript": cell_text(text or ""),
-                "hypothesis": NO_HYPOTHESIS if heard is None else cell_text(heard),
-                "speaker": cell_text(speaker or ""),
-            }
-            for segment_id, text, heard, speaker in segments.select("segment_id", "text", "asr_text", "speaker_id").iter_rows()
-        ]
+        cells = segments.select(
+            "segment_id",
+            transcript=pl.col("text").fill_null(""),
+            hypothesis=pl.col("asr_text").fill_null(NO_HYPOTHESIS),
+            speaker=pl.col("speaker_id").fill_null(""),
+        )
+        shown = [{name: cell_text(text) for name, text in row.items()} for row in cells.iter_rows(named=True)]
         return cls(
             known,
             {name: dict(zip(one.contents, one.segment_ids, strict=False)) for name, one in known.items()},
             {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in known.items()},
-            dict(zip(contents, segments["text"].fill_null(""), strict=True)),
+            dict(zip(contents, cells["transcript"], strict=True)),
             dict(zip(contents, shown, strict=True)),
             frozenset(normalize_cell(row["transcript"]) for row in shown),
         )
@@ -101,8 +98,8 @@ def import_(
     """Import verdicts, comments and corrected texts from returned review sheets.
 
     Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to
-    the workspace's log, each with reviewer, time and sheet; corrected texts are applied to the segments table (see
-    `correct_texts`). Importing a sheet again changes nothing; a later state of it adds what is new.
+    the workspace's log; corrected texts are applied to the segments table (see `correct_texts`). Importing a sheet again changes
+    nothing; a later state of it adds what is new.
 
     Args:
         workspace: the workspace or its folder.
@@ -122,13 +119,12 @@ def import_(
         raise InputError("reviewer: a name is needed, verdicts are kept under it")
     named: Any = [] if sheets is None else sheets
     named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
-    tables = [one for one in named if not isinstance(one, str | Path)]
-    folders = [Path(one) for one in named if isinstance(one, str | Path)]
-    paths = [path for one in folders for path in (sheets_in(one) if one.is_dir() else [one])]
+    places = [Path(one) for one in named if isinstance(one, str | Path)]
+    paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(state)
-    words = {word for record in given.records.values() for word in record.verdicts} | set(VERDICTS)
+    words = set(VERDICTS).union(*(record.verdicts for record in given.records.values()))
     came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
-    came += [read_table(table, words=words) for table in tables]
+    came += [read_table(table, words=words) for table in named if not isinstance(table, str | Path)]
     found = _Findings()
     held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
     new: list[Verdict] = []
@@ -175,12 +171,12 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
 
 def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str | None) -> list[Verdict]:
     """Return the verdicts of a sheet that can be taken, one per segment, in the order of its rows."""
-    matched = _matched(sheet, given, found)
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
+    time = sheet.saved.isoformat().replace("+00:00", "Z")
     said: dict[tuple[str, str], Verdict | None] = {}
-    for row, match in matched:
+    for row, match in _matched(sheet, given, found):
         where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
         try:
             cells = _read(row, match, given, found, where=where)
@@ -189,17 +185,8 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
             continue
         if cells is None:
             continue
-        word, comment, corrected = cells
-        verdict = Verdict(
-            segment_id=match.segment_id,
-            content=match.content,
-            verdict=word,
-            comment=comment,
-            corrected_text=corrected,
-            reviewer=(reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED,
-            time=sheet.saved.isoformat().replace("+00:00", "Z"),
-            review=match.record.name,
-        )
+        name = (reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED
+        verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name)
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
             found.problems.append(f"{where}: other rows of the sheet contradict it: not taken")
@@ -222,12 +209,19 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
         found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
         return []
     found.problems += unknown
-    found.problems += [
-        f"{place}: there are verdicts in the tab '{name}' too, which are not taken: one tab a file" for name in sheet.further
-    ]
+    tabs = "too, which are not taken: one tab a file"
+    found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
     found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is unknown: not taken" for name in sheet.unknown]
-    _count_removed(sheet, [match for _, match in matched], found)
+    # Count the rows that were given out and are gone.
+    back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for _, match in matched:
+        back[match.record.name, match.reviewer].add(match.segment_id)
+    for (name, reviewer), ids in back.items():
+        record = given.records[name]
+        if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
+            found.counts["rows_removed"] += len(lost)
+            found.warnings.append(f"{place}: {len(lost):,} of its rows are gone, such as {min(lost)}")
     return matched
 
 
@@ -308,20 +302,8 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
     return changes
 
 
-def _count_removed(sheet: Sheet, matches: Sequence[_Match], found: _Findings) -> None:
-    """Count and report rows that were given out and are gone."""
-    back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for match in matches:
-        back[match.record.name, match.reviewer].add(match.segment_id)
-    of = {match.record.name: match.record for match in matches}
-    for (name, reviewer), ids in back.items():
-        if lost := set(of[name].shares().get(reviewer, of[name].segment_ids)) - ids:
-            found.counts["rows_removed"] += len(lost)
-            found.warnings.append(f"{sheet.path.name}: {len(lost):,} of its rows are gone, such as {min(lost)}")
-
-
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], found: _Findings, *, corrected: int) -> Report:

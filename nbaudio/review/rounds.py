@@ -1,20 +1,17 @@
 """Rounds of review: the outcome of each draw.
 
-A segment is ``right`` if every reviewer who judged it says ``ok``, ``wrong`` if every one names a fault, and ``unsure``
-otherwise: if one of them says so, or they contradict each other. Rows that were left empty before the last judged row of a sheet
-were skipped for an unknown reason: they are ``unsure`` too, and so are rows that have changed since they were judged. Rows after
-the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers have come follows from
-their verdicts in that review; verdicts on its segments from elsewhere count within that part.
+A segment is ``right`` if every reviewer who judged it says ``ok``, ``wrong`` if every one names a fault, else ``unsure``.
+Rows that were left empty before the last judged row of a sheet are ``unsure`` too, and so are rows that have changed since they
+were judged. Rows after the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers
+have come follows from their verdicts in that review; verdicts on its segments from elsewhere count within that part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from nbaudio.core.tables import text_column
-from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
@@ -54,31 +51,21 @@ class Round:
         return self.rows.filter(pl.col("verdict").is_not_null())["segment_id"]
 
 
-def rounds(workspace: Workspace | str | Path | ReviewState, segments: pl.DataFrame | None = None) -> list[Round]:
+def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     """Return all reviews of a workspace in the order in which they were drawn, with the verdicts that hold.
 
-    A verdict counts for a review if the drawn content was judged, the same segment with the same times and texts, and the segment
-    still has these times and words (normalization does not change them). Corrections by reviewers change nothing here.
-
-    `segments` is the segments table as of `uncorrected`, with at least the columns `JUDGED`, if it has been read before.
+    A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
+    does not change them). `segments` is the result of `uncorrected`, with the columns `JUDGED`.
     """
-    state = ReviewState.load(workspace)
     kept = sorted(state.records.values(), key=lambda record: (len(record.after), record.name))
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
-    table = state.workspace.segment_columns(*JUDGED) if segments is None else segments
-    there = table.filter(pl.col("segment_id").is_in(drawn.implode()))
-    there = uncorrected(state, there) if segments is None else there
+    there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
     now = there.select(
         "segment_id",
         content_now=pl.Series(content_hashes(there), dtype=pl.String),
         words=pl.Series(word_hashes(there), dtype=pl.String),
     )
     return [_round(record, state.verdicts, now.unique("segment_id")) for record in kept]
-
-
-def verdicts_outside(state: ReviewState, known: Sequence[Round]) -> int:
-    """Count the segments with verdicts that no round drew, or that lie beyond the part reached."""
-    return len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known)))
 
 
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
@@ -90,10 +77,9 @@ def consensus(said: pl.DataFrame) -> pl.DataFrame:
 
 
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
-    """Return the segments of a segments table that every reviewer who judged them, as they are now, calls ``ok``.
+    """Return the segments that every reviewer who judged them, as they are now, calls ``ok``.
 
-    A verdict on an earlier text or on other times of a segment does not count; one on a row of a review does as long as the words
-    are the same, whatever case and punctuation have become.
+    A verdict on a row of a review counts as long as the words are the same, whatever case and punctuation have become.
     """
     state = ReviewState.load(workspace)
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")

@@ -3,12 +3,8 @@
 Every strategy is a stratified random sample. It gives each segment a stratum and a size (above 0, the same within a stratum); `n`
 is allocated to the strata by size, and each stratum gets a simple random sample without replacement. A stratum's share is rounded
 up or down by one random start for all of them (systematic rounding: Tillé, Sampling Algorithms, 2006, section 7.1), so that the
-inclusion probability is the share exactly and even a stratum with a share of 0.1 can be drawn. No segment has probability 0:
-whatever strategies are mixed, the verdicts are evidence about the whole corpus; see `nbaudio.evidence`.
-
-A later round draws from what earlier rounds left. Every beginning of a sheet is a smaller sample of the same kind: reviewers who
-stop early have still reviewed a random sample. Nothing depends on the order of the pool. Another strategy is one function here
-and one line in `STRATEGIES`.
+inclusion probability is the share exactly. No segment has probability 0. A later round draws from what earlier rounds left. Every
+beginning of a sheet is a smaller sample of the same kind. Nothing depends on the order of the pool; see docs/evidence.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +18,14 @@ from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import get_by_name
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import segment_failures
-from nbaudio.review.anomalies import anomaly_reasons
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.near import sentences
 
 # From pool and threshold to one row per segment: `stratum` and `size`. The pool's column `wrong` is null if that is unknown.
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]
 
+_SCORE = pl.col("similarity").fill_nan(None)
 _STRATA = 20
 _MARGIN = 0.02
 _BELOW = 0.1  # of the sample at most, from further below the threshold: a lower one may turn out to be good enough
@@ -38,21 +35,21 @@ _GUESS_WORTH = 10
 _FOCUS = 0.75
 _NEAR = 0.05
 
+_RARE = 0.01  # an odd character that more segments have is a habit of the transcripts
+# Accents that do not compose are odd; marks of a script, such as vowel signs, are not.
+_ODD = r"[^\p{L}\p{M}\p{Nd} ]|[\u0300-\u036f]"
+_DEVIATIONS = 4.0
+_LEAST_DEVIATION = 0.1  # where the speech rate hardly varies, small differences are no anomaly
+_SILENCE_S = 2.0
+_DUPLICATE_CHARACTERS = 20
+
 
 def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments that can be reviewed, and those that could be if their recordings had audio.
+    """Return the segments that break no rule of the tables, one per id, joined with columns of the recordings table.
 
-    Before a workspace has any audio, texts can be reviewed without it.
+    First those that can be reviewed (all if no recording has audio), then those whose recordings lack audio.
     """
-    pool = reviewable(workspace.recordings, segments)
-    if workspace.audio_root is None:
-        return pool, pool.clear()
-    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
-    return pool.filter(~silent), pool.filter(silent)
-
-
-def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the segments that break no rule of the tables, one per id, joined with `path`, `sampling_rate`, `num_samples`."""
+    recordings = workspace.recordings
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
     joined = segments.with_columns(source_channel(segments)).join(facts, on="recording_id", how="left", maintain_order="left")
@@ -60,17 +57,20 @@ def reviewable(recordings: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame
     broken = pl.any_horizontal(rule.fill_null(value=False) for rule in rules.values())
     known_bad = ((pl.col("decision") == "reject") & pl.col("reason").is_in(list(rules))).fill_null(value=False)
     kept = joined.filter(~broken & ~known_bad & pl.col("segment_id").is_not_null())
-    return kept.unique("segment_id", keep="first", maintain_order=True)
+    pool = kept.unique("segment_id", keep="first", maintain_order=True)
+    if workspace.audio_root is None:
+        return pool, pool.clear()
+    silent = pl.any_horizontal(pl.col("path", "start_sample", "end_sample").is_null())
+    return pool.filter(~silent), pool.filter(silent)
 
 
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw `n` segments for review, or all that are left if there are fewer.
+    """Draw `n` segments for review, or all if fewer are left, from a pool of all that can be reviewed.
 
-    The pool has all segments that can be reviewed, each once. Those of earlier `rounds` are not drawn again, and ``stratified``
-    learns from their verdicts. `threshold` is the similarity at which the decision is expected. Return `segment_id`,
-    `probability` (in (0, 1], given the earlier rounds) and `stratum`, in the order of the sheet.
+    Those of earlier `rounds` are not drawn again. Return `segment_id`, `probability` (given the earlier rounds) and `stratum`, in
+    the order of the sheet.
     """
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
     frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))
@@ -98,12 +98,7 @@ def _wanted(pool: pl.DataFrame, *, strategy: str, threshold: float) -> pl.DataFr
     return get_by_name(STRATEGIES, strategy, "strategy")(pool, threshold).select(pl.col("stratum").cast(pl.String), "size")
 
 
-def random(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Give every segment the same probability; a larger `n` with the same seed only adds rows."""
-    return pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0))
-
-
-def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
+def _stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     """Draw most where errors are likely and matter: strata of similarity, sizes by Neyman's rule.
 
     Neyman (1934): the variance of an estimated total is least if a stratum's share is proportional to its number of segments
@@ -112,7 +107,7 @@ def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     still follows the guess alone. p is at least 0.01. A tenth at most comes from further below the threshold. A wrong guess costs
     width, never validity. Strata are cut so that by the guess each would get as many reviews (after Dalenius and Hodges, 1959).
     """
-    score = pl.col("similarity").fill_nan(None)
+    score = _SCORE
     near_or_below = pl.when(score >= threshold - _MARGIN).then(pl.lit("near")).otherwise(pl.lit("below"))
     scored = pl.when(score >= threshold).then(pl.lit("kept")).otherwise(near_or_below)
     zone = pl.when(score.is_null()).then(pl.lit("unscored")).otherwise(scored)
@@ -127,29 +122,18 @@ def stratified(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
     return frame.select("stratum", size=guessed / guessed.sum() + learnt / learnt.sum())
 
 
-def speaker(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Draw from every speaker, in proportion to the square root of the number of segments."""
-    return _by(pool, "speaker_id")
-
-
-def recording(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Draw from every recording likewise (the power allocation of Bankier, 1988, with exponent 1/2)."""
-    return _by(pool, "recording_id")
-
-
-def near(pool: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Draw three of four within 0.05 of the threshold, the rest from elsewhere."""
-    distance = (pl.col("similarity").fill_nan(None) - threshold).abs()
-    return _focus(pool.select(stratum=pl.when(distance <= _NEAR).then(pl.lit("near"))))
-
-
-def suspicious(pool: pl.DataFrame, _threshold: float) -> pl.DataFrame:
-    """Draw three of four from anomalies, evenly over the reasons (see `anomaly_reasons`), the rest from elsewhere."""
-    return _focus(anomaly_reasons(pool).select(stratum="reason"))
-
-
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
-    {one.__name__: one for one in (random, stratified, speaker, recording, near, suspicious)}
+    {
+        # A larger `n` with the same seed only adds rows.
+        "random": lambda pool, _: pool.with_columns(stratum=pl.lit("all"), size=pl.lit(1.0)),
+        "stratified": _stratified,
+        # In proportion to the square root of the number of segments (the power allocation of Bankier, 1988, with exponent 1/2).
+        "speaker": lambda pool, _: _by(pool, "speaker_id"),
+        "recording": lambda pool, _: _by(pool, "recording_id"),
+        # Three of four within 0.05 of the threshold, or from anomalies, evenly over the reasons; the rest from elsewhere.
+        "near": lambda pool, threshold: _focus(pool, pl.when((_SCORE - threshold).abs() <= _NEAR).then(pl.lit("near"))),
+        "suspicious": lambda pool, _: _focus(anomaly_reasons(pool), pl.col("reason")),
+    }
 )
 
 
@@ -205,8 +189,9 @@ def _by(pool: pl.DataFrame, column: str) -> pl.DataFrame:
     return pl.DataFrame({"stratum": named}).select("stratum", size=1 / pl.len().over("stratum").sqrt())
 
 
-def _focus(frame: pl.DataFrame) -> pl.DataFrame:
+def _focus(frame: pl.DataFrame, stratum: pl.Expr) -> pl.DataFrame:
     """Give segments with a stratum `_FOCUS` of the sample, evenly over the strata, and the others the rest."""
+    frame = frame.select(stratum=stratum)
     focus, kinds = pl.col("stratum").is_not_null(), pl.col("stratum").drop_nulls().n_unique()
     size = pl.when(focus).then(_FOCUS / kinds).otherwise(1 - _FOCUS) / pl.len().over("stratum")
     return frame.select(pl.col("stratum").fill_null("elsewhere"), size=size)
@@ -215,3 +200,58 @@ def _focus(frame: pl.DataFrame) -> pl.DataFrame:
 def _unit(keys: pl.Series, salt: str) -> NDArray[np.float64]:
     """Return numbers in [0, 1) by hash."""
     return (hash_column(keys, salt).to_numpy() >> np.uint64(11)) / 2.0**53
+
+
+def anomaly_reasons(pool: pl.DataFrame) -> pl.DataFrame:
+    """Return `reason`, one row per segment: the first anomaly that applies, null for none; checks without columns are skipped."""
+    rules = {
+        "duplicate audio": (_overlapping, ("recording_id", "start_sample", "end_sample")),
+        "duplicate text": (_repeated, ("text",)),
+        "fast": (lambda frame: _speed(frame) > _DEVIATIONS, ("text", "source_start", "source_end")),
+        "slow": (lambda frame: _speed(frame) < -_DEVIATIONS, ("text", "source_start", "source_end")),
+        "long silence": (_silent, ("word_times",)),
+        "odd characters": (_odd, ("text",)),
+    }
+    found = {
+        name: rule(pool).fill_null(value=False).alias(name)
+        for name, (rule, columns) in rules.items()
+        if all(column in pool.columns for column in columns)
+    }
+    hits = pl.DataFrame(list(found.values()))
+    return hits.select(reason=pl.coalesce(*(pl.when(name).then(pl.lit(name)) for name in found), pl.lit(None, dtype=pl.String)))
+
+
+def _overlapping(pool: pl.DataFrame) -> pl.Series:
+    """Return which segments have half of their audio in another segment of the recording too."""
+    start, end = pl.col("start_sample"), pl.col("end_sample")
+    ordered = pool.select("recording_id", start, end).with_row_index("row").sort("recording_id", start, end)
+    reach = end.cum_max().shift(1).over("recording_id") - start
+    after = pl.min_horizontal(end, end.shift(-1).over("recording_id")) - start.shift(-1).over("recording_id")
+    return ordered.with_columns(hit=(2 * pl.max_horizontal(reach, after) >= end - start) & (end > start)).sort("row")["hit"]
+
+
+def _repeated(pool: pl.DataFrame) -> pl.Series:
+    folded = pool.select(sentences(pl.col("text"))).to_series()
+    return folded.is_duplicated() & (folded.str.len_chars() >= _DUPLICATE_CHARACTERS)
+
+
+def _speed(pool: pl.DataFrame) -> pl.Series:
+    """Return how far the logarithms of the speech rates are from their median, in median absolute deviations times 1.4826."""
+    times = [pool[name].cast(pl.Float64, strict=False) for name in ("source_start", "source_end")]
+    speed = (pool["text"].str.len_chars() / (times[1] - times[0])).log()
+    speed = pl.select(pl.when(speed.is_finite()).then(speed)).to_series()
+    from_median = speed - speed.median()
+    usual = 1.4826 * float(from_median.abs().median() or 0.0)  # type: ignore[arg-type]  # the median of numbers is a number
+    return from_median / max(usual, _LEAST_DEVIATION)
+
+
+def _silent(pool: pl.DataFrame) -> pl.Series:
+    words = pl.element().struct
+    gaps = pl.col("word_times").list.eval(words.field("start") - words.field("end").shift(1)).list.max()
+    return pool.select(gaps >= _SILENCE_S).to_series()
+
+
+def _odd(pool: pl.DataFrame) -> pl.Series:
+    found = pool.select(odd=pl.col("text").str.extract_all(_ODD).list.unique()).with_row_index("row").explode("odd").drop_nulls()
+    rare = found.filter(pl.len().over("odd") < max(2, _RARE * len(pool)))
+    return pl.Series(range(len(pool)), dtype=pl.UInt32).is_in(rare["row"].implode())

@@ -7,7 +7,9 @@ content; rows are identified by their key, never by their place.
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,16 @@ from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
-    other: name
-    for name, others in {
-        "verdict": ("verdicts",),
-        "comment": ("comments", "remark", "remarks", "note", "notes"),
-        "corrected text": ("correction", "corrected", "corrected transcript"),
-        "segment_id": ("id", "segment"),
-        "duration s": ("duration",),
-        "hypothesis": ("asr text",),
-        "transcript": ("text",),
-    }.items()
-    for other in others
+    "verdicts": "verdict",
+    **dict.fromkeys(("comments", "remark", "remarks", "note", "notes"), "comment"),
+    **dict.fromkeys(("correction", "corrected", "corrected transcript"), "corrected text"),
+    **dict.fromkeys(("id", "segment"), "segment_id"),
+    "duration": "duration s",
+    "asr text": "hypothesis",
+    "text": "transcript",
 }
 # `reviewer` is for tables that were merged from those of several people.
-_COLUMNS = (*COLUMNS, "reviewer")
-_NAMES = {name.replace("_", " "): name for name in _COLUMNS}
+_NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 # The header is searched in so many rows: people write a line or two above it.
 _HEADER_ROWS = 50
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
@@ -77,16 +74,12 @@ def sheets_in(folder: Path) -> list[Path]:
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet (.xlsx, .csv or .tsv); raise InputError if it has no table with rows that can be identified.
-
-    A column that holds nothing but `words` (verdicts) is the verdict column whatever its name.
-    """
+    """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
     kind = path.suffix.lower().removeprefix(".")
     try:
         saved = dt.datetime.fromtimestamp(guards.check_regular(path).st_mtime, tz=dt.UTC)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
-    tables: Mapping[str, list[list[str]]]
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":
@@ -132,8 +125,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
 
     guards.check_workbook(path)
     try:
-        book = openpyxl.load_workbook(path, read_only=True)
-        try:
+        with closing(openpyxl.load_workbook(path, read_only=True)) as book:
             tables = {}
             for sheet in book.worksheets:
                 # Some programs write a range that is too small.
@@ -141,8 +133,6 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
                 tables[sheet.title] = [[_text(cell.value) for cell in row] for row in sheet.iter_rows()]
             noted = book.properties.modified
             return tables, noted and noted.replace(tzinfo=dt.UTC)
-        finally:
-            book.close()
     except Exception as error:  # zipfile, zlib, the XML parser and openpyxl raise anything for a broken archive
         raise InputError(f"{path}: cannot be read as a workbook ({type(error).__name__}: {one_line(error)})") from error
 
@@ -170,7 +160,7 @@ def _parse(
     """Return the rows, the place of each column and the names of unknown columns; None if the table is no review sheet."""
     for at, header in enumerate(table[:_HEADER_ROWS]):
         names = _named(header)
-        found = {name: names.index(name) for name in _COLUMNS if name in names}
+        found = {name: names.index(name) for name in _NAMES.values() if name in names}
         if len(found) < 2:
             continue
         below = table[at + 1 :]
@@ -198,19 +188,15 @@ def _named(header: Sequence[str]) -> list[str | None]:
 
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:
     """Return the only free column all of whose texts fit."""
-    width = max((len(row) for row in rows), default=0)
-    found = []
-    for column in range(width):
-        texts = [row[column] for row in rows if column < len(row) and row[column].strip()]
-        if column not in taken and texts and all(fits(text) for text in texts):
-            found.append(column)
+    columns = enumerate(zip_longest(*rows, fillvalue=""))
+    texts = {column: [cell for cell in cells if cell.strip()] for column, cells in columns if column not in taken}
+    found = [column for column, cells in texts.items() if cells and all(map(fits, cells))]
     return found[0] if len(found) == 1 else None
 
 
 def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: int) -> list[Row]:
-    rows = []
-    for number, row in enumerate(table, start=first):
-        cells = {name: row[column] for name, column in columns.items() if column < len(row)}
-        if any(text.strip() for text in cells.values()):
-            rows.append(Row(number, cells, read_key(cells.get("key", ""))))
-    return rows
+    rows = (
+        (number, {name: row[column] for name, column in columns.items() if column < len(row)})
+        for number, row in enumerate(table, start=first)
+    )
+    return [Row(number, cells, read_key(cells.get("key", ""))) for number, cells in rows if "".join(cells.values()).strip()]

@@ -7,7 +7,7 @@ cell to fill in stays text too.
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -16,10 +16,6 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.review.spreadsheets import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
 from nbaudio.review.state import VERDICTS, ReviewRecord
-
-#: How many rows (beside the header) and links a sheet can hold.
-MAX_ROWS = 1_048_575
-MAX_LINKS = 65_530
 
 #: Columns in the order of the sheet, with their width in characters.
 COLUMNS = {
@@ -44,9 +40,11 @@ OTHER_SHEETS = ("summary", "instructions", "nbaudio")
 #: The label of the cell with the name of the reviewer in the summary.
 REVIEWER = "Reviewer"
 
+_PLACES = {name: place for place, name in enumerate(COLUMNS)}
 _LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
 _GREY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
+_TEXT = {**_LINE, "num_format": "@"}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
 _DIFFERS = {"bold": True, "underline": 1, "font_color": "#B00020"}
 # Formats of headers: of columns to fill in, and of those aligned with the cells below.
@@ -54,6 +52,17 @@ _HEADERS: Mapping[str, Mapping[str, Any]] = {
     **{name: {"bg_color": _YELLOW} for name in FILLED_IN},
     **{name: {"align": "right", "indent": 1} for name in ("duration s", "similarity")},
     "segment_id": {"align": "left", "indent": 1},
+}
+_CELLS: Mapping[str, Mapping[str, Any]] = {
+    "text": _TEXT,
+    # Indented beside a column of figures, which in LibreOffice touch their border.
+    "segment_id": {**_TEXT, "indent": 1},
+    "duration s": {**_FIGURE, "num_format": "0.00"},
+    "similarity": {**_FIGURE, "num_format": "0.000"},
+    "link": {**_LINE, "font_color": "#0B5394", "underline": 1},
+    "note": {**_LINE, "font_color": "#595959", "italic": True},
+    "fill in": {**_TEXT, "bg_color": _PALE},
+    "all differs": {**_TEXT, **_DIFFERS},
 }
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
@@ -74,29 +83,19 @@ _STEPS = (
 
 
 def row_key(content: str, reviewer: str, review: str) -> str:
-    """Return the key that identifies a row wherever it ends up, as text that no program reads as a number or formula.
-
-    Examples:
-        >>> row_key("00f1", "ana", "round one")
-        'nb 00f1 ana round one'
-    """
+    """Return the key that identifies a row wherever it ends up, as text that no program reads as a number or formula."""
     return f"nb {content} {reviewer or '-'} {review}"
 
 
 def read_key(text: str) -> tuple[str, str, str] | None:
-    """Parse a `row_key` into content, reviewer and review; return None for other texts.
-
-    Examples:
-        >>> read_key("nb 00f1 - round one")
-        ('00f1', '', 'round one')
-    """
+    """Parse a `row_key` into content, reviewer and review; return None for other texts."""
     found = _KEY.fullmatch(text.strip())
     return (found[1], "" if found[2] == "-" else found[2], found[3]) if found else None
 
 
 def check_size(rows: int, links: int) -> None:
-    """Raise InputError for more rows or links than a spreadsheet can hold."""
-    for what, count, most in (("rows", rows, MAX_ROWS), ("links to clips", links, MAX_LINKS)):
+    """Raise InputError for more rows (beside the header) or links than a spreadsheet can hold."""
+    for what, count, most in (("rows", rows, 1_048_575), ("links to clips", links, 65_530)):
         if count > most:
             raise InputError(
                 f"a sheet holds {most:,} {what}, not {count:,}: draw fewer, name more reviewers, or draw several samples"
@@ -106,15 +105,13 @@ def check_size(rows: int, links: int) -> None:
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:
     """Return the bytes of the workbook: the sheet to fill in, a summary, instructions and a hidden sheet of origins.
 
-    `rows` have `segment_id`, `clip` (path relative to the sheet, null for none), `note` (the text in place of a link),
-    `speaker_id`, `duration_s`, `text`, `asr_text`, `similarity`, `probability` and `content`. Words that differ after the
-    normalization `steps` are marked. An empty `reviewer` is unknown.
+    `rows` have `clip` (path relative to the sheet, null for none) and `note` (the text in place of a link). Words that differ
+    after the normalization `steps` are marked.
     """
-    check_size(len(rows), rows["clip"].count())
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, steps)
-        _write_summary(book, record, reviewer, {name: _range(name, len(rows)) for name in COLUMNS}, len(rows))
+        _write_summary(book, record, reviewer, len(rows))
         _write_instructions(book, record.verdicts)
         _write_origin(book, rows, record, reviewer)
     return out.getvalue()
@@ -127,14 +124,20 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     for column, (name, width) in enumerate(COLUMNS.items()):
         sheet.set_column(column, column, width, None, {"hidden": name == "key"})
         sheet.write_string(0, column, name, book.add_format({**header, **_HEADERS.get(name, {})}))
-    cells = _Cells(book, sheet)
+    formats = {name: book.add_format(style) for name, style in _CELLS.items()}
+    fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
-        _write_row(cells, number, row, steps)
-        cells.text(number, "key", row_key(row["content"], reviewer, record.name))
+        if row["clip"] is not None:
+            sheet.write_url(number, _PLACES["clip"], _link(row["clip"]), formats["link"])
+        for name, fragments, style in _texts(row, row_key(row["content"], reviewer, record.name), steps):
+            put_fragments(sheet, (number, _PLACES[name]), fragments, fonts, formats[style])
+        for name, value in (("duration s", row["duration_s"]), ("similarity", row["similarity"])):
+            known = value is not None and math.isfinite(value)
+            sheet.write(number, _PLACES[name], value if known else None, formats[name])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
-    verdict = cells.columns["verdict"]
+    verdict = _PLACES["verdict"]
     # The list refers to the summary: one inside the drop-down is limited to 255 characters.
     choice = {
         "validate": "list",
@@ -149,30 +152,38 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.repeat_rows(0)
 
 
-def _write_row(cells: "_Cells", number: int, row: Mapping[str, Any], steps: Sequence[str]) -> None:
-    if row["clip"] is None:
-        cells.text(number, "clip", row["note"], "note")
+def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str]) -> Iterator[tuple[str, list[Fragment], str]]:
+    """Yield the texts of a row by column, as fragments with the format of the cell."""
+    compared = row["asr_text"] is not None
+    texts = {
+        **({"clip": row["note"]} if row["clip"] is None else {}),
+        "transcript": row["text"],
+        "hypothesis": row["asr_text"] if compared else NO_HYPOTHESIS,
+        **dict.fromkeys(FILLED_IN, ""),
+        "speaker": row["speaker_id"],
+        "segment_id": row["segment_id"],
+        "key": key,
+    }
+    styles = {"clip": "note", "segment_id": "segment_id", **dict.fromkeys(FILLED_IN, "fill in")}
+    fragments = {name: [(cell_text(text or ""), False)] for name, text in texts.items()}
+    if compared:
+        sides = (fragments[name][0][0] for name in ("transcript", "hypothesis"))
+        fragments["transcript"], fragments["hypothesis"] = diff_fragments(*sides, steps=steps)
     else:
-        cells.link(number, "clip", row["clip"])
-    if row["asr_text"] is None:
-        cells.text(number, "transcript", row["text"])
-        cells.text(number, "hypothesis", NO_HYPOTHESIS, "note")
-    else:
-        sides = diff_fragments(cell_text(row["text"]), cell_text(row["asr_text"]), steps=steps)
-        for name, fragments in zip(("transcript", "hypothesis"), sides, strict=True):
-            cells.rich(number, name, fragments)
-    for name in FILLED_IN:
-        cells.text(number, name, "", "fill in")
-    cells.text(number, "speaker", row["speaker_id"])
-    cells.figure(number, "duration s", row["duration_s"])
-    cells.figure(number, "similarity", row["similarity"])
-    cells.text(number, "segment_id", row["segment_id"], "segment_id")
+        styles["hypothesis"] = "note"
+    for name, parts in fragments.items():
+        yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else styles.get(name, "text")
 
 
-def _range(name: str, rows: int) -> str:
-    """Return the cells of a column as a reference for formulas in other sheets."""
-    letter = chr(ord("A") + list(COLUMNS).index(name))
-    return f"review!${letter}$2:${letter}${max(rows, 1) + 1}"
+def _link(path: str) -> Any:
+    """Return the link to a clip."""
+    from xlsxwriter.url import Url  # type: ignore[import-untyped]
+
+    url = Url(f"external:{path}")
+    # xlsxwriter writes backslashes, which not every program understands; a relative path with slashes works everywhere.
+    url._relationship_link = path
+    url.text = "play"
+    return url
 
 
 def _height(**texts: str | None) -> float:
@@ -185,51 +196,10 @@ def _height(**texts: str | None) -> float:
     return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
 
 
-class _Cells:
-    """Writer for the cells of the review sheet, by the names of `COLUMNS`."""
-
-    def __init__(self, book: Any, sheet: Any) -> None:
-        self.sheet = sheet
-        self.columns = {name: column for column, name in enumerate(COLUMNS)}
-        self.formats = {
-            "text": book.add_format({**_LINE, "num_format": "@"}),
-            # Indented beside a column of figures, which in LibreOffice touch their border.
-            "segment_id": book.add_format({**_LINE, "num_format": "@", "indent": 1}),
-            "duration s": book.add_format({**_FIGURE, "num_format": "0.00"}),
-            "similarity": book.add_format({**_FIGURE, "num_format": "0.000"}),
-            "link": book.add_format({**_LINE, "font_color": "#0B5394", "underline": 1}),
-            "note": book.add_format({**_LINE, "font_color": "#595959", "italic": True}),
-            "fill in": book.add_format({**_LINE, "bg_color": _PALE, "num_format": "@"}),
-            "all differs": book.add_format({**_LINE, **_DIFFERS, "num_format": "@"}),
-        }
-        # Fonts of fragments inside a cell, by whether they differ.
-        self.fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
-
-    def figure(self, row: int, name: str, value: float | None) -> None:
-        known = value is not None and math.isfinite(value)
-        self.sheet.write(row, self.columns[name], value if known else None, self.formats[name])
-
-    def link(self, row: int, name: str, path: str) -> None:
-        from xlsxwriter.url import Url  # type: ignore[import-untyped]
-
-        url = Url(f"external:{path}")
-        # xlsxwriter writes backslashes, which not every program understands; a relative path with slashes works everywhere.
-        url._relationship_link = path
-        url.text = "play"
-        self.sheet.write_url(row, self.columns[name], url, self.formats["link"])
-
-    def text(self, row: int, name: str, value: str | None, style: str = "text") -> None:
-        self.rich(row, name, [(cell_text(value or ""), False)], style)
-
-    def rich(self, row: int, name: str, fragments: list[Fragment], style: str = "text") -> None:
-        whole = len(fragments) == 1 and fragments[0][1]
-        put_fragments(
-            self.sheet, (row, self.columns[name]), fragments, self.fonts, self.formats["all differs" if whole else style]
-        )
-
-
-def _write_summary(book: Any, record: ReviewRecord, reviewer: str, columns: Mapping[str, str], rows: int) -> None:
-    """Write the sheet that counts verdicts; `columns` has the references of the columns of the review."""
+def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) -> None:
+    """Write the sheet that counts verdicts."""
+    letters = {name: chr(ord("A") + place) for name, place in _PLACES.items()}
+    columns = {name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()}
     sheet = book.add_worksheet("summary")
     sheet.hide_gridlines(2)
     for column, width in enumerate((24, 14, 14, 80)):

@@ -62,25 +62,14 @@ def cell_text(text: str) -> str:
 
 
 def restore_controls(text: str, original: str) -> str:
-    r"""Replace pictures by the control characters that the original text has (and that it has no pictures of).
-
-    Examples:
-        >>> restore_controls("da␇ ne␊", "da\x07")
-        'da\x07 ne␊'
-    """
+    """Replace pictures by the control characters that the original text has (and that it has no pictures of)."""
     back = {_PICTURES[code]: code for code in map(ord, original) if code in _PICTURES}
     return text.translate({picture: code for picture, code in back.items() if chr(picture) not in original})
 
 
 def normalize_cell(text: str) -> str:
-    """Return a text without Excel's escapes, which some programs resolve and some do not.
-
-    Examples:
-        >>> normalize_cell("_x005F_x0041_ da") == normalize_cell("_x0041_ da") == normalize_cell("A da")
-        True
-    """
-    plain = text.replace("x005F_", "")
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), plain)
+    """Return a text without Excel's escapes, which some programs resolve and some do not."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text.replace("x005F_", ""))
 
 
 def diff_fragments(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> tuple[list[Fragment], list[Fragment]]:
@@ -152,8 +141,7 @@ def read_delimited(path: Path) -> list[list[str]]:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; save it as 'CSV UTF-8' or as .xlsx") from error
-    header = text.partition("\n")[0]
-    separator = max(",;\t", key=header.count)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
     limit = csv.field_size_limit(1 << 30)
     try:
         return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))

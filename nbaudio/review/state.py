@@ -9,10 +9,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 import polars as pl
@@ -21,7 +22,7 @@ from nbaudio.core import guards
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import CORRECTED_TEXTS
-from nbaudio.storage.atomic import append_lines, read_lines, write_json
+from nbaudio.storage.atomic import append_lines, read_lines
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
 
@@ -124,20 +125,10 @@ class ReviewRecord:
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
 
-    def save(self, workspace: Workspace) -> None:
-        """Write the record: from now on its segments stay out of training."""
-        write_json(workspace.path / "reviews" / f"{self.name}.json", asdict(self))
-
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
 
         Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others are dealt out in turn.
-
-        Examples:
-            >>> ids = ["a", "b", "c", "d"]
-            >>> record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
-            >>> record.shares()
-            {'ana': ['a', 'b', 'c'], 'ben': ['a', 'b', 'd']}
         """
         if not self.reviewers:
             return {"": self.segment_ids}
@@ -153,18 +144,19 @@ class ReviewRecord:
 class ReviewState:
     """The review files of a workspace, each read at most once, when it is first needed; load anew to see later changes."""
 
-    workspace: Workspace  # the workspace
+    workspace: Workspace
 
     @classmethod
-    def load(cls, source: "Workspace | str | Path | ReviewState") -> "ReviewState":
+    def load(cls, source: "Workspace | str | Path | ReviewState") -> Self:
         """Return the state of a workspace (a state as it is); raise InputError if there is no workspace."""
-        return source if isinstance(source, ReviewState) else cls(Workspace.open(source))
+        if isinstance(source, cls):
+            return source
+        return cls(source.workspace if isinstance(source, ReviewState) else Workspace.open(source))
 
     @cached_property
     def verdict_log(self) -> pl.DataFrame:
         """All verdicts ever given, in order."""
-        said = read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict")
-        return _frame(said, pl.Schema(dict.fromkeys(Verdict.__annotations__, pl.String)))
+        return _frame(read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict"), Verdict)
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -192,7 +184,8 @@ class ReviewState:
         return self.workspace.table(CORRECTED_TEXTS) if kept else None
 
 
-def _frame(lines: Sequence[object], schema: pl.Schema) -> pl.DataFrame:
+def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
+    schema = {name: pl.Int64 if name in _SAMPLES else pl.String for name in kind.__annotations__}
     return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
 
 
@@ -224,19 +217,12 @@ def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) 
 
 
 def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return all verdicts ever given, in order: the attributes of `Verdict` as columns of strings.
-
-    Raises:
-        InputError: a line of the log is not a verdict.
-    """
+    """Return all verdicts ever given, in order: the attributes of `Verdict` as columns of strings."""
     return ReviewState.load(workspace).verdict_log
 
 
 def verdicts(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the verdicts that hold: the last of each reviewer on each segment as it was shown, in the order given.
-
-    Returns:
-        The attributes of `Verdict` as columns of strings; `verdict` is never null.
+    """Return the verdicts that hold, in the order of `verdict_log`: the last of each reviewer on each segment as it was shown.
 
     Raises:
         InputError: a line of the log is not a verdict.
@@ -265,8 +251,8 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
-    schema = pl.Schema({**dict.fromkeys(Correction.__annotations__, pl.String), **dict.fromkeys(_SAMPLES, pl.Int64)})
-    last = _frame(ReviewState.load(workspace).correction_log, schema).unique("segment_id", keep="last", maintain_order=True)
+    log = _frame(ReviewState.load(workspace).correction_log, Correction)
+    last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
 

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.tables import SPLITS
+from nbaudio.proof.curves import curve as precision_curve
 from nbaudio.proof.curves import min_sample_size
-from nbaudio.proof.evidence import precision_curve
+from nbaudio.proof.evidence import ProofState
 from nbaudio.reading import open_corpus
+from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.views import Source
@@ -136,9 +138,9 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     return plot
 
 
-def evidence(workspace: str | Path | Workspace, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
+def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
     """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
-    curve = precision_curve(workspace, precision=precision, confidence=confidence)
+    curve = precision_curve(ProofState.load(workspace).sample(), precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]

@@ -13,11 +13,9 @@ import polars as pl
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.tables import SPLITS
 from nbaudio.corpus.layout import MANIFEST, read_manifest
-from nbaudio.proof.display import THRESHOLDS, describe_claim, selection_threshold
-from nbaudio.proof.evidence import selection_claim
+from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
-from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
 from nbaudio.text.near import sentences
 from nbaudio.ui import plots, views
@@ -45,7 +43,7 @@ class _Notes:
     selection: Mapping[str, Any]
     leakage: Mapping[str, Any]
     evidence: Mapping[str, Any]
-    is_corpus: bool
+    state: ProofState | None  # of a workspace
 
     @classmethod
     def of(cls, path: str | Path) -> "_Notes":
@@ -53,12 +51,12 @@ class _Notes:
         if folder.exists(MANIFEST):
             manifest = read_manifest(folder)
             about, leakage, evidence = (manifest.get(name, {}) for name in ("about", "leakage", "evidence"))
-            return cls(about, manifest["selection"], leakage, evidence, is_corpus=True)
-        workspace = Workspace.open(path)
-        selection = workspace.report("select").get("facts", {})
+            return cls(about, manifest["selection"], leakage, evidence, None)
+        state = ProofState.load(path)
+        selection = state.workspace.report("select").get("facts", {})
         names = {fact_key(check): check for check in CHECK_MEANINGS}
         shared = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
-        return cls({}, selection, shared, selection_claim(workspace), is_corpus=False)
+        return cls({}, selection, shared, selection_claim(state), state)
 
 
 def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
@@ -69,13 +67,13 @@ def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, 
         _overview(facts, notes),
         _measures(segments, kept),
         _threshold(segments, notes),
-        *_evidence(path, notes),
+        *_evidence(notes),
         _splits(segments, facts),
         *_leakage(notes),
         _rejected(segments),
         _vocabulary(kept),
     ]
-    if notes.is_corpus:
+    if notes.state is None:
         found.append(Section("Shards", "The files of the corpus.", {}, _png(plots.shards(path))))
     return notes.about.get("title") or str(path).rstrip("/").rpartition("/")[2], found
 
@@ -124,7 +122,7 @@ def _threshold(segments: pl.DataFrame, notes: _Notes) -> Section:
     )
 
 
-def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
+def _evidence(notes: _Notes) -> Iterator[Section]:
     if not notes.evidence:
         yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
         return
@@ -134,7 +132,7 @@ def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
         {"Evidence": _pairs(describe_claim(notes.evidence)), **({"By threshold": claims} if len(claims) else {})},
-        _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
+        _png(plots.claimed(curve) if notes.state is None else plots.evidence(notes.state)),
     )
 
 

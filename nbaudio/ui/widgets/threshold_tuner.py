@@ -352,9 +352,9 @@ class ThresholdTuner(BaseWidget):
         if measure != "similarity" or not len(verdict_log(workspace)):
             return None
         from nbaudio.proof.curves import curve
-        from nbaudio.proof.evidence import workspace_sample
+        from nbaudio.proof.evidence import ProofState
 
-        found = curve(workspace_sample(workspace), thresholds=np.array(self._counted(measure, value).scale.grid))
+        found = curve(ProofState.load(workspace).sample(), thresholds=np.array(self._counted(measure, value).scale.grid))
         return found.select("reviewed", "precision", "low", "high").to_dict(as_series=False)
 
     def static_html(self) -> str:
