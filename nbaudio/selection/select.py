@@ -1,9 +1,9 @@
 """Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
-Each call decides everything anew from the tables. Decisions of people (`review.manual_decisions`) take precedence: what they reject is
+Each call decides everything from the tables. Decisions of people (`review.manual_decisions`) take precedence: what they reject is
 out for their reason, what they accept passes the filters on similarity and duration. The first rule that applies is the reason:
 those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
-`rules.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
+`tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
 is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not depend on the order of rows.
 """
 
