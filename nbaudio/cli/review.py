@@ -1,4 +1,4 @@
-"""Commands for review sheets, and for the evidence of their verdicts."""
+"""Commands for review sheets and corrections."""
 
 from typing import Annotated
 
@@ -63,15 +63,3 @@ def correct_bounds(workspace: common.Workspace) -> Report:
 def correct_texts(workspace: common.Workspace) -> Report:
     """Apply texts that reviewers corrected to the segments table; review import does it too."""
     return nbaudio.review.correct_texts(workspace)
-
-
-@common.command("evidence W --precision 0.98 --confidence 0.95")
-def evidence(
-    workspace: common.Workspace,
-    precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
-    confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
-    min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
-    max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
-) -> Report:
-    """Estimate the precision of the labels above each threshold from the reviews, and say what to review next."""
-    return nbaudio.evidence(**locals())

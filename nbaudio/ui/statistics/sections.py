@@ -37,54 +37,38 @@ class Section:
     plot: bytes | None = None
 
 
-@dataclass(frozen=True)
-class _Notes:
-    """Results of earlier steps: of a workspace from its reports, of a corpus from its corpus.json."""
-
-    about: Mapping[str, Any]
-    selection: Mapping[str, Any]
-    leakage: Mapping[str, Any]
-    evidence: Mapping[str, Any]
-    is_corpus: bool
-
-    @classmethod
-    def of(cls, path: str | Path) -> "_Notes":
-        folder = folder_at(path)
-        if folder.exists(MANIFEST):
-            manifest = read_manifest(folder)
-            about, leakage, evidence = (manifest.get(name, {}) for name in ("about", "leakage", "evidence"))
-            return cls(about, manifest["selection"], leakage, evidence, is_corpus=True)
-        workspace = Workspace.open(path)
-        selection = workspace.report("select").get("facts", {})
-        names = {fact_key(check): check for check in CHECK_MEANINGS}
-        shared = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
-        return cls({}, selection, shared, selection_claim(workspace), is_corpus=False)
-
-
 def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
-    notes = _Notes.of(path)
+    folder = folder_at(path)
+    is_corpus = folder.exists(MANIFEST)
+    notes = read_manifest(folder) if is_corpus else _workspace_notes(Workspace.open(path))
     kept = segments.filter(pl.col("decision") != "reject")
     found = [
-        _overview(facts, notes),
+        _overview(facts, notes["selection"]),
         _measures(segments, kept),
-        _threshold(segments, notes),
-        *_evidence(path, notes),
+        _threshold(segments, notes["selection"]),
+        _evidence(path, notes.get("evidence", {}), is_corpus=is_corpus),
         _splits(segments, facts),
-        *_leakage(notes),
+        *_leakage(notes.get("leakage", {})),
         _rejected(segments),
         _vocabulary(kept),
     ]
-    if notes.is_corpus:
+    if is_corpus:
         found.append(Section("Shards", "The files of the corpus.", {}, _png(plots.shards(path))))
-    return notes.about.get("title") or str(path).rstrip("/").rpartition("/")[2], found
+    return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
 
 
-def _overview(facts: Mapping[str, Any], notes: _Notes) -> Section:
+def _workspace_notes(workspace: Workspace) -> dict[str, Any]:
+    """Return results of earlier steps from the reports of a workspace, as corpus.json holds those of a corpus."""
+    selection = workspace.report("select").get("facts", {})
+    names = {fact_key(check): check for check in CHECK_MEANINGS}
+    leakage = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
+    return {"selection": selection, "leakage": leakage, "evidence": selection_claim(workspace)}
+
+
+def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section:
     counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
-    parameters = {
-        name: value for name, value in notes.selection.get("parameters", {}).items() if value is not None and value != []
-    }
+    parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
     return Section(
         "Overview",
         "What is kept, and what the selection was asked for." if parameters else "What is kept; nothing has been selected yet.",
@@ -93,13 +77,12 @@ def _overview(facts: Mapping[str, Any], notes: _Notes) -> Section:
 
 
 def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
-    rows = []
-    for name, label in _MEASURES.items():
-        values = kept[name].filter(kept[name].is_finite())
-        if len(values):
-            rows.append(
-                {"of what is kept": label, "segments": len(values)} | {q: values.quantile(at) for q, at in _QUANTILES.items()}
-            )
+    finite = {label: kept[name].filter(kept[name].is_finite()) for name, label in _MEASURES.items()}
+    rows = [
+        {"of what is kept": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
+        for label, values in finite.items()
+        if len(values)
+    ]
     return Section(
         "Durations and similarity",
         "The plots show all segments, those that are out too; the table shows what is kept.",
@@ -108,13 +91,10 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
     )
 
 
-def _threshold(segments: pl.DataFrame, notes: _Notes) -> Section:
-    used = selection_threshold(notes.selection)
-    shown = (
-        views.threshold_curve(segments)
-        .filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
-        .with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
-    )
+def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
+    used = selection_threshold(selection)
+    shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
+    shown = shown.with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
     names = {"segments_share": "segments [%]", "hours_share": "hours [%]"}
     return Section(
         "Threshold",
@@ -124,17 +104,18 @@ def _threshold(segments: pl.DataFrame, notes: _Notes) -> Section:
     )
 
 
-def _evidence(path: str | Path, notes: _Notes) -> Iterator[Section]:
-    if not notes.evidence:
-        yield Section("How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {})
-        return
-    curve = pl.DataFrame(notes.evidence.get("curve", []), infer_schema_length=None)
+def _evidence(path: str | Path, evidence: Mapping[str, Any], *, is_corpus: bool) -> Section:
+    if not evidence:
+        return Section(
+            "How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {}
+        )
+    curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
     claims = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
-    yield Section(
+    return Section(
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(describe_claim(notes.evidence)), **({"By threshold": claims} if len(claims) else {})},
-        _png(plots.claimed(curve) if notes.is_corpus else plots.evidence(path)),
+        {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": claims} if len(claims) else {})},
+        _png(plots.claimed(curve) if is_corpus else plots.evidence(path)),
     )
 
 
@@ -152,15 +133,13 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     )
 
 
-def _leakage(notes: _Notes) -> Iterator[Section]:
-    if not notes.leakage:
+def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
+    if not leakage:
         return
     # JSON has the checks in alphabetical order; columns that segments are grouped by come first here.
-    checks = sorted(notes.leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
-    counted = [
-        {"check": check, "shared values": found["shared"], "segments of dev and test": found.get("segments")}
-        for check, found in checks
-    ]
+    checks = sorted(leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
+    columns = {"shared values": "shared", "segments of dev and test": "segments"}
+    counted = [{"check": check} | {name: found.get(key) for name, key in columns.items()} for check, found in checks]
     listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
     yield Section(
         "What the splits share",

@@ -3,9 +3,8 @@
 Audio is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column per pixel.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +26,8 @@ BANDS = _FRAME // 4
 _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
 
 
-@dataclass(frozen=True)
-class ClipAudio:
-    """A window of a recording to play and to draw.
-
-    Attributes:
-        wav: a complete WAV file.
-        peaks: int8, shape (columns, 2); see `peaks`.
-        spectrogram: uint8, shape (columns, `BANDS`); see `spectrogram`.
-        seconds: its length.
-        start: where the segment begins in it, in seconds.
-        end: where the segment ends in it, in seconds.
-    """
+class ClipAudio(NamedTuple):
+    """A window of a recording as a WAV file and to draw, its length, and start and end of the segment in it."""
 
     wav: bytes
     peaks: NDArray[np.int8]
@@ -57,12 +46,9 @@ def read_window(
     after: float = 0.0,
     channel: str | None = None,
 ) -> tuple[NDArray[np.int16], int, int]:
-    """Read at most `longest_s` seconds of a segment, with context of `before` and `after` seconds.
+    """Read at most `longest_s` seconds of a segment with context (seconds) at `RATE`; without `channel` its own, or the mix.
 
-    `root` is where the recordings are, None without audio; `row` has the facts of the segment and its recording; without
-    `channel` its own channel is read, or else the mix. Returns the samples at `RATE`, and the first sample of the window and the
-    sample where the segment ends or is cut, both at the recording's rate. Raises `AudioError` with the reason if there is no
-    audio.
+    Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
     """
     path, start, end, rate, length = (
         row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")

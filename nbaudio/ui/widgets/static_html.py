@@ -51,18 +51,21 @@ class StaticClip:
 
 @dataclass(frozen=True)
 class Clips:
-    """Clips as Jupyter and saved pages show them.
-
-    Attributes:
-        clips: the clips.
-        hidden: number of clips beyond the limit.
-    """
+    """Clips as Jupyter and saved pages show them; `hidden` is the number of clips beyond the limit."""
 
     clips: tuple[StaticClip, ...]
     hidden: int = 0
 
     def _repr_html_(self) -> str:
-        return clips_html(self.clips, hidden=self.hidden)
+        key = ""
+        if any(clip.asr_text is not None for clip in self.clips):
+            key = (
+                f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
+                f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
+            )
+        shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
+        more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
+        return f"<div>{key}{shown}{more}</div>"
 
     def __repr__(self) -> str:
         return f"{len(self.clips)} clips"
@@ -70,13 +73,7 @@ class Clips:
 
 @dataclass(frozen=True)
 class Table:
-    """A frame as Jupyter shows it, the first rows of it.
-
-    Attributes:
-        frame: all of it, or its beginning.
-        limit: number of rows to show.
-        total: number of all rows, where `frame` is only the beginning.
-    """
+    """The first `limit` rows of a frame as Jupyter shows them; `total` is the number of all rows if `frame` is a beginning."""
 
     frame: pl.DataFrame
     limit: int = MOST_ROWS
@@ -150,17 +147,6 @@ def clip_html(clip: StaticClip) -> str:
         f'<div><code style="unicode-bidi:isolate">{name}</code>{facts}</div>{audio}{note}'
         f'<p dir="auto" style="margin:4px 0;max-width:60em;overflow-wrap:anywhere;unicode-bidi:isolate">{words}</p></div>'
     )
-
-
-def clips_html(clips: Sequence[StaticClip], *, hidden: int = 0) -> str:
-    """Return clips below one another with the key to the marks, and the number of `hidden` ones."""
-    key = (
-        f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
-        f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
-    )
-    shown = "".join(map(clip_html, clips)) if clips else "<p>no segments</p>"
-    more = f"<p>and {hidden:,} more, not shown</p>" if hidden else ""
-    return f"<div>{key if any(clip.asr_text is not None for clip in clips) else ''}{shown}{more}</div>"
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands for a corpus: select, export, materialize, status, convert, verify, stats, wheel."""
+"""All commands but those of review, in the order of the help."""
 
 from typing import Annotated
 
@@ -7,6 +7,94 @@ import typer
 import nbaudio
 from nbaudio.cli import common
 from nbaudio.core.report import Report
+
+
+@common.command("demo --out demo-output")
+def demo(
+    out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None,
+) -> Report:
+    """Run the whole job on the bundled corpus and show each of its troubles being caught."""
+    return nbaudio.demo(out=out)
+
+
+@common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
+def run(
+    manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the whole job")],
+    out: Annotated[str | None, typer.Option(help="the folder for notebooks, workspace and corpus")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter, over the manifest")] = None,
+    only: Annotated[str | None, typer.Option(metavar="1-5", help="only these notebooks")] = None,
+) -> Report:
+    """Run the notebooks in order, unattended, with the parameters of a manifest."""
+    from nbaudio.runs.manifests import parse_settings
+
+    return nbaudio.run(manifest, out=out, settings=parse_settings(set_ or []), only=only)
+
+
+@common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
+def download(
+    source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
+    out: Annotated[str, typer.Option(help="the folder for the files: new, or one to resume")],
+    connections: Annotated[int, typer.Option(min=1, help="files at once")] = 4,
+    per_host: Annotated[int, typer.Option(min=1, help="files at once from one host")] = 2,
+    per_second: Annotated[float, typer.Option(help="requests to one host")] = 4.0,
+    seed: Annotated[int | None, typer.Option(help="of the pauses' random share")] = None,
+) -> Report:
+    """Download the files of a list; run it again after a kill to resume."""
+    return nbaudio.download(**locals())
+
+
+@common.command("ingest parlaspeech asr.json --audio recordings --names wav.scp --out W", fetches=True)
+def ingest(
+    format: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="the layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+            "subtitles or textgrid",
+        ),
+    ],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts, or its address")],
+    out: Annotated[str, typer.Option(help="the workspace folder to make")],
+    audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,
+    names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
+    jobs: common.Jobs = None,
+    sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
+    cache: Annotated[str, typer.Option(help="room for recordings that lie elsewhere, such as 50GB")] = "20GB",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="of the format, such as window=10 of folder; repeat for more"),
+    ] = None,
+) -> Report:
+    """Read transcripts, resolve the names of recordings, probe every recording."""
+    given = locals()
+    from nbaudio.runs.manifests import split_settings
+
+    parsed = split_settings(options or [], what="--option", example="window=10")
+    return nbaudio.ingest(**{**given, "options": parsed})
+
+
+@common.command("score W --normalize nfc --normalize lower")
+def score(
+    workspace: common.Workspace,
+    normalize: Annotated[
+        list[str] | None,
+        typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more"),
+    ] = None,
+) -> Report:
+    """Compare transcripts with hypotheses: similarity, WER, CER."""
+    return nbaudio.score(workspace, normalize=tuple(normalize or ()))
+
+
+@common.command("evidence W --precision 0.98 --confidence 0.95")
+def evidence(
+    workspace: common.Workspace,
+    precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
+    confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
+) -> Report:
+    """Estimate the precision of the labels above each threshold from the reviews, and say what to review next."""
+    return nbaudio.evidence(**locals())
 
 
 @common.command("select W --min-similarity 0.8 --hours 200 --dev 2000 --test 2000", fetches=True)
