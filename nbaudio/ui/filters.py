@@ -19,11 +19,9 @@ _MOST_VALUES = 10_000
 
 
 def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False) -> Order:
-    """Return the row numbers of a frame, filtered and sorted.
+    """Return the rows with an SQL condition and a text to find in any column and case; equal ones keep their order, nulls are last.
 
-    `where` is an SQL condition over the columns, such as ``similarity < 0.5 and speaker_id = 'spk7'``, `find` a text that any
-    column of text contains, whatever its case, `sort` a column; empty ones are ignored. Equal rows keep their order; nulls and
-    NaN come last. Errors of `where` and `sort` are `InputError`.
+    Errors of `where` and `sort` are `InputError`.
     """
     kept = _filter(frame, where.strip(), find)
     if not sort:

@@ -46,10 +46,9 @@ class _Done:
 
 
 class ReviewSession:
-    """Verdicts of one reviewer at a time on the segments of a panel, named by their numbers in it."""
+    """Verdicts of one reviewer at a time on the segments of a panel, named by their numbers in it; new ones are of `words`."""
 
     def __init__(self, segments: Segments, *, reviewer: str, review: str, words: list[str]) -> None:
-        """Load the verdicts of the log; new ones are `words`, logged under the name of the `review`."""
         self.segments = segments
         self.review = review
         self.words = words
@@ -161,10 +160,7 @@ class ReviewSession:
 
 
 def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
-    """Return the segments of a review for a reviewer, its verdict words, and whether its segments were assigned to reviewers.
-
-    Without a review, all segments (None) and the usual words.
-    """
+    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it was dealt out."""
     if review is None:
         return None, list(VERDICTS), False
     record = ReviewRecord.find(workspace, review)
@@ -279,14 +275,13 @@ class ReviewPanel(BaseWidget):
 
     def static_html(self) -> str:
         """Return the progress, the verdicts, and a few clips without a verdict."""
-        progress, frame = self.progress, self._rows.frame
-        judged = frame.filter(pl.col("verdict").is_not_null()).select(_COLUMNS)
-        counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
-        is_unjudged = frame["verdict"].is_null().to_numpy()
-        unjudged = [int(number) for number in self._rows.order if is_unjudged[number]][:_SAVED_CLIPS]
-        tables = [Table(counts), Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))] if len(judged) else []
-        return (
-            f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
-            + "".join(table._repr_html_() for table in tables)
-            + (f"<p>next:</p>{saved_clips(self._reviewing.segments, unjudged)._repr_html_()}" if unjudged else "")
-        )
+        progress, frame, order = self.progress, self._rows.frame, self._rows.order
+        html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
+        judged = frame.drop_nulls("verdict").select(_COLUMNS)
+        if len(judged):
+            counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
+            html += Table(counts)._repr_html_() + Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))._repr_html_()
+        unjudged = order[frame["verdict"].is_null().to_numpy()[order]][:_SAVED_CLIPS].tolist()
+        if unjudged:
+            html += f"<p>next:</p>{saved_clips(self._reviewing.segments, unjudged)._repr_html_()}"
+        return html
