@@ -146,23 +146,19 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
         after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
         _write(page, links.join(_LINKS.split(page.read_bytes().decode())))
-    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{_code(page[2])}</p></li>" for page in there)
-    links = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
-    others = f"<h2>Beside the pages</h2>\n<ul>{''.join(links)}</ul>\n" if links else ""
+    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
+    beside = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
+    others = f"<h2>Beside the pages</h2>\n<ul>{''.join(beside)}</ul>\n" if beside else ""
     _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=others))
     return folder / "index.html"
 
 
 def _introduction(notebook: Path) -> tuple[str, str]:
-    """Return the heading of a notebook and the text below it."""
+    """Return the heading of a notebook, and the text below it as HTML."""
     first = json.loads(notebook.read_text(encoding="utf8"))["cells"][0]
     heading, _, text = "".join(first["source"]).partition("\n")
-    return heading.lstrip("# "), text.strip()
+    return heading.lstrip("# "), re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text.strip()))
 
 
 def _link(page: tuple[Path, str, str], text: str) -> str:
     return f'<a href="{escape(page[0].name)}">{escape(text.format(page[1]))}</a>'
-
-
-def _code(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

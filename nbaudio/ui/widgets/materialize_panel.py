@@ -43,16 +43,9 @@ class Stage:
         """Return the progress with rate (units a second) and time left (seconds), None if unknown."""
         seconds = (self.ended or time.monotonic()) - self.began
         rate = self.done / seconds if seconds > 0 and self.done else None
-        return {
-            "what": self.what,
-            "done": self.done,
-            "total": self.total,
-            "unit": self.unit,
-            "seconds": seconds,
-            "rate": rate,
-            "left_s": (self.total - self.done) / rate if rate and self.ended is None else None,
-            "over": self.ended is not None,
-        }
+        left_s = (self.total - self.done) / rate if rate and self.ended is None else None
+        facts = {"what": self.what, "done": self.done, "total": self.total, "unit": self.unit}
+        return {**facts, "seconds": seconds, "rate": rate, "left_s": left_s, "over": self.ended is not None}
 
 
 class JobPanel(BaseWidget):
@@ -85,6 +78,14 @@ class JobPanel(BaseWidget):
         if start:
             self._start()
 
+    def _reset(self, status: str) -> None:
+        self._stages: list[Stage] = []
+        self._lines: list[str] = []
+        self._noted = 0
+        self._status = status
+        self._report: Report | None = None
+        self._error = ""
+
     def result(self) -> Report:
         """Wait until the step is over and return its report; the panel stands still meanwhile, unlike with `wait`.
 
@@ -113,14 +114,6 @@ class JobPanel(BaseWidget):
     def static_html(self) -> str:
         """Return the status when the panel is shown; the next cell has the report."""
         return f"<p>{'running in the background; its result is below' if self._status == 'running' else self._status}</p>"
-
-    def _reset(self, status: str) -> None:
-        self._stages: list[Stage] = []
-        self._lines: list[str] = []
-        self._noted = 0
-        self._status = status
-        self._report: Report | None = None
-        self._error = ""
 
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

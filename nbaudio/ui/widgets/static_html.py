@@ -183,12 +183,12 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     segments = opened.segments
     wanted = as_ids(segments if segment_ids is None else segment_ids)
     shown = wanted[:limit]
-    audio = [clip.encoded for clip in opened.read_many(shown, give="encoded")]
     rows = {row["segment_id"]: row for row in segments.filter(pl.col("segment_id").is_in(shown)).iter_rows(named=True)}
-    clips = [
-        _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")
-        for row, data in zip((rows[key] for key in shown), audio, strict=True)
-    ]
+    clips = []
+    for clip in opened.read_many(shown, give="encoded"):
+        row = rows[clip.segment_id]
+        place = f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes"
+        clips.append(_clip(row, clip.encoded, None, place))
     return Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
 
 

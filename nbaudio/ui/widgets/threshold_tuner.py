@@ -271,13 +271,14 @@ class ThresholdTuner(BaseWidget):
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
         value = min(grid[-1], max(grid[0], float(start)))
-        calls = {
+        calls = SegmentPlayback(self._segments, "me").calls
+        calls |= {
             "tuner.open": self._open,
             "tuner.examples": self._examples,
             "tuner.evidence": self._evidence,
             "tuner.use": self._use,
         }
-        super().__init__({**calls, **SegmentPlayback(self._segments, "me").calls}, value=value, used=used, measure=measure)
+        super().__init__(calls, value=value, used=used, measure=measure)
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
