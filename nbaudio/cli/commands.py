@@ -13,9 +13,7 @@ common.app.add_typer(review_app, name="review")
 
 
 @common.command("demo --out demo-output")
-def demo(
-    out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None,
-) -> Report:
+def demo(out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None) -> Report:
     """Run the whole job on the bundled corpus and show each of its troubles being caught."""
     return nbaudio.demo(out=out)
 
@@ -80,8 +78,7 @@ def ingest(
 def score(
     workspace: common.Workspace,
     normalize: Annotated[
-        list[str] | None,
-        typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more"),
+        list[str] | None, typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more")
     ] = None,
 ) -> Report:
     """Compare transcripts with hypotheses: similarity, WER, CER."""
@@ -272,8 +269,6 @@ def stats(
 
 
 @common.command("wheel --out dist")
-def wheel(
-    out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist",
-) -> Report:
+def wheel(out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist") -> Report:
     """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
     return nbaudio.wheel(out=out)

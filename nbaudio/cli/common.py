@@ -57,8 +57,7 @@ BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="furthe
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
     "timeout": Annotated[
-        float | None,
-        typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given"),
+        float | None, typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given")
     ],
     "tries": Annotated[
         int | None, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")
@@ -94,9 +93,8 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
             if report.problems:
                 raise typer.Exit(1)
 
-        shared = {**(_NETWORK if fetches else {}), "as_json": AsJson}
-        defaults = {name: False if name == "as_json" else None for name in shared}
-        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind) for name, kind in shared.items()]
+        shared = [*((name, kind, None) for name, kind in _NETWORK.items() if fetches), ("as_json", AsJson, False)]
+        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind) for name, kind, value in shared]
         parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()), *own]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
         run.__annotations__ = {each.name: each.annotation for each in parameters}

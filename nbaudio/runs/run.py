@@ -16,11 +16,7 @@ _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize",
 
 
 def run(
-    manifest: str | Path,
-    *,
-    out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    only: str | None = None,
+    manifest: str | Path, *, out: str | Path | None = None, settings: Mapping[str, Any] | None = None, only: str | None = None
 ) -> Report:
     """Run the notebooks in order with the parameters of a manifest.
 

@@ -23,12 +23,7 @@ class Player(BaseWidget):
     _esm = esm("core", "diff", "player_drawing", "player", "single_player")
 
     def __init__(
-        self,
-        workspace: str | Path | Workspace,
-        segment_ids: Ids | None = None,
-        *,
-        limit: int = MOST_CLIPS,
-        reviewer: str = "me",
+        self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, limit: int = MOST_CLIPS, reviewer: str = "me"
     ) -> None:
         """Load the segments.
 

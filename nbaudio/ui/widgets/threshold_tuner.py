@@ -336,8 +336,8 @@ class ThresholdTuner(BaseWidget):
         """Return the histogram at the current value, and clips on both sides of it."""
         counts = self._counted(self.measure, self.value)
         position = counts.scale.position(self.value)
-        kept, out = self._neighbors[self.measure].around(self.value, _EXAMPLES)
-        clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
+        sides = self._neighbors[self.measure].around(self.value, _EXAMPLES)
+        clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(measure=self.measure, value=self.value)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
         used = None if self.used is None else format_threshold(self.used)
