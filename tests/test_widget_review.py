@@ -87,6 +87,7 @@ def test_reviewers_do_not_see_or_overwrite_each_other(workspace):
     ask(panel, "review.give", number=0, verdict="noise", **GIVE)
     assert verdicts(workspace).select("reviewer", "verdict").rows() == [("ana", "ok"), ("ivo", "noise")]
     assert "a name is needed" in ask(panel, "review.switch", reviewer=" ")[0]["error"]
+    assert panel.progress["reviewer"] == "ivo"
     with pytest.raises(InputError, match="a name is needed"):
         ReviewPanel(workspace, reviewer="")
 

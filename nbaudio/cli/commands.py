@@ -176,7 +176,8 @@ def select(
 ) -> Report:
     """Decide every segment: filters, budget, train, dev and test without leakage."""
     given = locals()
-    counts = {"dev": common.parse_count(dev), "test": common.parse_count(test)}
+    # The report has a number of segments as a number, and hours, such as 1.5h, as text.
+    counts = {name: int(size) for name, size in (("dev", dev), ("test", test)) if size and size.isascii() and size.isdigit()}
     return nbaudio.select(**{**given, **counts, "group_by": common.split_commas(group_by)})
 
 

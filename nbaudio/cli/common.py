@@ -163,8 +163,3 @@ def _reason(error: Exception) -> str:
 def split_commas(text: str) -> tuple[str, ...]:
     """Parts of a text between commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def parse_count(text: str | None) -> int | str | None:
-    """A number of segments as an integer; anything else, such as ``1.5h``, as it is."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text

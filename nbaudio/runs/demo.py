@@ -60,10 +60,10 @@ def demo(*, out: str | Path | None = None) -> Report:
     out = Path(out if out is not None else "nbaudio-demo").absolute()
     done = run(bundled("data_manifests/demo.yaml"), out=out)
     caught, problems = check_demo(out, done.problems)
-    places: dict[str, Any] = {name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")}
-    made = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
-    table = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
-    return Report("demo", places | {"made": made, "troubles": table, "open": done.facts["open"]}, problems=problems)
+    facts: dict[str, Any] = {name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")}
+    facts["made"] = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
+    facts["troubles"] = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
+    return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 
 
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -74,7 +74,7 @@ def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, 
     folder = folder_at(path)
     is_corpus = folder.exists(MANIFEST)
     notes = read_manifest(folder) if is_corpus else _workspace_notes(Workspace.open(path))
-    kept = segments.filter(pl.col("decision") != "reject")
+    kept, why = segments.filter(pl.col("decision") != "reject"), views.reasons(segments)
     found = [
         _overview(facts, notes["selection"]),
         _measures(segments, kept),
@@ -82,11 +82,11 @@ def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, 
         _evidence(path, notes.get("evidence", {}), is_corpus=is_corpus),
         _splits(segments, facts),
         *_leakage(notes.get("leakage", {})),
-        _rejected(segments),
+        Section("What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that hit.", {"Reasons": why}),
         _vocabulary(kept),
     ]
     if is_corpus:
-        found.append(Section("Shards", "The files of the corpus.", {}, _png(plots.shards(path))))
+        found.append(Section("Shards", "The files of the corpus.", {}, plots.shards(path)._repr_png_()))
     return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
 
 
@@ -119,7 +119,7 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
         "Durations and similarity",
         "The plots show all segments, those that are out too; the table shows what is kept.",
         {"Quantiles": pl.DataFrame(rows)} if rows else {},
-        _png(plots.scores(segments)),
+        plots.scores(segments)._repr_png_(),
     )
 
 
@@ -132,7 +132,7 @@ def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
         "Threshold",
         f"What a threshold on similarity alone would keep; {used:g} is marked.",
         {"Kept by threshold": shown.rename(names)},
-        _png(plots.threshold(segments, used)),
+        plots.threshold(segments, used)._repr_png_(),
     )
 
 
@@ -147,22 +147,17 @@ def _evidence(path: str | Path, evidence: Mapping[str, Any], *, is_corpus: bool)
         "How right the labels are",
         "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
         {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": claims} if len(claims) else {})},
-        _png(plots.claimed(curve) if is_corpus else plots.evidence(path)),
+        (plots.claimed(curve) if is_corpus else plots.evidence(path))._repr_png_(),
     )
 
 
 def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     rows = [{"split": split, **facts[split]} for split in SPLITS if split in facts]
     spoken = views.speakers(segments)
-    return Section(
-        "Splits and speakers",
-        f"Hours by split; of {len(spoken):,} speakers those with most.",
-        {
-            **({"Splits": pl.DataFrame(rows)} if rows else {}),
-            "Hours of speakers": spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)")),
-        },
-        _png(plots.splits(segments)),
-    )
+    tables = {"Splits": pl.DataFrame(rows)} if rows else {}
+    tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
+    about = f"Hours by split; of {len(spoken):,} speakers those with most."
+    return Section("Splits and speakers", about, tables, plots.splits(segments)._repr_png_())
 
 
 def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
@@ -178,11 +173,6 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
         "Each segment of dev and test was compared with all of the other splits.",
         {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
     )
-
-
-def _rejected(segments: pl.DataFrame) -> Section:
-    why = views.reasons(segments)
-    return Section("What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that hit.", {"Reasons": why})
 
 
 def _vocabulary(kept: pl.DataFrame) -> Section:
@@ -206,10 +196,6 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
     rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
-
-
-def _png(plot: plots.Plot) -> bytes:
-    return plot._repr_png_()
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:

@@ -4,7 +4,7 @@ Audio is 16 kHz mono; times inside a clip are seconds from its first sample; pea
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from nbaudio.audio import encode_clip, read_clip
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage.remote import Remote
+from nbaudio.ui.widgets.base import Response
 
 RATE = 16000
 # Longest live clip, whatever a table says: more would be minutes of samples to send.
@@ -24,17 +25,6 @@ _MOST_COLUMNS = 4096
 _FRAME = 512  # 32 ms: separates harmonics of a voice and keeps words sharp
 BANDS = _FRAME // 4
 _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
-
-
-class ClipAudio(NamedTuple):
-    """A window of a recording as a WAV file and to draw, its length, and start and end of the segment in it."""
-
-    wav: bytes
-    peaks: NDArray[np.int8]
-    spectrogram: NDArray[np.uint8]
-    seconds: float
-    start: float
-    end: float
 
 
 def read_window(
@@ -72,8 +62,11 @@ def read_clip_audio(
     channel: str | None = None,
     even: bool = True,
     columns: int = 800,
-) -> ClipAudio:
-    """Read a segment with its context, see `read_window`; `even` normalizes its loudness."""
+) -> Response:
+    """Read a segment with its context, see `read_window`; `even` normalizes its loudness.
+
+    Returns length of the window and start and end of the segment in it; peaks and spectrogram as buffers; the WAV as a later one.
+    """
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
         raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
     if not 1 <= columns <= _MOST_COLUMNS:
@@ -81,14 +74,9 @@ def read_clip_audio(
     samples, first, shown_end = read_window(root, row, longest_s=LONGEST_S, before=before, after=after, channel=channel)
     if even:
         samples = normalize_loudness(samples, RATE)
-    return ClipAudio(
-        wav=encode_clip(samples, RATE, "wav"),
-        peaks=peaks(samples, columns),
-        spectrogram=spectrogram(samples, columns),
-        seconds=len(samples) / RATE,
-        start=(row["start_sample"] - first) / row["sampling_rate"],
-        end=(shown_end - first) / row["sampling_rate"],
-    )
+    start, end = ((place - first) / row["sampling_rate"] for place in (row["start_sample"], shown_end))
+    drawn = [peaks(samples, columns).tobytes(), spectrogram(samples, columns).tobytes()]
+    return Response({"seconds": len(samples) / RATE, "start": start, "end": end}, drawn, [encode_clip(samples, RATE, "wav")])
 
 
 def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:

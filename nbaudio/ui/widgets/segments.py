@@ -142,13 +142,11 @@ class SegmentPlayback:
         }
 
     def clip(self, *, number: int, **options: Any) -> Response:
-        """Return peaks and spectrogram as buffers and the WAV as a later one; or a note with the reason why there is no audio."""
+        """Return the audio of a segment as `read_clip_audio` does, or a note with the reason why there is none."""
         try:
-            clip = read_clip_audio(self.segments.audio_root, self.segments.row(number), **options)
+            return read_clip_audio(self.segments.audio_root, self.segments.row(number), **options)
         except AudioError as error:
             return Response({"note": str(error)}, [], [])
-        facts = {"seconds": clip.seconds, "start": clip.start, "end": clip.end}
-        return Response(facts, [clip.peaks.tobytes(), clip.spectrogram.tobytes()], [clip.wav])
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""

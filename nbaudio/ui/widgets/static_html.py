@@ -34,6 +34,10 @@ _LONGEST_CELL = 300
 _LONGEST_WORD = 40
 _DELETED = "color:#A33A00;text-decoration:line-through;unicode-bidi:isolate"
 _INSERTED = "color:#00557F;text-decoration:underline;text-decoration-thickness:2px;font-weight:bold;unicode-bidi:isolate"
+_KEY = (
+    f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
+    f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
+)
 _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
 
 
@@ -57,12 +61,7 @@ class Clips:
     hidden: int = 0
 
     def _repr_html_(self) -> str:
-        key = ""
-        if any(clip.asr_text is not None for clip in self.clips):
-            key = (
-                f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
-                f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
-            )
+        key = _KEY if any(clip.asr_text is not None for clip in self.clips) else ""
         shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
         more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
         return f"<div>{key}{shown}{more}</div>"

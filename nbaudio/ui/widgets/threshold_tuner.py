@@ -136,10 +136,8 @@ class ThresholdCounts:
         width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
         bars = []
         for number in np.flatnonzero(totals).tolist():
-            for base, top, fill in (
-                (kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'),
-                (0, kept[number], 'fill="#0072B2"'),
-            ):
+            out = kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'
+            for base, top, fill in (out, (0, kept[number], 'fill="#0072B2"')):
                 if top > base:
                     bars.append(
                         f'<rect x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" '
@@ -220,10 +218,8 @@ class Neighbors:
     def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
         scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
         ordered = scored.select("number", score=scale.column, playable=PLAYABLE.fill_null(value=False)).sort("score", "number")
-        self._kinds = [
-            (part["number"].to_numpy(), part["score"].to_numpy())
-            for part in (ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable")))
-        ]
+        parts = ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable"))
+        self._kinds = [(part["number"].to_numpy(), part["score"].to_numpy()) for part in parts]
         self._least = scale.least
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
