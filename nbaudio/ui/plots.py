@@ -241,7 +241,7 @@ def shards(corpus: str | Path) -> Plot:
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(len(part)) + len(names)
             axes.barh(rows, part["mb"], color=color, hatch=hatch, edgecolor="white", label=label)
-            names += part["name"]
+            names.extend(part["name"])
         _name_rows(axes, names)
     _legend(plot)
     return plot
