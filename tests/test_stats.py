@@ -17,8 +17,7 @@ from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
-from nbaudio.ui.statistics.pages import render_page, write_workbook
-from nbaudio.ui.statistics.sections import Section
+from nbaudio.ui.statistics.pages import Section, render_page, write_workbook
 from nbaudio.ui.statistics.stats import stats
 
 WHEN = "2026-11-21T03:00:00Z"

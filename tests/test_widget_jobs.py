@@ -106,8 +106,8 @@ def test_a_cancelled_corpus_is_finished_by_the_next_run(make_workspace, tmp_path
     corpus = tmp_path / "c"
     step = partial(materialize, workspace, out=corpus, jobs=1, shard_size="100kB", show_progress=False)
     panel = JobPanel(step, start=False)
-    stage = panel._job.stage
-    monkeypatch.setattr(panel._job, "stage", lambda *what: (stage(*what), time.sleep(0.2)))
+    stage = panel.stage
+    monkeypatch.setattr(panel, "stage", lambda *what: (stage(*what), time.sleep(0.2)))
     ask(panel, "job.start")
     state(panel, lambda state: state["stages"])
     ask(panel, "job.cancel")

@@ -64,14 +64,14 @@ def test_channels_and_volume(workspace):
     segments = load_segments(workspace, ["a_3.0-5.37"])
     root, row = segments.audio_root, segments.row(0)
     left, right, mix = (
-        heard(read_clip_audio(root, row, channel=channel, even=False).wav) for channel in ("left", "right", "mix")
+        heard(read_clip_audio(root, row, channel=channel, even=False).later[0]) for channel in ("left", "right", "mix")
     )
     assert (left != right).any()
     np.testing.assert_allclose(mix, (left.astype(float) + right) / 2, atol=1.5)
-    quiet = heard(read_clip_audio(root, row, even=True).wav).astype(float)
+    quiet = heard(read_clip_audio(root, row, even=True).later[0]).astype(float)
     assert 20 * np.log10(np.sqrt((quiet**2).mean()) / 32768) == pytest.approx(-20, abs=0.3)
     owned = {**row, "source_channel": "right"}
-    np.testing.assert_array_equal(heard(read_clip_audio(root, owned, even=False).wav), right)
+    np.testing.assert_array_equal(heard(read_clip_audio(root, owned, even=False).later[0]), right)
 
 
 def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):

@@ -87,6 +87,7 @@ def test_reviewers_do_not_see_or_overwrite_each_other(workspace):
     ask(panel, "review.give", number=0, verdict="noise", **GIVE)
     assert verdicts(workspace).select("reviewer", "verdict").rows() == [("ana", "ok"), ("ivo", "noise")]
     assert "a name is needed" in ask(panel, "review.switch", reviewer=" ")[0]["error"]
+    assert panel.progress["reviewer"] == "ivo"
     with pytest.raises(InputError, match="a name is needed"):
         ReviewPanel(workspace, reviewer="")
 
@@ -203,8 +204,8 @@ def test_what_is_next_is_what_a_loop_would_find(workspace):
     rng = np.random.default_rng(0)
     for number in rng.permutation(5):
         order = rng.permutation(5).astype(np.uint32)
-        judged = panel._reviewing._codes >= 0
+        panel._rows.order, judged = order, panel._codes >= 0
         for position in range(-1, 5):
             ahead = [i for i in [*range(position + 1, 5), *range(5)] if not judged[order[i]]]
-            assert panel._reviewing.after(order, position) == ahead[0]
+            assert panel._unjudged_after(position) == ahead[0]
         ask(panel, "review.give", number=int(number), verdict="ok", **GIVE)

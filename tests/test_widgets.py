@@ -91,7 +91,7 @@ def test_a_difference_holds_the_words_of_both_sides_and_no_tags_of_theirs(text, 
 @pytest.mark.parametrize("hostile", MARKUP)
 def test_hostile_texts_do_nothing_but_show(hostile):
     clip = static_html.StaticClip(hostile, (hostile,), hostile, hostile.replace("a", "b"), None, hostile)
-    page = Page(static_html.clips_html([clip])).check_harmless()
+    page = Page(static_html.Clips((clip,))._repr_html_()).check_harmless()
     assert "".join(hostile.split()) in "".join("".join(page.texts).split())
     table = widgets.table(pl.DataFrame({hostile: [hostile], "list": [[hostile]]}))._repr_html_()
     assert hostile in Page(table).check_harmless().texts

@@ -57,8 +57,7 @@ BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="furthe
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
     "timeout": Annotated[
-        float | None,
-        typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given"),
+        float | None, typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given")
     ],
     "tries": Annotated[
         int | None, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")
@@ -94,9 +93,8 @@ def command(example: str, *, group: typer.Typer = app, fetches: bool = False) ->
             if report.problems:
                 raise typer.Exit(1)
 
-        shared = {**(_NETWORK if fetches else {}), "as_json": AsJson}
-        defaults = {name: False if name == "as_json" else None for name in shared}
-        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind) for name, kind in shared.items()]
+        shared = [*((name, kind, None) for name, kind in _NETWORK.items() if fetches), ("as_json", AsJson, False)]
+        own = [Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=kind) for name, kind, value in shared]
         parameters = [*(each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()), *own]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where typer looks
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -165,8 +163,3 @@ def _reason(error: Exception) -> str:
 def split_commas(text: str) -> tuple[str, ...]:
     """Parts of a text between commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def parse_count(text: str | None) -> int | str | None:
-    """A number of segments as an integer; anything else, such as ``1.5h``, as it is."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text

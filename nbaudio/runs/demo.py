@@ -38,7 +38,6 @@ SEGMENTS = {
     "a segment longer than 20 s": ("eX_5gPd1JtM", "too_long", 1),
     "hypotheses of another sentence, and an empty one": (None, "below_similarity", 12),
 }
-_PLACES = ("notebooks", "html", "workspace", "corpus")
 _ODD = "„“”–’"
 _FORMULA = "=2+3 nije proračun nego račun iz početnice"
 # Problems of ingest that the corpus contains on purpose.
@@ -61,29 +60,30 @@ def demo(*, out: str | Path | None = None) -> Report:
     out = Path(out if out is not None else "nbaudio-demo").absolute()
     done = run(bundled("data_manifests/demo.yaml"), out=out)
     caught, problems = check_demo(out, done.problems)
-    places: dict[str, Any] = {name: done.facts[name] for name in _PLACES if name in done.facts}
-    made = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
-    table = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
-    return Report("demo", places | {"made": made, "troubles": table, "open": done.facts["open"]}, problems=problems)
+    facts: dict[str, Any] = {name: done.facts[name] for name in ("notebooks", "html", "workspace", "corpus")}
+    facts["made"] = {name: done.facts["materialize"][name] for name in ("kept", "rejected", "shards")}
+    facts["troubles"] = [{"trouble": trouble, "caught": how} for trouble, how in caught.items()]
+    return Report("demo", {**facts, "open": done.facts["open"]}, problems=problems)
 
 
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return how each trouble was caught, and the problems of the run: troubles not caught, and problems not made on purpose."""
     workspace = Workspace.open(out / "workspace")
     rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
-    found = _in_names(workspace) | _in_lines(workspace) | _in_segments(rejected) | _in_texts(out, workspace, rejected)
+    found: dict[str, str | None] = {}
+    audit = views.names(workspace).select("name", "decision")
+    decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
+    for trouble, (recording, decision) in NAMES.items():
+        found[trouble] = f"names audit: {decision}" if decisions.get(recording) == decision else None
+    found |= _in_lines(workspace)
+    for trouble, (cut_from, reason, count) in SEGMENTS.items():
+        of_it = pl.lit(value=True) if cut_from is None else pl.col("recording_id") == cut_from
+        is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
+        found[trouble] = f"{count} out as {reason}" if is_caught else None
+    found |= _in_texts(out, workspace, rejected)
     caught = {trouble: how for trouble, how in found.items() if how}
     missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
     return caught, missed + [line for line in problems if not _MEANT.match(line)]
-
-
-def _in_names(workspace: Workspace) -> dict[str, str | None]:
-    audit = views.names(workspace).select("name", "decision")
-    decisions = {youtube_id(name): decision for name, decision in audit.iter_rows()}
-    return {
-        trouble: f"names audit: {decision}" if decisions.get(recording) == decision else None
-        for trouble, (recording, decision) in NAMES.items()
-    }
 
 
 def _in_lines(workspace: Workspace) -> dict[str, str | None]:
@@ -98,15 +98,6 @@ def _in_lines(workspace: Workspace) -> dict[str, str | None]:
         "a recording that declares more than it holds": first("truncated", [*warnings, *problems]),
         "48 kHz stereo among the recordings": first(r"\b48\b.*kHz|48,?000", warnings),
     }
-
-
-def _in_segments(rejected: pl.DataFrame) -> dict[str, str | None]:
-    found = {}
-    for trouble, (recording, reason, count) in SEGMENTS.items():
-        of_it = pl.lit(value=True) if recording is None else pl.col("recording_id") == recording
-        is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
-        found[trouble] = f"{count} out as {reason}" if is_caught else None
-    return found
 
 
 def _in_texts(out: Path, workspace: Workspace, rejected: pl.DataFrame) -> dict[str, str | None]:

@@ -1,7 +1,6 @@
 """Execute a notebook, write its HTML page, and link the pages of a run with each other and with an index.
 
-Importing this takes seconds. `LINKS_MARKER` marks the place of the links in a page; `link_pages` fills them in after every run,
-since pages may have been added.
+Importing this takes seconds. `LINKS_MARKER` marks the place of the links in a page, which may change with every run.
 """
 
 import json
@@ -28,7 +27,7 @@ CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; ga
 .nbaudio-pages a { color: #00629b; }
 .nbaudio-pages > :last-child { text-align: right; }
 """
-_LINKS = re.compile(rb'<nav class="nbaudio-pages">.*?</nav>')
+_LINKS = re.compile('<nav class="nbaudio-pages">.*?</nav>')
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>nbaudio: {title}</title>
@@ -70,11 +69,7 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
-    """Execute a notebook with `out` as its current folder; keep it in OUT/notebooks and OUT/html, also when it fails.
-
-    Raises:
-        NbaudioError: a cell failed or the kernel died; names the cell and its error.
-    """
+    """Execute a notebook with `out` as its current folder; keep it in OUT/notebooks and OUT/html, also when a cell fails."""
     final = out / "notebooks" / source.name
     working = final.with_name(f".{source.name}")
     try:
@@ -100,7 +95,8 @@ def execute(source: Path, out: Path, values: dict[str, Any]) -> None:
     finally:
         if working.exists():
             _keep(working, final)
-            _write_page(final, out / "html" / f"{source.stem}.html")
+            text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(final))  # type: ignore[no-untyped-call]
+            _write(out / "html" / f"{source.stem}.html", text)
 
 
 def _verbatim(path: Path) -> str:
@@ -135,10 +131,9 @@ def _keep(working: Path, final: Path) -> None:
     working.unlink()
 
 
-def _write_page(notebook: Path, page: Path) -> None:
-    text, _ = HTMLExporter(raw_template=_OFFLINE).from_filename(str(notebook))  # type: ignore[no-untyped-call]
+def _write(page: Path, text: str) -> None:
     with atomic_write(page) as partial:
-        partial.write_text(text, encoding="utf8")
+        partial.write_bytes(text.encode())
 
 
 def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
@@ -149,30 +144,21 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     for number, (page, *_) in enumerate(there):
         before = _link(there[number - 1], "← {}") if number else "<span></span>"
         after = _link(there[number + 1], "{} →") if number + 1 < len(there) else "<span></span>"
-        links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<').encode()
-        parts = _LINKS.split(page.read_bytes())
-        with atomic_write(page) as partial:
-            partial.write_bytes(links.join(parts))
-    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{_code(page[2])}</p></li>" for page in there)
-    others = "".join(
-        f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()
-    )
-    others = f"<h2>Beside the pages</h2>\n<ul>{others}</ul>\n" if others else ""
-    with atomic_write(folder / "index.html") as partial:
-        partial.write_text(_INDEX.format(title=escape(out.name), pages=pages, others=others), encoding="utf8")
+        links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
+        _write(page, links.join(_LINKS.split(page.read_bytes().decode())))
+    pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
+    beside = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
+    others = f"<h2>Beside the pages</h2>\n<ul>{''.join(beside)}</ul>\n" if beside else ""
+    _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=others))
     return folder / "index.html"
 
 
 def _introduction(notebook: Path) -> tuple[str, str]:
-    """Return the heading of a notebook and the text below it."""
+    """Return the heading of a notebook, and the text below it as HTML."""
     first = json.loads(notebook.read_text(encoding="utf8"))["cells"][0]
     heading, _, text = "".join(first["source"]).partition("\n")
-    return heading.lstrip("# "), text.strip()
+    return heading.lstrip("# "), re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text.strip()))
 
 
 def _link(page: tuple[Path, str, str], text: str) -> str:
     return f'<a href="{escape(page[0].name)}">{escape(text.format(page[1]))}</a>'
-
-
-def _code(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +37,15 @@ def defaults(notebook: Path) -> dict[str, Any]:
     """Return the values that a notebook's cell tagged ``parameters`` assigns, by name."""
     cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
     tagged = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
-    return {
-        target.id: _literal(node.value)
-        for source in tagged
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
-
-
-def _literal(value: ast.expr | None) -> Any:
-    """Return a literal value; None for one that is computed."""
-    try:
-        return ast.literal_eval(value) if value is not None else None
-    except ValueError:
-        return None
+    found: dict[str, Any] = {}
+    for node in ast.parse("\n".join(tagged)).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    found[target.id] = None
+                    with suppress(ValueError):  # it is computed
+                        found[target.id] = ast.literal_eval(node.value) if node.value is not None else None
+    return found
 
 
 def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -82,9 +76,8 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
     Args:
         manifest: the YAML file; its relative paths are relative to its folder.
         notebook: a notebook with a cell tagged ``parameters``.
-        fill: whether paths missing from the manifest take the notebook's defaults, relative to the notebook's folder. Workspace
-            and corpus are then in ``NAME-output`` (NAME: the manifest's) beside the folder of the notebooks; in the current
-            folder for the notebooks of an installed package.
+        fill: give paths missing from the manifest the notebook's defaults, relative to its folder; workspace and corpus are in
+            ``NAME-output`` (NAME: the manifest's) beside that folder, or in the current one for an installed package.
 
     Raises:
         InputError: the manifest cannot be used; see `parameters`.

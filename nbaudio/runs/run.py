@@ -16,11 +16,7 @@ _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize",
 
 
 def run(
-    manifest: str | Path,
-    *,
-    out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    only: str | None = None,
+    manifest: str | Path, *, out: str | Path | None = None, settings: Mapping[str, Any] | None = None, only: str | None = None
 ) -> Report:
     """Run the notebooks in order with the parameters of a manifest.
 
@@ -86,5 +82,4 @@ def _reports(workspace: Path) -> dict[str, tuple[int, dict[str, Any]]]:
 
 
 def _counts(facts: Mapping[str, Any]) -> dict[str, float]:
-    numbers = {name: value for name, value in facts.items() if isinstance(value, int | float) and name != "seed"}
-    return {name: value for name, value in numbers.items() if not isinstance(value, bool)}
+    return {name: value for name, value in facts.items() if type(value) in (int, float) and name != "seed"}

@@ -28,17 +28,11 @@ _FACTS = ("METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
 def wheel(*, out: str | Path = "dist") -> Report:
-    """Write a wheel of the running nbaudio and ``requirements-worker.txt``; equal files give equal bytes.
+    """Write a wheel of the running nbaudio and ``requirements-worker.txt`` to a folder; equal files give equal bytes.
 
     Workers must run the code of the driver with the same versions of the packages that encode. Install both in their image or
     environment with ``pip install -r requirements-worker.txt`` and ``pip install --no-deps`` of the wheel. Jupyter is left out;
-    no system package is needed.
-
-    Args:
-        out: the folder for both.
-
-    Returns:
-        Their paths.
+    no system package is needed. The report has the paths of both.
     """
     path = Path(out) / f"nbaudio-{__version__}-py3-none-any.whl"
     record = f"nbaudio-{__version__}.dist-info/RECORD"
@@ -51,17 +45,12 @@ def wheel(*, out: str | Path = "dist") -> Report:
             lines.writerow((name, f"sha256={digest}", len(data)))
         lines.writerow((record, "", ""))
         archive.writestr(_entry(record), listed.getvalue())
-    with atomic_write(path.with_name(REQUIREMENTS)) as partial:
+    requirements = path.with_name(REQUIREMENTS)
+    with atomic_write(requirements) as partial:
         partial.write_text("".join(f"{line}\n" for line in _requirements()))
-    return Report(
-        "wheel",
-        {
-            "wheel": str(path),
-            "bytes": path.stat().st_size,
-            "requirements": str(path.with_name(REQUIREMENTS)),
-            "for_workers": f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}",
-        },
-    )
+    install = f"pip install -r {REQUIREMENTS} && pip install --no-deps {path.name}"
+    facts = {"wheel": str(path), "bytes": path.stat().st_size, "requirements": str(requirements), "for_workers": install}
+    return Report("wheel", facts)
 
 
 def _requirements() -> Iterator[str]:

@@ -19,11 +19,9 @@ _MOST_VALUES = 10_000
 
 
 def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sort: str = "", descending: bool = False) -> Order:
-    """Return the row numbers of a frame, filtered and sorted.
+    """Return the numbers of rows that meet an SQL condition and contain a text, whatever its case; empty options are ignored.
 
-    `where` is an SQL condition over the columns, such as ``similarity < 0.5 and speaker_id = 'spk7'``, `find` a text that any
-    column of text contains, whatever its case, `sort` a column; empty ones are ignored. Equal rows keep their order; nulls and
-    NaN come last. Errors of `where` and `sort` are `InputError`.
+    Equal rows keep their order; nulls and NaN come last. Errors of `where` and `sort` are `InputError`.
     """
     kept = _filter(frame, where.strip(), find)
     if not sort:
@@ -44,23 +42,20 @@ def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sor
 
 def _filter(frame: pl.DataFrame, where: str, find: str) -> Order:
     conditions = []
-    if where:
-        try:
-            conditions.append(pl.sql_expr(where).alias("where"))
-            dtype = frame.lazy().select(conditions[0]).collect_schema()["where"]
-        except pl.exceptions.PolarsError as error:
-            raise InputError(f"filter {where!r}: {_reason(error, frame)}") from error
-        if dtype not in (pl.Boolean, pl.Null):
-            given = "a text" if dtype == pl.String else "a number" if dtype.is_numeric() else "something else"
-            raise InputError(f"filter {where!r}: must be a condition such as similarity < 0.5; this gives {given}")
     if find:
         # A literal in a case-insensitive regular expression; lower-casing the columns first takes ten times as long.
         pattern = "(?i)" + re.sub(r"([\\.+*?()|\[\]{}^$#&\-~])", r"\\\1", find)
         texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
         conditions.append(pl.any_horizontal(pl.lit(value=False), *(pl.col(name).str.contains(pattern) for name in texts)))
-    if not conditions:
-        return np.arange(len(frame), dtype=np.uint32)
     try:
+        if where:
+            conditions.append(pl.sql_expr(where).alias("where"))
+            dtype = frame.lazy().select(conditions[-1]).collect_schema()["where"]
+            if dtype not in (pl.Boolean, pl.Null):
+                given = "a text" if dtype == pl.String else "a number" if dtype.is_numeric() else "something else"
+                raise InputError(f"filter {where!r}: must be a condition such as similarity < 0.5; this gives {given}")
+        if not conditions:
+            return np.arange(len(frame), dtype=np.uint32)
         mask = frame.select(pl.all_horizontal(condition.fill_null(value=False) for condition in conditions)).to_series()
     except pl.exceptions.PolarsError as error:
         raise InputError(f"filter {where!r}: {_reason(error, frame)}") from error

@@ -1,8 +1,7 @@
 """Plots of each step, for notebooks and pages.
 
-Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as a PNG; nothing is left
-behind in pyplot. Axes have units. Hatches or words repeat what colors show; the colors are those of Okabe and Ito. Names are
-drawn as they are, never as TeX.
+Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as a PNG. Axes have units.
+Hatches or words repeat what colors show; the colors are those of Okabe and Ito. Names are drawn as they are, never as TeX.
 """
 
 import io
@@ -121,16 +120,11 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     scale, unit = _time_unit(float(hours.max(initial=0.0)) * 3600)
     _axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
     right.plot(curve["threshold"], hours * 3600 / scale, color=BLUE, drawstyle="steps-post")
-    right.plot(value, kept["hours"] * 3600 / scale, "o", color=RED)
+    point = value, kept["hours"] * 3600 / scale
+    right.plot(*point, "o", color=RED)
     right.set_ylim(bottom=0)
-    right.annotate(
-        f"{_show_time(3600 * kept['hours'])}\n{kept['hours_share']:.0%} of all",
-        (value, kept["hours"] * 3600 / scale),
-        xytext=(-10, -12),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-    )
+    note = f"{_show_time(3600 * kept['hours'])}\n{kept['hours_share']:.0%} of all"
+    right.annotate(note, point, xytext=(-10, -12), textcoords="offset points", ha="right", va="top")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
         axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
@@ -168,13 +162,13 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     """Say what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
-    reviewed = max(curve["reviewed"])
-    least = min_sample_size(precision=precision, confidence=confidence)
-    known = f"{reviewed:,} segments have been reviewed" if reviewed else "No segment has been reviewed yet"
-    proof = f"no threshold is proven to keep {precision:.4g} right" if reviewed else "nothing is known of the labels"
+    reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
+    needed = f"A proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
+    if not reviewed:
+        return f"No segment has been reviewed yet: nothing is known of the labels.\n{needed}"
     if reviewed >= least:
-        return f"{known}: {proof}.\nThe report of evidence names how many more reviews each threshold takes."
-    return f"{known}: {proof}.\nA proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
+        needed = "The report of evidence names how many more reviews each threshold takes."
+    return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
 
 
 def claimed(curve: Frame) -> Plot:
@@ -236,8 +230,7 @@ def splits(source: Source) -> Plot:
 def shards(corpus: str | Path) -> Plot:
     """Size of each shard by split; a histogram when there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
-    parts = {split: table.filter(pl.col("split") == split) for split in SPLITS}
-    parts = {split: part for split, part in parts.items() if len(part)}
+    parts = {split: part for split in SPLITS if len(part := table.filter(pl.col("split") == split))}
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
     styles = [_SPLIT_STYLES[split] for split in parts]
     many = len(table) > _MOST_BARS
@@ -246,12 +239,12 @@ def shards(corpus: str | Path) -> Plot:
     if many:
         _histogram(axes, [part["mb"].to_numpy() for part in parts.values()], bins=40, styles=styles, labels=labels)
     else:
-        first = 0
+        names: list[str] = []
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
-            rows = np.arange(first, first + len(part))
+            rows = np.arange(len(part)) + len(names)
             axes.barh(rows, part["mb"], color=color, hatch=hatch, edgecolor="white", label=label)
-            first += len(part)
-        _name_rows(axes, [name for part in parts.values() for name in part["name"]])
+            names.extend(part["name"])
+        _name_rows(axes, names)
     _legend(plot)
     return plot
 

@@ -46,26 +46,19 @@ def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
     Examples:
         >>> import tempfile
         >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
-        >>> facts = {"codec": ["flac"], "sampling_rate": [16000], "num_channels": [1], "num_samples": [48000]}
-        >>> segment = {"segment_id": ["s"], "recording_id": ["r"], "start_sample": [0], "end_sample": [16000]}
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"], **facts}), segments=pl.DataFrame(segment))
+        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=pl.DataFrame({"segment_id": []}))
         >>> recordings(workspace).rows()
-        [('r', 'flac', 16000, 1, 3.0, 1, 1.0)]
+        [('r', None, None, None, None, 0, 0.0)]
     """
     workspace = Workspace.open(workspace)
     table = workspace.recordings
     segments = with_durations(workspace.segments, table)
     spoken = segments.group_by("recording_id").agg(segments=pl.len(), transcribed_s=3600 * HOURS.sum())
-    return (
-        table.join(spoken, on="recording_id", how="left")
-        .select(
-            *("recording_id", "codec", "sampling_rate", "num_channels"),
-            (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s"),
-            pl.col("segments").fill_null(0),
-            pl.col("transcribed_s").fill_null(0.0),
-        )
-        .sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
-    )
+    duration = (pl.col("num_samples") / pl.col("sampling_rate")).alias("duration_s")
+    counts = pl.col("segments", "transcribed_s").fill_null(0)
+    found = table.join(spoken, on="recording_id", how="left")
+    found = found.select("recording_id", "codec", "sampling_rate", "num_channels", duration, counts)
+    return found.sort("duration_s", "recording_id", descending=[True, False], nulls_last=True)
 
 
 def characters(workspace: str | Path | Workspace) -> pl.DataFrame:
@@ -119,8 +112,7 @@ def examples(
     if order == "random":
         segments = segments.with_columns(place=hash_column(segments["segment_id"], f"look {seed}")).sort("place", "segment_id")
     else:
-        scored = segments.filter(pl.col("similarity").is_not_null())
-        segments = scored.sort("similarity", "segment_id", descending=[order == "best", False])
+        segments = segments.drop_nulls("similarity").sort("similarity", "segment_id", descending=[order == "best", False])
     return segments.select(_SHOWN).head(n)
 
 
@@ -131,12 +123,7 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
         `threshold` from -1 to 1, `segments`, `hours`, and their shares of all, `segments_share` and `hours_share`, in [0, 1].
 
     Examples:
-        >>> import tempfile
-        >>> workspace = Workspace.create(tempfile.mkdtemp(), source="asr.json", audio=None)
-        >>> times = {"source_start": ["0", "0"], "source_end": ["1800", "5400"]}
-        >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": ["r", "r"], "similarity": [0.3, 0.9], **times})
-        >>> workspace.save(recordings=pl.DataFrame({"recording_id": ["r"]}), segments=segments)
-        >>> threshold_curve(workspace, step=0.5).rows()[-2:]
+        >>> threshold_curve(pl.DataFrame({"similarity": [0.3, 0.9], "duration_s": [1800.0, 5400.0]}), step=0.5).rows()[-2:]
         [(0.5, 1, 1.5, 0.5, 0.75), (1.0, 0, 0.0, 0.0, 0.0)]
     """
     # NaN means not scored, as null does; both pass.
@@ -147,12 +134,9 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
     below = counted["score"].search_sorted(thresholds, side="left")
     hours_below = pl.concat([pl.Series([0.0]), counted["hours"].cum_sum()]).gather(below)
     total = float(counted["hours"].sum())
-    curve = pl.DataFrame(
-        {"threshold": thresholds, "segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
-    )
-    return curve.with_columns(
-        segments_share=pl.col("segments") / max(len(counted), 1), hours_share=pl.col("hours") / (total or 1.0)
-    )
+    kept = {"segments": len(counted) - below.cast(pl.Int64), "hours": (total - hours_below).clip(0)}
+    shares = {"segments_share": kept["segments"] / max(len(counted), 1), "hours_share": kept["hours"] / (total or 1.0)}
+    return pl.DataFrame({"threshold": thresholds, **kept, **shares})
 
 
 def speakers(source: Source) -> pl.DataFrame:
@@ -165,13 +149,9 @@ def speakers(source: Source) -> pl.DataFrame:
 
 def reasons(source: Source) -> pl.DataFrame:
     """Return why segments are out: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
-    return (
-        segments(source)
-        .filter(pl.col("reason").is_not_null())
-        .group_by("reason")
-        .agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
-        .sort("segments", "reason", descending=[True, False])
-    )
+    found = segments(source).drop_nulls("reason").group_by("reason")
+    counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
+    return counted.sort("segments", "reason", descending=[True, False])
 
 
 def segments(source: Source) -> pl.DataFrame:

@@ -1,24 +1,38 @@
-"""Write sections of tables and plots as one HTML page or as an .xlsx workbook.
+"""Statistics page of a workspace or a corpus: its sections of tables and plots, as one HTML page or as an .xlsx workbook.
 
-The page loads and runs nothing: every text is escaped, cells isolate their direction, and a content security policy forbids all
-but its own style and pictures. In the workbook texts are typed strings, which never become formulas, numbers or links; equal
-sections give equal bytes.
+Tables are short, with the first rows of long ones, and have names for people. The page loads and runs nothing: every text is
+escaped, cells isolate their direction, and a content security policy forbids all but its own style and pictures. In the workbook
+texts are typed strings, which never become formulas, numbers or links; equal sections give equal bytes.
 """
 
 import io
 import math
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from nbaudio.core.report import show
+import polars as pl
+
+from nbaudio.core.report import fact_key, fact_label, show
+from nbaudio.core.tables import SPLITS
+from nbaudio.corpus.layout import MANIFEST, read_manifest
+from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.review.spreadsheets import cell_text, new_workbook, put_fragments
-from nbaudio.ui.statistics.sections import Section
+from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
+from nbaudio.storage.folders import folder_at
+from nbaudio.text import vocabulary
+from nbaudio.text.near import sentences
+from nbaudio.ui import plots, views
 from nbaudio.ui.widgets.static_html import table
 
+_MOST_ROWS = 20
+_QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
+_MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f1f1f; background: #fff }
 body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
@@ -41,6 +55,145 @@ td { max-width: 34rem; unicode-bidi: isolate; font-variant-numeric: tabular-nums
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _WIDEST, _NARROWEST = 60, 9
 _LONGEST_NAME = 31
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: heading, a sentence about it, tables by caption, and a PNG or none."""
+
+    title: str
+    about: str
+    tables: Mapping[str, pl.DataFrame]
+    plot: bytes | None = None
+
+
+def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
+    """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
+    folder = folder_at(path)
+    state = None if folder.exists(MANIFEST) else ProofState.load(path)
+    notes = _workspace_notes(state) if state else read_manifest(folder)
+    kept, why = segments.filter(pl.col("decision") != "reject"), views.reasons(segments)
+    found = [
+        _overview(facts, notes["selection"]),
+        _measures(segments, kept),
+        _threshold(segments, notes["selection"]),
+        _evidence(notes.get("evidence", {}), state),
+        _splits(segments, facts),
+        *_leakage(notes.get("leakage", {})),
+        Section("What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that hit.", {"Reasons": why}),
+        _vocabulary(kept),
+    ]
+    if state is None:
+        found.append(Section("Shards", "The files of the corpus.", {}, plots.shards(path)._repr_png_()))
+    return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
+
+
+def _workspace_notes(state: ProofState) -> dict[str, Any]:
+    """Return results of earlier steps from the reports of a workspace, as corpus.json holds those of a corpus."""
+    selection = state.workspace.report("select").get("facts", {})
+    names = {fact_key(check): check for check in CHECK_MEANINGS}
+    leakage = {names.get(check, check): {"shared": number} for check, number in selection.get("leakage", {}).items()}
+    return {"selection": selection, "leakage": leakage, "evidence": selection_claim(state)}
+
+
+def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section:
+    counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
+    parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
+    return Section(
+        "Overview",
+        "What is kept, and what the selection was asked for." if parameters else "What is kept; nothing has been selected yet.",
+        {"In all": _pairs(counted), **({"Selection": _pairs(parameters)} if parameters else {})},
+    )
+
+
+def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
+    finite = {label: kept[name].filter(kept[name].is_finite()) for name, label in _MEASURES.items()}
+    rows = [
+        {"of what is kept": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
+        for label, values in finite.items()
+        if len(values)
+    ]
+    return Section(
+        "Durations and similarity",
+        "The plots show all segments, those that are out too; the table shows what is kept.",
+        {"Quantiles": pl.DataFrame(rows)} if rows else {},
+        plots.scores(segments)._repr_png_(),
+    )
+
+
+def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
+    used = selection_threshold(selection)
+    shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
+    shown = shown.with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
+    names = {"segments_share": "segments [%]", "hours_share": "hours [%]"}
+    return Section(
+        "Threshold",
+        f"What a threshold on similarity alone would keep; {used:g} is marked.",
+        {"Kept by threshold": shown.rename(names)},
+        plots.threshold(segments, used)._repr_png_(),
+    )
+
+
+def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
+    if not evidence:
+        return Section(
+            "How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {}
+        )
+    curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
+    claims = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    return Section(
+        "How right the labels are",
+        "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
+        {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": claims} if len(claims) else {})},
+        (plots.evidence(state) if state else plots.claimed(curve))._repr_png_(),
+    )
+
+
+def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
+    rows = [{"split": split, **facts[split]} for split in SPLITS if split in facts]
+    spoken = views.speakers(segments)
+    tables = {"Splits": pl.DataFrame(rows)} if rows else {}
+    tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
+    about = f"Hours by split; of {len(spoken):,} speakers those with most."
+    return Section("Splits and speakers", about, tables, plots.splits(segments)._repr_png_())
+
+
+def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
+    if not leakage:
+        return
+    # JSON has the checks in alphabetical order; columns that segments are grouped by come first here.
+    checks = sorted(leakage.items(), key=lambda check: check[0] in CHECK_MEANINGS)
+    columns = {"shared values": "shared", "segments of dev and test": "segments"}
+    counted = [{"check": check} | {name: found.get(key) for name, key in columns.items()} for check, found in checks]
+    listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
+    yield Section(
+        "What the splits share",
+        "Each segment of dev and test was compared with all of the other splits.",
+        {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
+    )
+
+
+def _vocabulary(kept: pl.DataFrame) -> Section:
+    found = vocabulary(kept["text"], segment_ids=kept["segment_id"])
+    said = kept.lazy().select(word=sentences(pl.col("text")).str.split(" ")).explode("word").drop_nulls()
+    words = said.group_by("word").len("count").sort("count", "word", descending=[True, False]).collect()
+    counted = {
+        "words": int(words["count"].sum()),
+        "different words": len(words),
+        "of them said once": int((words["count"] == 1).sum()),
+        "different characters": len(found.counts),
+        "of them neither letter, digit nor blank": len(found.odd),
+    }
+    return Section(
+        "Vocabulary",
+        "Words of what is kept, in lower case and without punctuation; characters as they are.",
+        {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
+    )
+
+
+def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
+    rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
+    return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
@@ -87,7 +240,7 @@ def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
             "number": book.add_format({"valign": "top", "num_format": "#,##0.000"}),
         }
         for section in sections:
-            sheet = book.add_worksheet(_sheet_name(section.title))
+            sheet = book.add_worksheet(re.sub(r"[\[\]:*?/\\']", " ", section.title)[:_LONGEST_NAME])
             sheet.hide_gridlines(2)
             sheet.set_landscape()
             sheet.fit_to_pages(1, 0)
@@ -125,7 +278,3 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str,
         text = cell_text(show(value))
         style = styles["text" if len(text) <= _WIDEST else "long text"]
         put_fragments(sheet, (row, column), [(text, False)], {False: styles["font"]}, style)
-
-
-def _sheet_name(title: str) -> str:
-    return re.sub(r"[\[\]:*?/\\']", " ", title)[:_LONGEST_NAME]

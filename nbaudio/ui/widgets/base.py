@@ -2,10 +2,7 @@
 
 The front end sends `{call, number, arguments}`; Python replies `{number, comm, result}` or `{number, comm, error}`, with buffers
 for audio and pictures. With `comm` the front end can check whether the kernel still has the widget. Traits hold a few small
-values, never clips or rows. Errors are shown in the widget, since a notebook shows none that is raised in a callback. Jupyter may
-deliver requests in several threads; they are handled one at a time.
-
-The front end has no build step: the ESM of a widget is the concatenation of files of ``js``.
+values, never clips or rows. Jupyter may deliver requests in several threads; they are handled one at a time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +33,7 @@ class Response(NamedTuple):
 
 
 def esm(*names: str) -> str:
-    """Concatenate files of ``js``; the last one defines `render`."""
+    """Concatenate files of ``js``, the only build step of the front end; the last one defines `render`."""
     text = "\n".join((_JS / f"{name}.js").read_text(encoding="utf8") for name in names)
     return f"{text}\nexport default {{ render }};\n"
 

@@ -3,7 +3,6 @@
 Audio is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column per pixel.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nbaudio.audio import encode_clip, read_clip
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.storage.remote import Remote
+from nbaudio.ui.widgets.base import Response
 
 RATE = 16000
 # Longest live clip, whatever a table says: more would be minutes of samples to send.
@@ -27,27 +27,6 @@ BANDS = _FRAME // 4
 _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
 
 
-@dataclass(frozen=True)
-class ClipAudio:
-    """A window of a recording to play and to draw.
-
-    Attributes:
-        wav: a complete WAV file.
-        peaks: int8, shape (columns, 2); see `peaks`.
-        spectrogram: uint8, shape (columns, `BANDS`); see `spectrogram`.
-        seconds: its length.
-        start: where the segment begins in it, in seconds.
-        end: where the segment ends in it, in seconds.
-    """
-
-    wav: bytes
-    peaks: NDArray[np.int8]
-    spectrogram: NDArray[np.uint8]
-    seconds: float
-    start: float
-    end: float
-
-
 def read_window(
     root: Path | Remote | None,
     row: dict[str, Any],
@@ -57,12 +36,9 @@ def read_window(
     after: float = 0.0,
     channel: str | None = None,
 ) -> tuple[NDArray[np.int16], int, int]:
-    """Read at most `longest_s` seconds of a segment, with context of `before` and `after` seconds.
+    """Read at most `longest_s` seconds of a segment with context (seconds) at `RATE`; without `channel` its own, or the mix.
 
-    `root` is where the recordings are, None without audio; `row` has the facts of the segment and its recording; without
-    `channel` its own channel is read, or else the mix. Returns the samples at `RATE`, and the first sample of the window and the
-    sample where the segment ends or is cut, both at the recording's rate. Raises `AudioError` with the reason if there is no
-    audio.
+    Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
     """
     path, start, end, rate, length = (
         row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")
@@ -86,8 +62,11 @@ def read_clip_audio(
     channel: str | None = None,
     even: bool = True,
     columns: int = 800,
-) -> ClipAudio:
-    """Read a segment with its context, see `read_window`; `even` normalizes its loudness."""
+) -> Response:
+    """Read a segment with its context, see `read_window`; `even` normalizes its loudness.
+
+    Returns length of the window and start and end of the segment in it; peaks and spectrogram as buffers; the WAV as a later one.
+    """
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
         raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
     if not 1 <= columns <= _MOST_COLUMNS:
@@ -95,14 +74,9 @@ def read_clip_audio(
     samples, first, shown_end = read_window(root, row, longest_s=LONGEST_S, before=before, after=after, channel=channel)
     if even:
         samples = normalize_loudness(samples, RATE)
-    return ClipAudio(
-        wav=encode_clip(samples, RATE, "wav"),
-        peaks=peaks(samples, columns),
-        spectrogram=spectrogram(samples, columns),
-        seconds=len(samples) / RATE,
-        start=(row["start_sample"] - first) / row["sampling_rate"],
-        end=(shown_end - first) / row["sampling_rate"],
-    )
+    start, end = ((place - first) / row["sampling_rate"] for place in (row["start_sample"], shown_end))
+    drawn = [peaks(samples, columns).tobytes(), spectrogram(samples, columns).tobytes()]
+    return Response({"seconds": len(samples) / RATE, "start": start, "end": end}, drawn, [encode_clip(samples, RATE, "wav")])
 
 
 def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import RLock, Thread
+from threading import Thread
 from typing import Any
 
 from nbaudio.core.errors import NbaudioError
@@ -43,107 +43,9 @@ class Stage:
         """Return the progress with rate (units a second) and time left (seconds), None if unknown."""
         seconds = (self.ended or time.monotonic()) - self.began
         rate = self.done / seconds if seconds > 0 and self.done else None
-        return {
-            "what": self.what,
-            "done": self.done,
-            "total": self.total,
-            "unit": self.unit,
-            "seconds": seconds,
-            "rate": rate,
-            "left_s": (self.total - self.done) / rate if rate and self.ended is None else None,
-            "over": self.ended is not None,
-        }
-
-
-class Job:
-    """A step that runs in a thread; a `Watcher` of its progress, see `nbaudio.core.progress`."""
-
-    def __init__(self, step: Callable[[], Report]) -> None:
-        self._step = step
-        self._lock = RLock()
-        self._thread: Thread | None = None
-        self._reset("not started")
-
-    def _reset(self, status: str) -> None:
-        self.stages: list[Stage] = []
-        self.lines: list[str] = []
-        self.noted = 0
-        self.status = status
-        self.report: Report | None = None
-        self.error = ""
-
-    @property
-    def running(self) -> bool:
-        """Whether the thread is alive."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def start(self) -> None:
-        """Run the step unless it is running."""
-        with self._lock:
-            if self.running:
-                return
-            self._reset("running")
-            self._thread = Thread(target=self._run, name="nbaudio job", daemon=True)
-            self._thread.start()
-
-    def cancel(self) -> None:
-        """Stop the step as Ctrl+C would; completed work is kept, and `start` resumes."""
-        with self._lock:
-            if self._thread is not None and self.running and self.status == "running":
-                self.status = "stopping"
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_Cancelled))
-
-    def result(self) -> Report:
-        """Wait for the report; raise `NbaudioError` if the job failed, was cancelled or never started."""
-        while self.running:
-            time.sleep(POLL_S)
-        if self.report is None:
-            raise NbaudioError(self.error or f"the job is {self.status}; start it, it goes on from what is done")
-        return self.report
-
-    def _run(self) -> None:
-        try:
-            with listen_to_progress(self):
-                self.report = self._step()
-            self._end("done")
-        except _Cancelled:
-            self._end("cancelled")
-        except BaseException as error:  # noqa: BLE001 - shown in the panel, and raised again by `result`
-            self.error = str(error) if isinstance(error, NbaudioError) else f"{type(error).__name__}: {error}"
-            # A cancelled step may raise another error on its way out.
-            self._end("cancelled" if self.status == "stopping" else "failed")
-
-    def _end(self, status: str) -> None:
-        with self._lock:
-            self._end_stages()
-            self.status = status
-
-    def _end_stages(self) -> None:
-        for stage in self.stages:
-            stage.ended = stage.ended or time.monotonic()
-
-    def stage(self, what: str, total: float, unit: str) -> None:
-        """Begin a stage."""
-        with self._lock:
-            self._end_stages()
-            self.stages.append(Stage(what, total, unit, time.monotonic()))
-
-    def advance(self, amount: float) -> None:
-        """Advance the current stage."""
-        stage = self.stages[-1]
-        stage.done = min(stage.total, stage.done + amount)
-
-    def note(self, line: str) -> None:
-        """Append a line to the ledger."""
-        with self._lock:
-            self.noted += 1
-            self.lines = [*self.lines, line][-MOST_LINES:]
-
-    def state(self) -> dict[str, Any]:
-        """Return status, stages, last lines of the ledger and their number in all, and error, for the front end."""
-        with self._lock:
-            stages = [stage.state() for stage in self.stages]
-            return {"status": self.status, "stages": stages, "lines": self.lines, "noted": self.noted, "error": self.error}
+        left_s = (self.total - self.done) / rate if rate and self.ended is None else None
+        facts = {"what": self.what, "done": self.done, "total": self.total, "unit": self.unit}
+        return {**facts, "seconds": seconds, "rate": rate, "left_s": left_s, "over": self.ended is not None}
 
 
 class JobPanel(BaseWidget):
@@ -168,11 +70,21 @@ class JobPanel(BaseWidget):
             >>> panel.result().facts
             {'kept': 3}
         """
-        self._job = Job(step)
-        calls = {"job.start": partial(self._do, self._job.start), "job.cancel": partial(self._do, self._job.cancel)}
+        self._step = step
+        self._thread: Thread | None = None
+        self._reset("not started")
+        calls = {"job.start": partial(self._do, self._start), "job.cancel": partial(self._do, self.cancel)}
         super().__init__({"job.state": self._state, **calls})
         if start:
-            self._job.start()
+            self._start()
+
+    def _reset(self, status: str) -> None:
+        self._stages: list[Stage] = []
+        self._lines: list[str] = []
+        self._noted = 0
+        self._status = status
+        self._report: Report | None = None
+        self._error = ""
 
     def result(self) -> Report:
         """Wait until the step is over and return its report; the panel stands still meanwhile, unlike with `wait`.
@@ -180,32 +92,94 @@ class JobPanel(BaseWidget):
         Raises:
             NbaudioError: the step failed, was cancelled, or was never started.
         """
-        return self._job.result()
+        while self._running():
+            time.sleep(POLL_S)
+        if self._report is None:
+            raise NbaudioError(self._error or f"the job is {self._status}; start it, it goes on from what is done")
+        return self._report
 
     async def wait(self) -> Report:
         """Like `result`, for cells: ``await panel.wait()``."""
-        while self._job.running:
+        while self._running():
             await asyncio.sleep(POLL_S)
-        return self._job.result()
+        return self.result()
 
     def cancel(self) -> None:
-        """Stop the step, as the button does."""
-        self._job.cancel()
+        """Stop the step, as the button does; completed work is kept."""
+        with self._lock:
+            if self._thread is not None and self._running() and self._status == "running":
+                self._status = "stopping"
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_Cancelled))
+
+    def static_html(self) -> str:
+        """Return the status when the panel is shown; the next cell has the report."""
+        return f"<p>{'running in the background; its result is below' if self._status == 'running' else self._status}</p>"
+
+    def _running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _start(self) -> None:
+        with self._lock:
+            if not self._running():
+                self._reset("running")
+                self._thread = Thread(target=self._run, name="nbaudio job", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with listen_to_progress(self):
+                self._report = self._step()
+            self._end("done")
+        except _Cancelled:
+            self._end("cancelled")
+        except BaseException as error:  # noqa: BLE001 - shown in the panel, and raised again by `result`
+            self._error = str(error) if isinstance(error, NbaudioError) else f"{type(error).__name__}: {error}"
+            # A cancelled step may raise another error on its way out.
+            self._end("cancelled" if self._status == "stopping" else "failed")
+
+    def _end(self, status: str) -> None:
+        with self._lock:
+            self._end_stages()
+            self._status = status
+
+    def _end_stages(self) -> None:
+        for stage in self._stages:
+            stage.ended = stage.ended or time.monotonic()
+
+    def stage(self, what: str, total: float, unit: str) -> None:
+        """Begin a stage; this and the next two are called by `nbaudio.core.progress`."""
+        with self._lock:
+            self._end_stages()
+            self._stages.append(Stage(what, total, unit, time.monotonic()))
+
+    def advance(self, amount: float) -> None:
+        """Advance the current stage."""
+        stage = self._stages[-1]
+        stage.done = min(stage.total, stage.done + amount)
+
+    def note(self, line: str) -> None:
+        """Append a line to the ledger."""
+        with self._lock:
+            self._noted += 1
+            self._lines = [*self._lines, line][-MOST_LINES:]
 
     def _state(self) -> dict[str, Any]:
-        corpus = str(self._job.report.facts.get("corpus", "")) if self._job.report else ""
-        # Relative to the notebook's folder, which is the kernel's: the front end makes a link of it.
-        place = Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else ""
-        return {**self._job.state(), "corpus": place}
+        """Return status, stages, last lines of the ledger, their number in all, error and corpus folder, for the front end."""
+        with self._lock:
+            corpus = str(self._report.facts.get("corpus", "")) if self._report else ""
+            return {
+                "status": self._status,
+                "stages": [stage.state() for stage in self._stages],
+                "lines": self._lines,
+                "noted": self._noted,
+                "error": self._error,
+                # Relative to the notebook's folder, which is the kernel's: the front end makes a link of it.
+                "corpus": Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else "",
+            }
 
     def _do(self, action: Callable[[], None]) -> dict[str, Any]:
         action()
         return self._state()
-
-    def static_html(self) -> str:
-        """Return the status when the panel is shown; the next cell has the report."""
-        status = self._job.status
-        return f"<p>{'running in the background; its result is below' if status == 'running' else status}</p>"
 
 
 class MaterializePanel(JobPanel):

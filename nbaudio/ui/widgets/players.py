@@ -1,7 +1,6 @@
 """Widgets that play segments: `Player`, one at a time, and `TranscriptDiff`, words of transcripts and hypotheses in a list."""
 
 from pathlib import Path
-from typing import Any
 
 from nbaudio.core.frames import Ids
 from nbaudio.storage.workspace import Workspace
@@ -24,12 +23,7 @@ class Player(BaseWidget):
     _esm = esm("core", "diff", "player_drawing", "player", "single_player")
 
     def __init__(
-        self,
-        workspace: str | Path | Workspace,
-        segment_ids: Ids | None = None,
-        *,
-        limit: int = MOST_CLIPS,
-        reviewer: str = "me",
+        self, workspace: str | Path | Workspace, segment_ids: Ids | None = None, *, limit: int = MOST_CLIPS, reviewer: str = "me"
     ) -> None:
         """Load the segments.
 
@@ -44,10 +38,8 @@ class Player(BaseWidget):
         """
         self._segments = load_segments(workspace, segment_ids)
         self._limit = limit
-        super().__init__({"player.open": self._open, **SegmentPlayback(self._segments, reviewer).calls})
-
-    def _open(self) -> dict[str, int]:
-        return {"total": len(self._segments.frame), "at": 0}
+        opened = {"total": len(self._segments.frame), "at": 0}
+        super().__init__({"player.open": lambda: opened, **SegmentPlayback(self._segments, reviewer).calls})
 
     @property
     def clips(self) -> Clips:
@@ -81,11 +73,9 @@ class TranscriptDiff(BaseWidget):
         """
         self._segments = load_segments(workspace, segment_ids)
         self._limit = limit
-        super().__init__({"diffs": self._diffs, **SegmentPlayback(self._segments, "").calls})
-
-    def _diffs(self) -> dict[str, Any]:
         total = len(self._segments.frame)
-        return {"shown": min(self._limit, total), "hidden": max(0, total - self._limit)}
+        opened = {"shown": min(limit, total), "hidden": max(0, total - limit)}
+        super().__init__({"diffs": lambda: opened, **SegmentPlayback(self._segments, "").calls})
 
     def static_html(self) -> str:
         """Return the same with marks, without audio."""

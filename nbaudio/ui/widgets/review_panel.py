@@ -1,6 +1,6 @@
 """Review segments in one cell: table, player, words and verdicts by keyboard; every verdict is logged at once.
 
-The workspace's log of verdicts holds everything; `ReviewSession` adds only what this kernel did, for undo and the rate.
+The workspace's log of verdicts holds everything; the panel adds only what this kernel did, for undo and the rate.
 """
 
 import time
@@ -18,10 +18,9 @@ from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normal import nfc
-from nbaudio.ui.filters import Order
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.segment_table import TableView
-from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments, utc_now
+from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now
 from nbaudio.ui.widgets.static_html import Table, saved_clips
 
 PANEL = "panel"
@@ -45,126 +44,8 @@ class _Done:
     at: float
 
 
-class ReviewSession:
-    """Verdicts of one reviewer at a time on the segments of a panel, named by their numbers in it."""
-
-    def __init__(self, segments: Segments, *, reviewer: str, review: str, words: list[str]) -> None:
-        """Load the verdicts of the log; new ones are `words`, logged under the name of the `review`."""
-        self.segments = segments
-        self.review = review
-        self.words = words
-        self.switch(reviewer)
-
-    def switch(self, reviewer: str) -> None:
-        """Continue as another reviewer."""
-        if not reviewer.strip():
-            raise InputError("reviewer: a name is needed, verdicts are kept under it")
-        self.reviewer = reviewer.strip()
-        self._session: list[_Done] = []
-        log = verdicts(self.segments.workspace)
-        self.reviewers = sorted({*log["reviewer"], self.reviewer})
-        mine = log.filter(pl.col("reviewer") == self.reviewer)
-        self._said = self._holding([Verdict(**row) for row in mine.iter_rows(named=True)])
-        # Words of another list, from a sheet with other verdicts, are kept under their own names.
-        self._names = list(dict.fromkeys([*self.words, *(said.verdict for said in self._said.values() if said.verdict)]))
-        self._codes = np.full(len(self.segments.frame), _NONE, dtype=np.int16)
-        for number, said in self._said.items():
-            self._show(number, said)
-
-    def _holding(self, said: list[Verdict]) -> dict[int, Verdict]:
-        """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
-        by_content = {(one.segment_id, one.content): one for one in said}
-        frame = self.segments.frame.with_row_index("number")
-        frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
-        held: dict[int, Verdict] = {}
-        for version in (uncorrected(self.segments.workspace, frame), frame):
-            keys = zip(version["segment_id"], content_hashes(version), strict=True)
-            held |= {number: by_content[key] for number, key in zip(version["number"], keys, strict=True) if key in by_content}
-        return held
-
-    def _show(self, number: int, said: Verdict | None) -> None:
-        if said is None or said.verdict is None:
-            self._said.pop(number, None)
-            self._codes[number] = _NONE
-        else:
-            self._said[number] = said
-            self._codes[number] = self._names.index(said.verdict)
-
-    @property
-    def column(self) -> pl.Series:
-        """Verdict of this reviewer on each segment; null without one."""
-        codes = pl.Series("verdict", self._codes)
-        return codes.replace_strict(dict(enumerate(self._names)), default=None, return_dtype=pl.String)
-
-    def give(self, number: int, verdict: str, *, comment: str = "", corrected_text: str | None = None) -> None:
-        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing."""
-        if verdict not in self.words:
-            raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self.words)}")
-        segment = self.segments.frame[number]
-        shown = (segment["text"][0] or "").strip()
-        corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
-        if corrected and verdict == OK:
-            raise InputError(
-                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
-            )
-        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
-        said = Verdict(segment_id, content, verdict, comment, corrected, self.reviewer, utc_now(), self.review)
-        before = self._said.get(number)
-        append_verdicts(self.segments.workspace, [said])
-        replaced = before if before and before.content == content else None
-        self._session.append(_Done(number, said, replaced, before, time.monotonic()))
-        self._show(number, said)
-
-    def undo(self) -> int | None:
-        """Withdraw the last verdict of this session, or restore the one it replaced; return its segment, None without one."""
-        if not self._session:
-            return None
-        last = self._session.pop()
-        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
-        append_verdicts(self.segments.workspace, [replace(back, time=utc_now())])
-        self._show(last.number, last.shown)
-        return last.number
-
-    def said(self, number: int) -> dict[str, Any] | None:
-        """Return this reviewer's verdict on a segment with comment and corrected text, unless that is the transcript by now."""
-        found = self._said.get(number)
-        if found is None:
-            return None
-        applied = nfc(found.corrected_text or "") == self.segments.row(number)["text"]
-        corrected = None if applied else found.corrected_text
-        return {"verdict": found.verdict, "comment": found.comment, "corrected_text": corrected}
-
-    def after(self, order: Order, position: int) -> int | None:
-        """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
-        unjudged = np.flatnonzero(self._codes[order] == _NONE)
-        if not len(unjudged):
-            return None
-        later = unjudged[np.searchsorted(unjudged, position, side="right") :]
-        return int(later[0] if len(later) else unjudged[0])
-
-    def progress(self) -> dict[str, Any]:
-        """Return `done`, `total`, `counts` by verdict, `per_hour`, `left_s` (seconds; None if unknown) and the reviewers."""
-        codes, counts = np.unique(self._codes[self._codes != _NONE], return_counts=True)
-        done, total = int(counts.sum()), len(self._codes)
-        times = [each.at for each in self._session[-_RECENT:]]
-        per_hour = 3600 * (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else None
-        return {
-            "done": done,
-            "total": total,
-            "counts": {self._names[code]: int(count) for code, count in zip(codes, counts, strict=True)},
-            "per_hour": per_hour,
-            "left_s": 3600 * (total - done) / per_hour if per_hour else None,
-            "undo": bool(self._session),
-            "reviewer": self.reviewer,
-            "reviewers": self.reviewers,
-        }
-
-
 def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
-    """Return the segments of a review for a reviewer, its verdict words, and whether its segments were assigned to reviewers.
-
-    Without a review, all segments (None) and the usual words.
-    """
+    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it was dealt out."""
     if review is None:
         return None, list(VERDICTS), False
     record = ReviewRecord.find(workspace, review)
@@ -216,16 +97,16 @@ class ReviewPanel(BaseWidget):
         workspace = Workspace.open(workspace)
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both: a review has its segments")
-        reviewer = reviewer.strip()
-        drawn, words, self._assigned = review_items(workspace, review, reviewer)
+        drawn, self._words, self._assigned = review_items(workspace, review, reviewer.strip())
         segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
         if review is not None:  # a second reviewer sees what the first one saw
             segments = replace(segments, frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()))
-        self._reviewing = ReviewSession(segments, reviewer=reviewer, review=review or PANEL, words=words)
-        self._playback = SegmentPlayback(segments, self._reviewing.reviewer)
-        frame = segments.frame.with_columns(self._reviewing.column)
-        self._rows = TableView(frame, _COLUMNS, where=where, sort=sort, descending=descending)
-        self._rows.cursor = self._reviewing.after(self._rows.order, -1) or 0
+        self._review = review or PANEL
+        self._segments = segments
+        self._playback = SegmentPlayback(segments, "")
+        self._load(reviewer)
+        self._rows = TableView(self._judged(segments.frame), _COLUMNS, where=where, sort=sort, descending=descending)
+        self._rows.cursor = self._unjudged_after(-1) or 0
         calls: dict[str, Handler] = {
             "review.open": self._open,
             "review.give": self._give,
@@ -236,10 +117,71 @@ class ReviewPanel(BaseWidget):
         }
         super().__init__({**calls, **self._rows.calls, **self._playback.calls})
 
+    def _load(self, reviewer: str) -> None:
+        """Load the verdicts of a reviewer, and forget what this session did."""
+        if not reviewer.strip():
+            raise InputError("reviewer: a name is needed, verdicts are kept under it")
+        self._reviewer = self._playback.reviewer = reviewer.strip()
+        self._done: list[_Done] = []
+        log = verdicts(self._segments.workspace)
+        self._reviewers = sorted({*log["reviewer"], self._reviewer})
+        mine = log.filter(pl.col("reviewer") == self._reviewer)
+        self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
+        # Words of another list, from a sheet with other verdicts, are kept under their own names.
+        self._names = list(dict.fromkeys([*self._words, *(said.verdict for said in self._shown.values() if said.verdict)]))
+        self._codes = np.full(len(self._segments.frame), _NONE, dtype=np.int16)
+        for number, said in self._shown.items():
+            self._show(number, said)
+
+    def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
+        """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
+        by_content = {(one.segment_id, one.content): one for one in said}
+        frame = self._segments.frame.with_row_index("number")
+        frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
+        held: dict[int, Verdict] = {}
+        for version in (uncorrected(self._segments.workspace, frame), frame):
+            keys = zip(version["segment_id"], content_hashes(version), strict=True)
+            held |= {number: by_content[key] for number, key in zip(version["number"], keys, strict=True) if key in by_content}
+        return held
+
+    def _show(self, number: int, said: Verdict | None) -> None:
+        if said is None or said.verdict is None:
+            self._shown.pop(number, None)
+            self._codes[number] = _NONE
+        else:
+            self._shown[number] = said
+            self._codes[number] = self._names.index(said.verdict)
+
+    def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a frame with the reviewer's verdict on each segment as a column."""
+        codes = pl.Series("verdict", self._codes)
+        return frame.with_columns(codes.replace_strict(dict(enumerate(self._names)), default=None, return_dtype=pl.String))
+
+    def _unjudged_after(self, position: int) -> int | None:
+        """Return the next position after one, continuing from the start, whose segment this reviewer has not judged."""
+        unjudged = np.flatnonzero(self._codes[self._rows.order] == _NONE)
+        if not len(unjudged):
+            return None
+        later = unjudged[np.searchsorted(unjudged, position, side="right") :]
+        return int(later[0] if len(later) else unjudged[0])
+
     @property
     def progress(self) -> dict[str, Any]:
         """Progress of the reviewer: `done`, `total`, `counts` by verdict, `per_hour`, `left_s` (seconds; None if unknown)."""
-        return self._reviewing.progress()
+        codes, counts = np.unique(self._codes[self._codes != _NONE], return_counts=True)
+        done, total = int(counts.sum()), len(self._codes)
+        times = [each.at for each in self._done[-_RECENT:]]
+        per_hour = 3600 * (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else None
+        return {
+            "done": done,
+            "total": total,
+            "counts": {self._names[code]: int(count) for code, count in zip(codes, counts, strict=True)},
+            "per_hour": per_hour,
+            "left_s": 3600 * (total - done) / per_hour if per_hour else None,
+            "undo": bool(self._done),
+            "reviewer": self._reviewer,
+            "reviewers": self._reviewers,
+        }
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -247,46 +189,72 @@ class ReviewPanel(BaseWidget):
         return self._rows.selection
 
     def _open(self) -> dict[str, Any]:
-        words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._reviewing.words]
-        return {"words": words, "review": self._reviewing.review, **self.progress}
+        words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
+        return {"words": words, "review": self._review, **self.progress}
 
     def _give(self, *, number: int, verdict: str, comment: str, corrected_text: str | None) -> dict[str, Any]:
-        self._reviewing.give(number, verdict, comment=comment, corrected_text=corrected_text)
+        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing."""
+        if verdict not in self._words:
+            raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self._words)}")
+        segment = self._segments.frame[number]
+        shown = (segment["text"][0] or "").strip()
+        corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
+        if corrected and verdict == OK:
+            raise InputError(
+                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
+            )
+        segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
+        said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review)
+        before = self._shown.get(number)
+        append_verdicts(self._segments.workspace, [said])
+        replaced = before if before and before.content == content else None
+        self._done.append(_Done(number, said, replaced, before, time.monotonic()))
+        self._show(number, said)
         return self._changed()
 
     def _undo(self) -> dict[str, Any]:
-        number = self._reviewing.undo()
-        places = np.flatnonzero(self._rows.order == number) if number is not None else np.array([])
-        return {**self._changed(), "number": number, "position": int(places[0]) if len(places) else None}
+        """Withdraw the last verdict of this session, or restore the one it replaced; return its segment, None without one."""
+        if not self._done:
+            return {**self._changed(), "number": None, "position": None}
+        last = self._done.pop()
+        back = last.replaced or replace(last.said, verdict=None, comment="", corrected_text=None)
+        append_verdicts(self._segments.workspace, [replace(back, time=utc_now())])
+        self._show(last.number, last.shown)
+        places = np.flatnonzero(self._rows.order == last.number)
+        return {**self._changed(), "number": last.number, "position": int(places[0]) if len(places) else None}
 
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
-        if self._assigned and reviewer.strip() != self._reviewing.reviewer:
-            raise InputError(f"these are the segments of {self._reviewing.reviewer}: open a panel of your own")
-        self._reviewing.switch(reviewer)
-        self._playback.reviewer = self._reviewing.reviewer
+        """Continue as another reviewer."""
+        if self._assigned and reviewer.strip() != self._reviewer:
+            raise InputError(f"these are the segments of {self._reviewer}: open a panel of your own")
+        self._load(reviewer)
         return self._changed()
 
     def _changed(self) -> dict[str, Any]:
-        self._rows.frame = self._rows.frame.with_columns(self._reviewing.column)
+        self._rows.frame = self._judged(self._rows.frame)
         return self.progress
 
     def _next(self, *, position: int) -> dict[str, Any] | None:
-        found = self._reviewing.after(self._rows.order, position)
+        found = self._unjudged_after(position)
         return None if found is None else {"position": found, "number": int(self._rows.order[found])}
 
     def _said(self, *, number: int) -> dict[str, Any]:
-        return {"said": self._reviewing.said(number), "text": self._reviewing.segments.row(number)["text"] or ""}
+        """Return text and verdict of a segment; without the corrected text if that is the transcript by now."""
+        text, said = self._segments.row(number)["text"], self._shown.get(number)
+        if said is None:
+            return {"said": None, "text": text or ""}
+        corrected = None if nfc(said.corrected_text or "") == text else said.corrected_text
+        return {"said": {"verdict": said.verdict, "comment": said.comment, "corrected_text": corrected}, "text": text or ""}
 
     def static_html(self) -> str:
         """Return the progress, the verdicts, and a few clips without a verdict."""
-        progress, frame = self.progress, self._rows.frame
-        judged = frame.filter(pl.col("verdict").is_not_null()).select(_COLUMNS)
-        counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
-        is_unjudged = frame["verdict"].is_null().to_numpy()
-        unjudged = [int(number) for number in self._rows.order if is_unjudged[number]][:_SAVED_CLIPS]
-        tables = [Table(counts), Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))] if len(judged) else []
-        return (
-            f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
-            + "".join(table._repr_html_() for table in tables)
-            + (f"<p>next:</p>{saved_clips(self._reviewing.segments, unjudged)._repr_html_()}" if unjudged else "")
-        )
+        progress, frame, order = self.progress, self._rows.frame, self._rows.order
+        html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
+        judged = frame.drop_nulls("verdict").select(_COLUMNS)
+        if len(judged):
+            counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
+            html += Table(counts)._repr_html_() + Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))._repr_html_()
+        unjudged = order[frame["verdict"].is_null().to_numpy()[order]][:_SAVED_CLIPS].tolist()
+        if unjudged:
+            html += f"<p>next:</p>{saved_clips(self._segments, unjudged)._repr_html_()}"
+        return html

@@ -63,16 +63,15 @@ class TableView:
         self.order: Order = sort_and_filter(frame, **self.arrangement)
         row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
         self.calls: dict[str, Handler] = {
-            "table.open": self.open,
-            "table.arrange": self.arrange,
-            "table.rows": self.rows,
-            "table.columns": self.choose,
-            "table.cursor": self.move,
-            "table.mark": self.mark,
+            "table.open": self._open,
+            "table.arrange": self._arrange,
+            "table.rows": self._page,
+            "table.columns": self._show_columns,
+            "table.cursor": self._move_cursor,
+            "table.mark": self._mark,
         }
 
-    def open(self) -> dict[str, Any]:
-        """Return the initial state for the front end."""
+    def _open(self) -> dict[str, Any]:
         names = [name for name in self.frame.columns if name not in INTERNAL_COLUMNS]
         columns = [{"name": name, "kind": _kind(self.frame.schema[name])} for name in names]
         return {"columns": columns, "shown": self.columns, "order": self.arrangement, "cursor": self.cursor, **self._size()}
@@ -81,29 +80,24 @@ class TableView:
         note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
         return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
 
-    def arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
-        """Filter and sort."""
+    def _arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
         arrangement: dict[str, Any] = {"where": where, "find": find, "sort": sort, "descending": descending}
         self.order = sort_and_filter(self.frame, **arrangement)
         self.arrangement, self.cursor, self.version = arrangement, 0, self.version + 1
         return self._size()
 
-    def rows(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
-        """Return a page of rows."""
+    def _page(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
         found = row_page(self.frame, self.order, first, last, columns)
         return {"rows": [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]}
 
-    def choose(self, *, columns: list[str]) -> None:
-        """Set the columns to show."""
+    def _show_columns(self, *, columns: list[str]) -> None:
         self.columns = columns
 
-    def move(self, *, position: int, version: int) -> None:
-        """Set the cursor."""
+    def _move_cursor(self, *, position: int, version: int) -> None:
         if version == self.version and 0 <= position < len(self.order):
             self.cursor = position
 
-    def mark(self, *, first: int, last: int, on: bool, version: int) -> None:
-        """Mark or unmark rows."""
+    def _mark(self, *, first: int, last: int, on: bool, version: int) -> None:
         if version == self.version:
             numbers = self.order[max(0, first) : max(0, last)].tolist()
             (self.marked.update if on else self.marked.difference_update)(numbers)

@@ -45,11 +45,7 @@ class WordPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of a workspace with the facts of their recordings.
-
-    The frame has all columns of the table but the heaviest, `duration_s` (seconds), and `INTERNAL_COLUMNS`, where `place` is the
-    row in the table. `audio_root` is None without audio.
-    """
+    """Segments of a workspace: all columns but the heaviest, `duration_s` and `INTERNAL_COLUMNS`; `place` is the table's row."""
 
     workspace: Workspace
     audio_root: Path | Remote | None
@@ -100,8 +96,7 @@ def align_words(
 ) -> list[WordPair]:
     """Align the words of a transcript with those of a hypothesis with the fewest edits; very long texts are cut.
 
-    `times` are start and end of each word of `text` in seconds, ignored if they are not as many as the words. An inserted word
-    has the time between its neighbors. `steps` are those of `word_diff`.
+    `times` (seconds) of the words of `text` are ignored if they are not as many; an inserted word is between its neighbors.
     """
     if times is not None and len(times) != len(words(text)):
         times = None
@@ -109,15 +104,10 @@ def align_words(
     if asr_text is None:
         pairs = [WordPair("equal", word, None) for word in words(text)]
     else:
-        pairs = [
-            WordPair(part.kind, *pair)
-            for part in word_diff(text, asr_text, steps=steps)
-            for pair in zip_longest(part.reference, part.hypothesis)
-        ]
-    return _timed(pairs, times) if times else pairs
-
-
-def _timed(pairs: Sequence[WordPair], times: Sequence[tuple[float, float]]) -> list[WordPair]:
+        parts = word_diff(text, asr_text, steps=steps)
+        pairs = [WordPair(part.kind, *pair) for part in parts for pair in zip_longest(part.reference, part.hypothesis)]
+    if not times:
+        return pairs
     timed: list[WordPair] = []
     place, end = 0, 0.0
     for pair in pairs:
@@ -151,17 +141,12 @@ class SegmentPlayback:
             "correction": self._correction(row),
         }
 
-    def clip(self, *, number: int, before: float, after: float, channel: str | None, even: bool, columns: int) -> Response:
-        """Return peaks and spectrogram as buffers and the WAV as a later one; or a note with the reason why there is no audio."""
-        row = self.segments.row(number)
+    def clip(self, *, number: int, **options: Any) -> Response:
+        """Return the audio of a segment as `read_clip_audio` does, or a note with the reason why there is none."""
         try:
-            clip = read_clip_audio(
-                self.segments.audio_root, row, before=before, after=after, channel=channel, even=even, columns=columns
-            )
+            return read_clip_audio(self.segments.audio_root, self.segments.row(number), **options)
         except AudioError as error:
             return Response({"note": str(error)}, [], [])
-        facts = {"seconds": clip.seconds, "start": clip.start, "end": clip.end}
-        return Response(facts, [clip.peaks.tobytes(), clip.spectrogram.tobytes()], [clip.wav])
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
@@ -180,12 +165,11 @@ class SegmentPlayback:
 
     def _correction(self, row: dict[str, Any]) -> dict[str, Any] | None:
         """Return by how much the bounds are corrected; None if the table has other bounds by now."""
-        found = self._corrected.get(row["segment_id"])
-        if found is None or found["start_sample"] is None:
+        found, rate = self._corrected.get(row["segment_id"]), row["sampling_rate"]
+        if found is None or found["start_sample"] is None or not rate:
             return None
-        if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]) or not row["sampling_rate"]:
+        if (found["was_start"], found["was_end"]) != (row["start_sample"], row["end_sample"]):
             return None
-        rate = row["sampling_rate"]
         return {
             "reviewer": found["reviewer"],
             "start_ms": rescale(found["start_sample"] - found["was_start"], rate, _MS),

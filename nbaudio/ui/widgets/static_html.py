@@ -34,6 +34,10 @@ _LONGEST_CELL = 300
 _LONGEST_WORD = 40
 _DELETED = "color:#A33A00;text-decoration:line-through;unicode-bidi:isolate"
 _INSERTED = "color:#00557F;text-decoration:underline;text-decoration-thickness:2px;font-weight:bold;unicode-bidi:isolate"
+_KEY = (
+    f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
+    f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
+)
 _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
 
 
@@ -51,18 +55,16 @@ class StaticClip:
 
 @dataclass(frozen=True)
 class Clips:
-    """Clips as Jupyter and saved pages show them.
-
-    Attributes:
-        clips: the clips.
-        hidden: number of clips beyond the limit.
-    """
+    """Clips as Jupyter and saved pages show them; `hidden` is the number of clips beyond the limit."""
 
     clips: tuple[StaticClip, ...]
     hidden: int = 0
 
     def _repr_html_(self) -> str:
-        return clips_html(self.clips, hidden=self.hidden)
+        key = _KEY if any(clip.asr_text is not None for clip in self.clips) else ""
+        shown = "".join(map(clip_html, self.clips)) or "<p>no segments</p>"
+        more = f"<p>and {self.hidden:,} more, not shown</p>" if self.hidden else ""
+        return f"<div>{key}{shown}{more}</div>"
 
     def __repr__(self) -> str:
         return f"{len(self.clips)} clips"
@@ -70,13 +72,7 @@ class Clips:
 
 @dataclass(frozen=True)
 class Table:
-    """A frame as Jupyter shows it, the first rows of it.
-
-    Attributes:
-        frame: all of it, or its beginning.
-        limit: number of rows to show.
-        total: number of all rows, where `frame` is only the beginning.
-    """
+    """The first `limit` rows of a frame as Jupyter shows them; `total` is the number of all rows if `frame` is a beginning."""
 
     frame: pl.DataFrame
     limit: int = MOST_ROWS
@@ -152,17 +148,6 @@ def clip_html(clip: StaticClip) -> str:
     )
 
 
-def clips_html(clips: Sequence[StaticClip], *, hidden: int = 0) -> str:
-    """Return clips below one another with the key to the marks, and the number of `hidden` ones."""
-    key = (
-        f'<div style="font-size:90%"><del style="{_DELETED}">only in the transcript</del> '
-        f'<ins style="{_INSERTED}">only in the hypothesis</ins></div>'
-    )
-    shown = "".join(map(clip_html, clips)) if clips else "<p>no segments</p>"
-    more = f"<p>and {hidden:,} more, not shown</p>" if hidden else ""
-    return f"<div>{key if any(clip.asr_text is not None for clip in clips) else ''}{shown}{more}</div>"
-
-
 def _cut(text: str) -> str:
     rest = len(text) - MOST_CHARACTERS
     return text if rest <= 0 else f"{text[:MOST_CHARACTERS]} … ({rest:,} more characters)"
@@ -197,12 +182,12 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     segments = opened.segments
     wanted = as_ids(segments if segment_ids is None else segment_ids)
     shown = wanted[:limit]
-    audio = [clip.encoded for clip in opened.read_many(shown, give="encoded")]
     rows = {row["segment_id"]: row for row in segments.filter(pl.col("segment_id").is_in(shown)).iter_rows(named=True)}
-    clips = [
-        _clip(row, data, None, f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes")
-        for row, data in zip((rows[key] for key in shown), audio, strict=True)
-    ]
+    clips = []
+    for clip in opened.read_many(shown, give="encoded"):
+        row = rows[clip.segment_id]
+        place = f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes"
+        clips.append(_clip(row, clip.encoded, None, place))
     return Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown))
 
 

@@ -4,11 +4,9 @@ Segments, hours and speakers are counted once for all positions; a position is a
 score pass every threshold, as in `select`; invalid durations count as no hours.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,9 +39,9 @@ _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
 @dataclass(frozen=True)
 class Scale:
-    """A column with a threshold: `grid` has the positions, ascending, `edges` those between bars of equal width in the histogram.
+    """Positions of a threshold on a column, ascending; with `least` it is the least value kept, else the greatest.
 
-    With `least` the threshold is the least value kept, else the greatest.
+    `edges` are the positions between bars of equal width in the histogram.
     """
 
     column: str
@@ -63,20 +61,15 @@ class Scale:
 
 
 # Measure -> column, label, whether the threshold is the least that is kept.
-MEASURES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
-    {
-        "similarity": ("similarity", "similarity, at least", True),
-        "wer": ("wer", "word error rate, at most", False),
-        "duration": ("duration_s", "duration in seconds, at most", False),
-    }
-)
+MEASURES = {
+    "similarity": ("similarity", "similarity, at least", True),
+    "wer": ("wer", "word error rate, at most", False),
+    "duration": ("duration_s", "duration in seconds, at most", False),
+}
 
 
 def scale(frame: pl.DataFrame, measure: str, value: float | None = None) -> Scale:
-    """Return the scale of a measure: similarity from -1 to 1, error rates to 1, durations to the longest but at most a minute.
-
-    `frame` is that of `count_thresholds`, `value` one more position, clipped to the scale.
-    """
+    """Return the scale of a measure, up to the longest duration or a minute; `value` is one more position, clipped to it."""
     column, label, least = get_by_name(MEASURES, measure, "measure")
     low, high = (-1.0, 1.0) if measure == "similarity" else (0.0, 1.0)
     if measure == "duration":
@@ -96,11 +89,9 @@ def format_threshold(value: float) -> str:
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """What each position of a scale keeps: segments (int64), hours (float64), and speakers of whom nothing is kept (int64).
+    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished.
 
-    `unscored` segments have no score and are kept everywhere. `speakers` are the names of those with the most hours, at most
-    `MOST_SPEAKERS`; their segments (uint32) and hours (float32) have the shape (speakers, positions + 1), with all of them in the
-    last column.
+    `speakers` are at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and one for all.
     """
 
     scale: Scale
@@ -145,10 +136,8 @@ class ThresholdCounts:
         width, most, foot = plot / STEPS, max(1, int(totals.max())), _TOP + _HEIGHT
         bars = []
         for number in np.flatnonzero(totals).tolist():
-            for base, top, fill in (
-                (kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'),
-                (0, kept[number], 'fill="#0072B2"'),
-            ):
+            out = kept[number], totals[number], 'fill="white" stroke="#8A8A8A"'
+            for base, top, fill in (out, (0, kept[number], 'fill="#0072B2"')):
                 if top > base:
                     bars.append(
                         f'<rect x="{_LEFT + number * width + 0.4:.1f}" y="{foot - top * _HEIGHT / most:.1f}" '
@@ -179,56 +168,43 @@ class ThresholdCounts:
 
 
 def count_thresholds(frame: pl.DataFrame, measure: str, value: float | None = None) -> ThresholdCounts:
-    """Count what each position of a measure keeps.
-
-    `frame` has `speaker_id`, `duration_s` (seconds) and the column of the measure, a key of `MEASURES`; `value` is one more
-    position.
-    """
+    """Count what each position of a measure keeps; `frame` has `speaker_id`, `duration_s` and the column of the measure."""
     found = scale(frame, measure, value)
     scores = _scores(frame, found.column).to_numpy()
     # With the least as threshold a row is kept at the positions before `reached`, else from there on.
     reached = np.searchsorted(np.array(found.grid), scores, side="right" if found.least else "left")
     reached[np.isnan(scores)] = len(found.grid) if found.least else 0
-    speakers = frame["speaker_id"].cast(pl.String).fill_null(UNKNOWN)
-    names = speakers.unique(maintain_order=True)
-    codes = speakers.replace_strict(names, pl.Series(range(len(names)), dtype=pl.UInt32), return_dtype=pl.UInt32).to_numpy()
-    hours = frame.select(HOURS).to_series().to_numpy()
-    ones = np.ones(len(frame))
-    best = (
-        pl.DataFrame({"code": pl.Series(codes, dtype=pl.UInt32), "reached": reached, "hours": hours})
-        .group_by("code")
-        .agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
-        .sort("hours", "code", descending=[True, False])
-    )
-    present = _kept(found, best["reached"].to_numpy(), ones[: len(best)])[0, :-1]
-    largest = best["code"].head(MOST_SPEAKERS).to_numpy()
-    place = np.full(len(names), -1)
-    place[largest] = np.arange(len(largest))
-    rows = place[codes]
-    listed = rows >= 0
+    speaker = pl.col("speaker_id").cast(pl.String).fill_null(UNKNOWN)
+    table = frame.select(speaker=speaker, hours=HOURS, reached=pl.Series(reached, dtype=pl.Int64))
+    by_speaker = table.group_by("speaker", maintain_order=True)
+    best = by_speaker.agg(pl.max("reached") if found.least else pl.min("reached"), pl.sum("hours"))
+    most = best.sort("hours", descending=True, maintain_order=True).head(MOST_SPEAKERS).select("speaker").with_row_index("row")
+    listed = table.join(most, on="speaker", maintain_order="left")
+    rows = listed["row"].to_numpy()
     return ThresholdCounts(
         scale=found,
         all_segments=len(frame),
-        all_hours=float(hours.sum()),
+        all_hours=float(table["hours"].to_numpy().sum()),
         unscored=int(np.isnan(scores).sum()),
-        segments=_kept(found, reached, ones)[0, :-1].astype(np.int64),
-        hours=_kept(found, reached, hours)[0, :-1],
-        vanished=len(names) - present.astype(np.int64),
-        all_speakers=len(names),
-        speakers=tuple(names[largest].to_list()),
-        speaker_segments=_kept(found, reached[listed], ones[listed], rows[listed], len(largest)).astype(np.uint32),
-        speaker_hours=_kept(found, reached[listed], hours[listed], rows[listed], len(largest)).astype(np.float32),
+        segments=_kept(found, table)[0, :-1].astype(np.int64),
+        hours=_kept(found, table, "hours")[0, :-1],
+        vanished=len(best) - _kept(found, best)[0, :-1].astype(np.int64),
+        all_speakers=len(best),
+        speakers=tuple(most["speaker"]),
+        speaker_segments=_kept(found, listed, rows=rows, number=len(most)).astype(np.uint32),
+        speaker_hours=_kept(found, listed, "hours", rows=rows, number=len(most)).astype(np.float32),
     )
 
 
 def _kept(
-    found: Scale, reached: NDArray[Any], weights: NDArray[np.float64], rows: NDArray[Any] | int = 0, number: int = 1
+    found: Scale, table: pl.DataFrame, weight: str | None = None, *, rows: NDArray[Any] | int = 0, number: int = 1
 ) -> NDArray[np.float64]:
-    """Return the weight kept at each position for each of `number` rows, and the sum of all in the last column."""
+    """Return the count or weight kept at each position for each of `number` rows, and the sum of all in the last column."""
     width = len(found.grid) + 1
-    table = np.bincount(rows * width + reached, weights, number * width).reshape(number, width)
-    kept = table[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else table[:, :-1].cumsum(axis=1)
-    return np.column_stack([kept, table.sum(axis=1)])
+    weights = np.ones(len(table)) if weight is None else table[weight].to_numpy()
+    sums = np.bincount(rows * width + table["reached"].to_numpy(), weights, number * width).reshape(number, width)
+    kept = sums[:, :0:-1].cumsum(axis=1)[:, ::-1] if found.least else sums[:, :-1].cumsum(axis=1)
+    return np.column_stack([kept, sums.sum(axis=1)])
 
 
 def _scores(frame: pl.DataFrame, column: str) -> pl.Series:
@@ -242,10 +218,8 @@ class Neighbors:
     def __init__(self, frame: pl.DataFrame, scale: Scale) -> None:
         scored = frame.with_row_index("number").filter(pl.col(scale.column).is_finite())
         ordered = scored.select("number", score=scale.column, playable=PLAYABLE.fill_null(value=False)).sort("score", "number")
-        self._kinds = [
-            (part["number"].to_numpy(), part["score"].to_numpy())
-            for part in (ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable")))
-        ]
+        parts = ordered.filter(pl.col("playable")), ordered.filter(~pl.col("playable"))
+        self._kinds = [(part["number"].to_numpy(), part["score"].to_numpy()) for part in parts]
         self._least = scale.least
 
     def around(self, value: float, n: int = 3) -> tuple[list[int], list[int]]:
@@ -292,18 +266,15 @@ class ThresholdTuner(BaseWidget):
         grid = self._counted(measure).scale.grid
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
-        super().__init__(
-            {
-                "tuner.open": self._open,
-                "tuner.examples": self._examples,
-                "tuner.evidence": self._evidence,
-                "tuner.use": self._use,
-                **SegmentPlayback(self._segments, "me").calls,
-            },
-            value=min(grid[-1], max(grid[0], float(start))),
-            used=used,
-            measure=measure,
-        )
+        value = min(grid[-1], max(grid[0], float(start)))
+        calls = SegmentPlayback(self._segments, "me").calls
+        calls |= {
+            "tuner.open": self._open,
+            "tuner.examples": self._examples,
+            "tuner.evidence": self._evidence,
+            "tuner.use": self._use,
+        }
+        super().__init__(calls, value=value, used=used, measure=measure)
 
     def use(self) -> None:
         """Store `value` in the workspace, as the button does: `select` uses it unless it is given ``min_similarity``.
@@ -361,13 +332,12 @@ class ThresholdTuner(BaseWidget):
         """Return the histogram at the current value, and clips on both sides of it."""
         counts = self._counted(self.measure, self.value)
         position = counts.scale.position(self.value)
-        kept, out = self._neighbors[self.measure].around(self.value, _EXAMPLES)
-        clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in (kept, out)]
+        sides = self._neighbors[self.measure].around(self.value, _EXAMPLES)
+        clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(measure=self.measure, value=self.value)
-        stored = (
-            "" if self.used is None else f"<p>select takes similarity {format_threshold(self.used)} unless it is told another</p>"
-        )
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
+        used = None if self.used is None else format_threshold(self.used)
+        stored = f"<p>select takes similarity {used} unless it is told another</p>" if used else ""
         return (
             f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
