@@ -18,7 +18,7 @@ from nbaudio.reading.order import IntArray
 from nbaudio.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from nbaudio.audio.playable import PlayableSegment
+    from nbaudio.audio.pydub_bridge import PlayableSegment
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
