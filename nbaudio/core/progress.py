@@ -156,21 +156,16 @@ def kernel_shell() -> Any:
 
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
-    """Open a `tqdm` bar for a terminal or a notebook; ``{bar}`` in `bar_format` is the place of the bar.
+    """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, by default that of `options`.
 
-    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`. `of` is the unit
-    in a notebook's final line, by default that of `options`.
+    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`.
     """
     shell = kernel_shell()
     if shell is None:
-        text = {**options, "bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
+        text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
         return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
     if options.get("disable") or threading.current_thread() is not threading.main_thread():
-        return tqdm(**{**options, "disable": True})
-    return _notebook_bar(shell, of, options)
-
-
-def _notebook_bar(shell: Any, of: str, options: dict[str, Any]) -> Any:
+        return tqdm(**options | {"disable": True})
     from tqdm.notebook import tqdm as notebook_tqdm
 
     class NotebookBar(notebook_tqdm):  # type: ignore[misc]
