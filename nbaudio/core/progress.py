@@ -97,18 +97,16 @@ class _SilentHosts:
             threading.Event().wait(_SILENT_S)
             with self._lock:
                 now, bars = time.monotonic(), list(self._bars)
-                silent: dict[str, float] = {}
-                for host, since in self._since.values():
-                    if now - since >= _SILENT_S:
-                        silent[host] = max(silent.get(host, 0.0), now - since)
+                silent = [(now - since, host) for host, since in self._since.values() if now - since >= _SILENT_S]
                 if not self._since and not shown:
                     self._thread = None
                     return
-            text = f"waiting for {', '.join(sorted(silent))}, {max(silent.values()):.0f} s" if silent else ""
+            hosts = sorted({host for _, host in silent})
+            text = f"waiting for {', '.join(hosts)}, {max(silent)[0]:.0f} s" if silent else ""
             if text != shown:
                 for bar in bars:
                     bar(text)
-            for host in silent if not bars else ():
+            for host in hosts if not bars else ():
                 if now - self._printed.get(host, -_REPEAT_S) >= _REPEAT_S:
                     self._printed[host] = now
                     with suppress(OSError, ValueError):  # standard error is closed
