@@ -1,4 +1,4 @@
-"""Cut clips from recordings: one channel, one rate, 16 bits, equal to a conversion of the whole recording.
+"""Cut clips from recordings: one channel, one rate, 16 bits.
 
 A clip equals, to float rounding, the same stretch of the whole recording converted at once: the resampler gets the samples around
 the window, on the same output grid.
@@ -44,18 +44,10 @@ def read_clip(
 def resample_window(
     recording: Recording, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
-    """Return samples [start, stop) of a recording as one channel at `rate`.
+    """Return samples [start, stop) of an open recording, at its own rate, as one channel at `rate`, shape (samples,).
 
-    Args:
-        recording: an open recording.
-        start: first sample, at the recording's own rate.
-        stop: one past the last sample.
-        num_samples: length of the recording where it is known; nothing beyond it is read, which may be a file's trailer.
-        rate: Hz of the clip; None keeps the recording's own.
-        channel: ``mix``, ``left``, ``right`` or numbers; see `nbaudio.core.channels`.
-
-    Returns:
-        int16 of shape (rescale(stop) - rescale(start),): each bound is converted to the new rate on its own, half up.
+    Each bound is converted to the new rate on its own, rounded half up; None keeps the recording's. Nothing is read beyond
+    `num_samples`, the recording's length where it is known, as that may be a trailer. `channel` is as in `nbaudio.core.channels`.
 
     Raises:
         AudioError: the window cannot be decoded or has no sample at `rate`, or the channel does not exist.

@@ -8,6 +8,11 @@ MAX_CHANNELS = 64
 
 _HEAD_BYTES = 4096
 _SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
+_NAMES = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
+_NO_FORMAT = "the beginning of a WAV file without the part that says what its samples are, or damaged there"
+# What is wrong with a file that begins so and cannot be opened.
+_DAMAGED = {start: f"begins like {name} and is damaged or cut short there" for start, name in _NAMES.items()}
+_DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), _NO_FORMAT)
 
 
 def implausible_header(rate: int, channels: int) -> str | None:
@@ -21,15 +26,18 @@ def unknown_format_reason(path: Path) -> str:
     """Return what a file is that no decoder opens, judged by its first bytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    kind = _kind(head)
-    if kind is not None:
-        return kind
+    if _is_shortened(head):
+        return _SHORTENED
+    if head[4:8] == b"ftyp":
+        return "an MP4 file without its index; it was cut short, or is still being written"
+    if found := next((problem for start, problem in _DAMAGED.items() if head.startswith(start)), None):
+        return found
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"
-    if _is_text(head):
-        page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
-        return "not audio but a web page; did a download fail?" if page else "not audio but text"
-    return f"not audio of any kind that is known; it begins with the bytes {head[:8].hex(' ')}"
+    if not _is_text(head):
+        return f"not audio of any kind that is known; it begins with the bytes {head[:8].hex(' ')}"
+    page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
+    return "not audio but a web page; did a download fail?" if page else "not audio but text"
 
 
 def no_samples_reason(path: Path) -> str:
@@ -41,19 +49,6 @@ def no_samples_reason(path: Path) -> str:
 
 def _is_shortened(head: bytes) -> bool:
     return head.startswith(b"NIST_1A") and b"shorten" in head
-
-
-def _kind(head: bytes) -> str | None:
-    """Return which audio format a damaged or incomplete file begins like."""
-    if _is_shortened(head):
-        return _SHORTENED
-    if head[:4] in (b"RIFF", b"RIFX", b"RF64"):
-        return "the beginning of a WAV file without the part that says what its samples are, or damaged there"
-    if head[4:8] == b"ftyp":
-        return "an MP4 file without its index; it was cut short, or is still being written"
-    names = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
-    found = next((name for start, name in names.items() if head.startswith(start)), None)
-    return f"begins like {found} and is damaged or cut short there" if found else None
 
 
 def _is_text(head: bytes) -> bool:

@@ -50,6 +50,8 @@ _NOISY = {"aac", "ac3", "amrwb", "eac3"}
 _BLOCK_S = 5.0
 # Seconds kept in memory of a recording that is decoded from its beginning, as segments may overlap.
 _KEPT_S = 30
+# Seconds that are decoded to find the end of a recording.
+_TAIL_S = 5.0
 # Entries of a container's index that are checked for an even clock.
 _CHECKED_ENTRIES = 500
 # A seek goes back this many packets further than needed: in MPEG program streams the first times are off by one.
@@ -76,10 +78,7 @@ class _Decoded(NamedTuple):
 
 
 class AvRecording:
-    """A recording read by FFmpeg.
-
-    The samples of a window depend on the file and the window alone, never on earlier reads. A seek flushes the decoder, which
-    resets most codecs; the others get a new decoder.
+    """A recording read by FFmpeg: the samples of a window depend on the file and the window alone, never on earlier reads.
 
     Positions count samples as decoded from the beginning. A window is found by the container's clock in MP4 and the like, where a
     tick is one sample or a fraction of it (or two samples, where spectral band replication doubles the rate) and the clock is
@@ -176,12 +175,12 @@ class AvRecording:
             return _Decoded(np.empty((0, self.num_channels), np.float32), holes)
         return _Decoded(np.concatenate(parts, axis=1)[:, : max(0, stop - start)].T, holes)
 
-    def count_samples(self, tail_s: float = 5.0) -> int:
+    def count_samples(self) -> int:
         """Return where decoding ends; only the last seconds are decoded where possible."""
         if self._ogg or self.codec == "opus":
             return (self._ogg or self._index).num_samples
         expected = self.declared_samples if self._clock_tells else self._index.num_samples
-        for start in (max(0, expected - int(tail_s * self.sampling_rate)), 0):
+        for start in (max(0, expected - int(_TAIL_S * self.sampling_rate)), 0):
             end = 0
             for position, samples in self._decode_from(start):
                 end = position + samples.shape[1]
@@ -277,11 +276,7 @@ class AvRecording:
                 yield packet, int(index.ends[number])
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
-        """Seek and yield packets from one of the index on; None where the seek does not lead to that packet.
-
-        Some files mark no packet for seeking, in MPEG streams a seek may end inside a packet, and some clocks are off after a
-        seek: all of this shows in the packet's time and bytes.
-        """
+        """Seek and yield packets from one of the index on; None where its time and bytes show that the seek went elsewhere."""
         index = self._index
         if not index.rising or not len(index.stamps) or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any():
             return None
@@ -328,7 +323,7 @@ class AvRecording:
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Decode packets, given with their end positions; `position` is that of the first sample, None where the packets tell it.
 
-        A broken packet leaves a gap in the positions; where no later position can be determined, it ends the recording.
+        A broken packet leaves a gap in the positions, or ends the recording where no later position can be determined.
         """
         to_packed = AudioResampler(format="flt")
         decoder: AudioCodecContext | None = None

@@ -22,8 +22,8 @@ _MOST_KNOWN = 1000
 def is_consistent(descriptor: int) -> bool:
     """Return whether the tag of an open MP3 has the number of frames, and frames of one kind follow each other up to the end.
 
-    Otherwise libmpg123 guesses the length from the first frame, which is far off at a variable rate, and loses its position where
-    it has to search for the next frame. The file position, on which libmpg123 relies, does not change.
+    Otherwise libmpg123 guesses the length from the first frame, and loses its position where it has to search for the next one.
+    The file position, on which libmpg123 relies, does not change.
     """
     found = os.fstat(descriptor)
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -41,9 +41,7 @@ def declared_samples(descriptor: int) -> int:
 
 
 class _Tag(NamedTuple):
-    """Offset of the first frame, its header, and its declared number of frames."""
-
-    at: int
+    at: int  # offset of the first frame
     header: bytes
     frames: int
 

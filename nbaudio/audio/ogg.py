@@ -8,6 +8,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -22,13 +23,6 @@ _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _HEADERS = {"opus": (b"OpusHead", 2), "vorbis": (b"\x01vorbis", 3)}
 # Samples at 48 kHz in one frame of an Opus packet, by the five bits of its configuration (RFC 6716, section 3.1).
 OPUS_FRAME = np.array([480, 960, 1920, 2880] * 3 + [480, 960] * 2 + [120, 240, 480, 960] * 4, np.int64)
-
-
-class Pages(NamedTuple):
-    """The first problem of a file, None for none, and the number of samples before it; None where that is unknown."""
-
-    problem: str | None
-    num_samples: int | None
 
 
 class _Page(NamedTuple):
@@ -47,11 +41,10 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class OggIndex:
-    """The audio packets of one stream.
+    """The audio packets of one stream; their `ends` are positions, 0 being the first sample of the recording.
 
-    `ends` are their end positions (0 is the first sample of the recording), `num_samples` excludes samples that the last page's
-    granule position cuts off. Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the
-    number of each packet's first segment, and the number of all segments.
+    Segments (one lacing value each) have `offsets` in the file and `sizes` in bytes; `starts` has the number of each packet's
+    first segment, and the number of all segments.
     """
 
     ends: NDArray[np.int64]
@@ -78,11 +71,8 @@ def first_packet(ends: NDArray[np.int64], position: int) -> int:
     return 0 if position <= 0 else max(0, min(int(np.searchsorted(ends, position, side="right")), len(ends) - 1))
 
 
-def scan_pages(path: Path) -> Pages:
-    """Check the pages of an Ogg file up to the first problem; a file that is not Ogg has none.
-
-    The number of samples, of Opus at 48 kHz, is None where it is unknown, as for several streams side by side.
-    """
+def scan_pages(path: Path) -> tuple[str | None, int | None]:
+    """Return the first problem of an Ogg file, None for none, and the samples before it, Opus at 48 kHz; None where unknown."""
     problem, position, serials, begin = None, 0, set(), b""
     with path.open("rb") as file:
         try:
@@ -94,28 +84,23 @@ def scan_pages(path: Path) -> Pages:
             problem = str(damaged)
     opus = begin.find(b"OpusHead")
     if len(serials) != 1 or (opus < 0 and b"\x01vorbis" not in begin):
-        return Pages(problem, None)
+        return problem, None
     # Pre-skip: samples that the encoder adds before the sound (RFC 7845, section 5.1).
     delay = int.from_bytes(begin[opus + 10 : opus + 12], "little") if opus >= 0 else 0
-    return Pages(problem, max(0, position - delay))
+    return problem, max(0, position - delay)
 
 
 def index_packets_of_ogg(file: BinaryIO, codec: str) -> OggIndex | None:
-    """Index all packets of the first ``opus`` or ``vorbis`` stream without decoding, reading an open file by offset.
-
-    None where there is no such stream, or where the sizes of packets contradict the granule positions of pages.
-    """
+    """Index the first ``opus`` or ``vorbis`` stream by file offset; None without one, or where pages contradict the packets."""
     magic, headers = _HEADERS[codec]
     pages: list[_Page] = []
     begin = b""
-    try:
+    with suppress(_DamagedError):  # the pages after the damage are not used
         for page in _pages(file, checked=False):
             if not pages and os.pread(file.fileno(), len(magic), page.body) == magic:
                 begin = os.pread(file.fileno(), 64, page.body)
             if begin and (not pages or page.serial == pages[0].serial):
                 pages.append(page)
-    except _DamagedError:
-        pass  # the pages after the damage are not used
     if not pages:
         return None
     lacing = np.frombuffer(b"".join(page.lacing for page in pages), np.uint8).astype(np.int64)
@@ -160,11 +145,7 @@ def _packet_samples(
 
 
 def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
-    """Yield all pages, with `checked` also verifying their checksums.
-
-    Raises:
-        _DamagedError: a page is missing, broken or out of order, or another recording begins.
-    """
+    """Yield all pages, with `checked` after verifying their checksums; raise _DamagedError at a problem or another recording."""
     numbers: dict[int, int] = {}
     at, ended, in_data, size = 0, False, False, os.fstat(file.fileno()).st_size
     while at < size:

@@ -40,8 +40,8 @@ class PacketIndex:
     """Packets in the order of the file.
 
     `stamps` are the container's times, `checks` CRC-32s, which identify packets after a seek, `ends` end positions before the
-    container's trimming of the end. `rising` is whether stamps never fall, so that a packet can be found by its stamp where no
-    other has the same. `dropped` are samples at the end that the container trims, where that is known without decoding.
+    container's trimming of the end. `rising` is whether stamps never fall. `dropped` samples at the end are trimmed by the
+    container, where that is known without decoding.
     """
 
     stamps: NDArray[np.int64]
@@ -52,7 +52,7 @@ class PacketIndex:
 
     @property
     def num_samples(self) -> int:
-        """Samples in all, before trimming of the end where only the decoder knows it."""
+        """Samples in all."""
         return max(0, int(self.ends[-1]) - self.dropped) if len(self.ends) else 0
 
 
@@ -75,10 +75,9 @@ def _trimmed(packet: AudioPacket) -> tuple[int, int]:
 
 
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
-    """Read a stream's packets once; twice where they must be decoded.
+    """Read the packets of a stream, which `begin` restarts, with `ticks` samples per tick of the container's clock.
 
-    `begin` restarts the stream, `ticks` are samples per tick of the container's clock, `skipped` is the pre-skip of Opus in
-    samples, None for the container's value.
+    `skipped` is the pre-skip of Opus in samples, None for the container's value.
     """
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
@@ -132,7 +131,7 @@ def _counter(context: AudioCodecContext, size: int) -> Count | int:
         return opus_samples
     extra = context.extradata or b""
     if name == "vorbis" and 0 <= (at := extra.find(b"\x01vorbis")) < len(extra) - 28:
-        return _VorbisSamples(short=1 << (extra[at + 28] & 15), long=1 << (extra[at + 28] >> 4))
+        return _vorbis_counter(1 << (extra[at + 28] & 15), 1 << (extra[at + 28] >> 4))
     return size if context.name in _FIXED else 0
 
 
@@ -144,21 +143,19 @@ def opus_samples(packet: bytes | memoryview) -> int:
     return int(OPUS_FRAME[packet[0] >> 3]) * (packet[1] & 63 if frames == 3 else (1, 2, 2)[frames])
 
 
-class _VorbisSamples:
-    """Counter of the samples that the next Vorbis packet completes: half of its window overlaps the one before.
+def _vorbis_counter(*sizes: int) -> Count:
+    """Return a counter of the samples that the next Vorbis packet completes: half of its window overlaps the one before.
 
     All encoders in use write two modes, the short window first; another order shows in the clock.
     """
+    before = 0
 
-    def __init__(self, *, short: int, long: int) -> None:
-        self._sizes = (short, long)
-        self._before = 0
+    def count(packet: memoryview) -> int:
+        nonlocal before
+        last, before = before, sizes[packet[0] >> 1 & 1] if packet else before
+        return (last + before) // 4 if last else 0
 
-    def __call__(self, packet: memoryview) -> int:
-        size = self._sizes[packet[0] >> 1 & 1] if packet else self._before
-        completed = (self._before + size) // 4 if self._before else 0
-        self._before = size
-        return completed
+    return count
 
 
 def _decoded_ends(packets: Iterator[AudioPacket], decoder: AudioCodecContext, length: int) -> NDArray[np.int64]:

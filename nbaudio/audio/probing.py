@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import soundfile as sf
@@ -15,6 +15,9 @@ from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.core.errors import AudioError
 from nbaudio.storage.remote import Remote
+
+if TYPE_CHECKING:
+    from nbaudio.audio.ffmpeg import AvRecording
 
 # Enough to make a decoder read the last frames.
 _TAIL_SAMPLES = 4096
@@ -35,7 +38,6 @@ class Probe:
 
     Attributes:
         sampling_rate: Hz.
-        num_channels: number of channels.
         num_samples: samples per channel that can be decoded, which may be fewer than the header declares.
         codec: such as ``pcm_16``, ``flac``, ``mp3``, ``aac``, ``opus``.
         warning: what is wrong with the file although it is usable; None when nothing is.
@@ -70,14 +72,16 @@ def probe(path: Path | Remote) -> Probe:
     with open_recording(path) as recording:
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, path)
+            container = recording.container
         else:
-            num_samples, warning = _count_with_ffmpeg(recording)
-        known = recording.container if isinstance(recording, SoundfileRecording) else "OGG"
-        pages = scan_pages(path) if known == "OGG" else None
-        if pages and pages.problem:
+            opened = cast("AvRecording", recording)
+            num_samples, container = opened.count_samples(), "OGG"  # perhaps; other files have no pages
+            warning = _short(opened.declared_samples, num_samples, recording.sampling_rate)
+        problem, before = scan_pages(path) if container == "OGG" else (None, None)
+        if problem:
             # Decoders skip a gap silently: the samples after it would be at the wrong times.
-            num_samples = min(num_samples, num_samples if pages.num_samples is None else pages.num_samples)
-            warning = f"{pages.problem}; {num_samples / recording.sampling_rate:.1f} s are used"
+            num_samples = num_samples if before is None else min(num_samples, before)
+            warning = f"{problem}; {num_samples / recording.sampling_rate:.1f} s are used"
         if num_samples > 0:
             num_samples, warning = _check_beginning(recording, path, num_samples, warning)
         if num_samples <= 0:
@@ -85,20 +89,8 @@ def probe(path: Path | Remote) -> Probe:
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
 
 
-def _count_with_ffmpeg(recording: Recording) -> tuple[int, str | None]:
-    from nbaudio.audio.ffmpeg import AvRecording
-
-    opened = cast(AvRecording, recording)
-    num_samples, declared = opened.count_samples(), opened.declared_samples
-    return num_samples, _short(declared, num_samples, recording.sampling_rate) if declared else None
-
-
 def _check_beginning(recording: Recording, path: Path, num_samples: int, warning: str | None) -> tuple[int, str | None]:
-    """Decode the beginning in one go and in windows, as damage to a header shows there.
-
-    Returns the number of usable samples, fewer where a short recording is damaged, and the warning; raises AudioError where
-    windows differ from a decode from the start.
-    """
+    """Decode the beginning at once and in windows, where damage to a header shows; return the usable samples and the warning."""
     if recording.codec in _RAW_CODECS and isinstance(recording, SoundfileRecording):
         return num_samples, warning  # a sample's offset follows from its number
 

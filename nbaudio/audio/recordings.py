@@ -48,11 +48,7 @@ class Recording(Protocol):
     codec: str
 
     def read(self, start: int, stop: int) -> Window:
-        """Return samples [start, stop) of all channels: shape (stop - start, channels), shorter at the end of the recording.
-
-        Raises:
-            AudioError: they cannot be decoded.
-        """
+        """Return samples [start, stop), shape (samples, channels), fewer at the recording's end; raise AudioError if damaged."""
 
     def close(self) -> None:
         """Release the file."""
@@ -60,15 +56,10 @@ class Recording(Protocol):
 
 @contextmanager
 def open_recording(path: Path | Remote, *, windows: int | None = None, share: float = 1.0) -> Iterator[Recording]:
-    """Open a recording for reading windows.
+    """Open a recording for reading windows; raise AudioError with file and reason where it is missing, not readable or not audio.
 
-    Args:
-        path: a local or remote file.
-        windows: how many will be read; with `share` it decides whether range reads of a remote file are cheaper than fetching it.
-        share: of the recording that they cover.
-
-    Raises:
-        AudioError: it is missing, not readable, or not audio; names the file and the reason.
+    The number of `windows` and the `share` of the recording that they cover decide whether range reads of a remote file are
+    cheaper than fetching it.
     """
     with ExitStack() as stack:
         recording = _open_remote(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
@@ -135,12 +126,7 @@ class SoundfileRecording:
     """A recording read by libsndfile: any window equals the same window of a full decode, bit for bit."""
 
     def __init__(self, path: Path | Remote, file: BinaryIO | RangeFile) -> None:
-        """Take an open file, which `close` closes.
-
-        Raises:
-            AudioError: its header is implausible.
-            soundfile.LibsndfileError: libsndfile cannot read it.
-        """
+        """Take an open file, which `close` closes; raise AudioError for an implausible header, else errors of libsndfile."""
         self.path = path
         self._descriptor = file
         # Opened by descriptor: without a name, the content decides on the format.
@@ -167,9 +153,8 @@ class SoundfileRecording:
         """
         # libsndfile turns an absurd length into a negative one, and an open length into one beyond the bound. In GSM and some
         # ADPCM it cannot seek.
-        if not 0 <= self.declared_samples < _OPEN_LENGTH or not self._file.seekable():
-            return False
-        if self.codec in _INEXACT_CODECS:
+        bounded = 0 <= self.declared_samples < _OPEN_LENGTH
+        if not bounded or not self._file.seekable() or self.codec in _INEXACT_CODECS:
             return False
         return self.codec != "mp3" or (
             self.num_channels == 2 and self.sampling_rate >= 32000 and is_consistent(self._descriptor.fileno())

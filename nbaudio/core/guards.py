@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import AnyStr, Protocol, TypeVar
 
@@ -82,12 +83,7 @@ def parse_size(text: str | int) -> int:
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """Return the status of a regular file or a link to one; reading any other kind may block forever or never end.
-
-    Raises:
-        InputError: it is a folder, pipe, socket or device, or its links form a loop; says which.
-        OSError: it is missing or not accessible.
-    """
+    """Return the status of a regular file or a link to one; raise InputError otherwise, as reading may block or never end."""
     try:
         status = path.stat()
     except OSError as error:
@@ -167,15 +163,9 @@ def _span(book: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int]:
                 if not cell[1]:  # a row element: some programs note the last possible row
                     last = max(last, int(cell[2]))
                     continue
-                rows, columns = max(rows, int(cell[2])), max(columns, _column_number(cell[1]))
+                # A is column 1, Z is 26, AA is 27.
+                column = reduce(lambda number, letter: 26 * number + letter - ord("A") + 1, cell[1], 0)
+                rows, columns = max(rows, int(cell[2])), max(columns, column)
                 found += 1
             rest = data[max(end, len(data) - _LONGEST_ELEMENT) :]
     return max(rows * columns, last), found
-
-
-def _column_number(letters: bytes) -> int:
-    """Return a column's number: A is 1, Z is 26, AA is 27."""
-    number = 0
-    for letter in letters:
-        number = 26 * number + letter - ord("A") + 1
-    return number

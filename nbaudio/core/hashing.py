@@ -25,21 +25,17 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
 
 
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
-    """Return a file name per segment that is safe on every system: the id itself where it is plain.
+    """Return a file name per segment that is safe on every system: the id itself where it is plain and unique in any case.
 
-    Otherwise other characters become ``_`` and a hash of the id is appended; so it is where two ids differ only in case, which
-    some file systems do not distinguish.
+    Otherwise other characters become ``_`` and a hash of the id is appended.
     """
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 
     def name(segment_id: str) -> str:
-        if (
-            _SAFE_NAME.fullmatch(segment_id)
-            and not RESERVED_DEVICE_NAMES.fullmatch(segment_id)
-            and folded[segment_id.casefold()] == 1
-        ):
+        plain = _SAFE_NAME.fullmatch(segment_id) and not RESERVED_DEVICE_NAMES.fullmatch(segment_id)
+        if plain and folded[segment_id.casefold()] == 1:
             return f"{segment_id}.{ending}"
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
-        return f"{plain}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"
+        cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", segment_id)[:100]
+        return f"{cleaned}-{hashlib.sha256(segment_id.encode()).hexdigest()[:16]}.{ending}"
 
     return [name(segment_id) for segment_id in segment_ids]

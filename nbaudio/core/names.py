@@ -9,7 +9,7 @@ until a mapping settles it.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -67,9 +67,8 @@ def resolve(
 ) -> pl.DataFrame:
     """Find the file that each name means: a byte-exact match, else the only file that any looser comparison finds.
 
-    `wanted` are names as the transcripts spell them, `available` the files on disk. `mapping` has names that stand for others:
-    the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a key means its value; one that equals a value
-    but for blanks is resolved as that value where this settles it.
+    `mapping` has names that stand for others: the keys of a Kaldi ``wav.scp``, or a user's own choices. A wanted name that is a
+    key means its value; one that equals a value but for blanks is resolved as that value where this settles it.
 
     Returns one row per distinct name, sorted: `name`, `decision` (the strictest comparison at which name and file agree,
     ``ambiguous`` or ``missing``), `path` (null for those two), `candidates` (every file that could be meant, sorted),
@@ -77,19 +76,19 @@ def resolve(
     """
     if not mapping and (plain := _resolve_plain(wanted, available)) is not None:
         return plain
-    files = _Files(available)
+    find = _finder(available)
     mapping = mapping or {}
     values = defaultdict(set)
     for value in mapping.values():
         values[_spell(value).blanks[-1]].add(value)
     rows: list[tuple[str, str, str | None, list[str]]] = []
     for name in sorted(set(wanted)):
-        decision, candidates = files.find(mapping.get(name, name))
+        decision, candidates = find(mapping.get(name, name))
         if decision == "ambiguous" and name not in mapping:
             # A single mapped value of that spelling settles which file is meant.
             spelling = _spell(name)
             meant = [value for value in values[spelling.blanks[-1]] if _agree(_spell(value).blanks, spelling.blanks)]
-            if len(meant) == 1 and len(settled := files.find(meant[0])[1]) == 1:
+            if len(meant) == 1 and len(settled := find(meant[0])[1]) == 1:
                 decision, candidates = _level(spelling, _spell(settled[0])) or "id", settled
         rows.append((name, decision, candidates[0] if len(candidates) == 1 else None, candidates))
     ids = _recording_ids({name: path for name, _, path, _ in rows}, mapping)
@@ -180,29 +179,28 @@ def _agree(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     return all(x == y for x, y in zip(reversed(a), reversed(b), strict=False))
 
 
-class _Files:
-    """Audio files on disk, indexed by stem and id."""
+def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
+    """Return the function that finds decision and candidates for a name among files, which are indexed by stem and id."""
+    files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
+    alike = defaultdict(set)
+    for path, spelling in files.items():
+        alike[spelling.blanks[-1]].add(path)
+        if spelling.id:
+            alike[f"[{spelling.id}]"].add(path)
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._files = {path: _spell(path) for path in sorted(set(paths)) if is_audio(path)}
-        self._alike: dict[str, list[str]] = defaultdict(list)
-        for path, spelling in self._files.items():
-            self._alike[spelling.blanks[-1]].append(path)
-            if spelling.id:
-                self._alike[f"[{spelling.id}]"].append(path)
-
-    def find(self, name: str) -> tuple[str, list[str]]:
-        """Return decision and candidates for one name."""
-        if name in self._files:
+    def find(name: str) -> tuple[str, list[str]]:
+        if name in files:
             return "exact", [name]
         spelling = _spell(name)
-        alike = {*self._alike.get(spelling.blanks[-1], ()), *self._alike.get(f"[{spelling.id}]", ())}
-        levels = {path: level for path in sorted(alike) if (level := _level(spelling, self._files[path]))}
+        near = alike.get(spelling.blanks[-1], set()) | alike.get(f"[{spelling.id}]", set())
+        levels = {path: level for path in sorted(near) if (level := _level(spelling, files[path]))}
         exact = [path for path, level in levels.items() if level == "exact"]
         candidates = exact if len(exact) == 1 else list(levels)
         if len(candidates) > 1:
             return "ambiguous", candidates
         return (levels[candidates[0]] if candidates else "missing"), candidates
+
+    return find
 
 
 def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:

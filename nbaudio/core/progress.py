@@ -97,18 +97,16 @@ class _SilentHosts:
             threading.Event().wait(_SILENT_S)
             with self._lock:
                 now, bars = time.monotonic(), list(self._bars)
-                silent: dict[str, float] = {}
-                for host, since in self._since.values():
-                    if now - since >= _SILENT_S:
-                        silent[host] = max(silent.get(host, 0.0), now - since)
+                silent = [(now - since, host) for host, since in self._since.values() if now - since >= _SILENT_S]
                 if not self._since and not shown:
                     self._thread = None
                     return
-            text = f"waiting for {', '.join(sorted(silent))}, {max(silent.values()):.0f} s" if silent else ""
+            hosts = sorted({host for _, host in silent})
+            text = f"waiting for {', '.join(hosts)}, {max(silent)[0]:.0f} s" if silent else ""
             if text != shown:
                 for bar in bars:
                     bar(text)
-            for host in silent if not bars else ():
+            for host in hosts if not bars else ():
                 if now - self._printed.get(host, -_REPEAT_S) >= _REPEAT_S:
                     self._printed[host] = now
                     with suppress(OSError, ValueError):  # standard error is closed
@@ -156,21 +154,16 @@ def kernel_shell() -> Any:
 
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
-    """Open a `tqdm` bar for a terminal or a notebook; ``{bar}`` in `bar_format` is the place of the bar.
+    """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, by default that of `options`.
 
-    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`. `of` is the unit
-    in a notebook's final line, by default that of `options`.
+    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`.
     """
     shell = kernel_shell()
     if shell is None:
-        text = {**options, "bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
+        text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
         return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
     if options.get("disable") or threading.current_thread() is not threading.main_thread():
-        return tqdm(**{**options, "disable": True})
-    return _notebook_bar(shell, of, options)
-
-
-def _notebook_bar(shell: Any, of: str, options: dict[str, Any]) -> Any:
+        return tqdm(**options | {"disable": True})
     from tqdm.notebook import tqdm as notebook_tqdm
 
     class NotebookBar(notebook_tqdm):  # type: ignore[misc]

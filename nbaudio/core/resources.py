@@ -9,11 +9,7 @@ FOLDERS = ("notebooks", "data_manifests")
 
 
 def bundled(name: str) -> Path:
-    """Return the absolute path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``.
-
-    Raises:
-        InputError: there is no such file; names those in its folder.
-    """
+    """Return the path of a bundled file or folder, such as ``notebooks/01_ingest.ipynb``; raise InputError with known names."""
     folder = name.split("/", 1)[0]
     if folder not in FOLDERS or ".." in name.split("/"):
         raise InputError(f"{name}: does not come with nbaudio; bundled files are in {' or '.join(FOLDERS)}")

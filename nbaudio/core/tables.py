@@ -66,11 +66,7 @@ CORRECTED_TEXTS = "corrected_texts"
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
-    """Return a frame with the columns of `schema` first, in order and cast; absent ones null, further ones behind.
-
-    Raises:
-        InputError: a column cannot be cast; names table, column and types.
-    """
+    """Return a frame with the columns of `schema` first, cast; absent ones null, further ones behind; else raise InputError."""
     columns = []
     for column, dtype in schema.items():
         if column not in frame.columns:

@@ -1,7 +1,7 @@
 """Threads for work that waits on I/O."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Iterator[Result]:
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Generator[Result, None, None]:
     """Yield results in the order of the items; at most four times `jobs` items are in memory."""
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(jobs) as pool:

@@ -40,32 +40,27 @@ def rescale(position: int, from_rate: int, to_rate: int) -> int:
 
 
 def to_samples_column(seconds: pl.Series, rate: pl.Series) -> pl.Series:
-    """Return `to_samples` of two columns: str seconds and integer Hz -> i64, null where either is null or not usable.
-
-    Plain decimals with up to six places take an integer path in polars; all others take `to_samples` one by one.
-    """
+    """Return `to_samples` of two columns: str seconds and integer Hz -> i64, null where either is null or not usable."""
     frame = pl.DataFrame({"seconds": seconds, "rate": rate.cast(pl.Int64)}).with_columns(
         whole=pl.col("seconds").str.extract(_PLAIN_DECIMAL, 1).cast(pl.Int64),
         places=pl.col("seconds").str.extract(_PLAIN_DECIMAL, 2).fill_null("").str.pad_end(6, "0").cast(pl.Int64),
     )
     million = 1_000_000
-    fast = frame.select(
+    # Decimals with more places, exponents or signs are converted one by one.
+    samples, slow = frame.select(
         samples=((pl.col("whole") * million + pl.col("places")) * pl.col("rate") + million // 2) // million,
         slow=pl.col("whole").is_null() & pl.col("seconds").is_not_null() & pl.col("rate").is_not_null(),
     )
-    samples = fast["samples"]
-    slow = fast["slow"].arg_true()
-    if len(slow):
-        exact = [to_samples(s, r) for s, r in frame[slow].select("seconds", "rate").iter_rows()]
-        samples = samples.scatter(slow, pl.Series(exact, dtype=pl.Int64))
+    if slow.any():
+        exact = [to_samples(s, r) for s, r in frame.filter(slow).select("seconds", "rate").iter_rows()]
+        samples = samples.scatter(slow.arg_true(), pl.Series(exact, dtype=pl.Int64))
     return samples
 
 
 def decimal_seconds(samples: int, rate: int) -> Decimal:
     """Return the seconds of a sample index (0 or more) to write to a file, such that `to_samples` returns the same index.
 
-    Exact where twelve places suffice, as at 8, 16 or 32 kHz; otherwise the twelfth is rounded up, so that readers that truncate
-    `seconds * rate` find the sample too.
+    Where twelve places are not exact, the last is rounded up, so that readers that truncate `seconds * rate` find the sample too.
     """
     places = next((places for places in range(_PLACES) if samples * 10**places % rate == 0), _PLACES)
     return Decimal(-(-samples * 10**places // rate)).scaleb(-places)

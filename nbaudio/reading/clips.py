@@ -1,6 +1,6 @@
 """Clips of a corpus: where their bytes are, how they are requested and decoded."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from nbaudio.reading.order import IntArray
 from nbaudio.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from nbaudio.audio.playable import PlayableSegment
+    from nbaudio.audio.pydub_bridge import PlayableSegment
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType({".wav": "wav", ".flac": "flac", ".mp3": "mp3", ".ogg": "opus", ".opus": "opus"})
 
@@ -32,7 +32,6 @@ class Clip:
     """One clip; can be pickled.
 
     Attributes:
-        segment_id: its key.
         samples: shape (samples,): int16, or uint8 levels; None where only the bytes were requested.
         sampling_rate: Hz.
         encoded: its bytes, a complete file, where they were requested.
@@ -65,23 +64,13 @@ class Clip:
         return self.sampling_rate
 
     def to_pydub(self) -> "PlayableSegment":
-        """Return a `pydub.AudioSegment` that plays in a notebook without ffmpeg.
-
-        Raises:
-            InputError: it was read as levels or encoded bytes.
-        """
+        """Return a `pydub.AudioSegment` that plays in a notebook without ffmpeg; raise InputError for levels or encoded bytes."""
         from nbaudio.audio.pydub_bridge import to_audiosegment
 
         return to_audiosegment(self._pcm(), self.sampling_rate)
 
     def save(self, path: str | Path) -> Path:
-        """Write the clip to a file atomically; ffmpeg is not needed.
-
-        Args:
-            path: ends in .wav or .flac (exact), .mp3, .ogg or .opus (Opus); an existing file is replaced.
-
-        Returns:
-            The path.
+        """Write the clip atomically to a .wav or .flac (exact), .mp3, .ogg or .opus (Opus) file; return its path.
 
         Raises:
             InputError: another suffix, a rate that the format does not support, or the clip was read as levels or encoded bytes.
@@ -116,10 +105,10 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class ClipReader:
-    """Reader of the clips in `frame`, rows of `Corpus.segments` by shard and offset.
+    """Reader of the clips in `frame`, rows of `Corpus.segments`, with `in_flight` concurrent requests.
 
     `read` returns the bytes [start, stop) of a shard, `read_uncached` bypasses the cache, for bytes that turned out to be wrong.
-    `decode` decodes a clip's bytes to samples, None leaves them encoded. `in_flight` is the number of concurrent requests.
+    `decode` decodes a clip's bytes to samples, None leaves them encoded.
     """
 
     frame: pl.DataFrame
@@ -130,9 +119,18 @@ class ClipReader:
 
     def requests(self, clips: IntArray) -> list[Request]:
         """Return the requests for these clips, in the order of first need; neighbors share one."""
-        order = np.sort(clips)
         needed = {clip: place for place, clip in enumerate(clips.tolist())}
-        found = list(self._joined(order.tolist()))
+        _, shards, starts, lengths, *_ = self._columns
+        found: list[Request] = []
+        for number in np.sort(clips).tolist():
+            shard, start = shards[number], starts[number]
+            stop = start + lengths[number]
+            last = found[-1] if found else None
+            if last and last.shard == shard and start - last.stop <= _MAX_GAP and stop - last.start <= _MAX_REQUEST:
+                last.clips.append((number, start - last.start, stop - last.start))
+                found[-1] = last._replace(stop=max(stop, last.stop))
+            else:
+                found.append(Request(shard, start, stop, [(number, 0, stop - start)]))
         return sorted(found, key=lambda request: min(needed[clip] for clip, _, _ in request.clips))
 
     def decoded(self, number: int, data: memoryview) -> Clip:
@@ -144,22 +142,6 @@ class ClipReader:
         frame = self.frame
         samples = self.decode(encoded) if self.decode else None
         return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))
-
-    def _joined(self, numbers: list[int]) -> Iterator[Request]:
-        _, shards, starts, lengths, *_ = self._columns
-        request: Request | None = None
-        for number in numbers:
-            shard, start = shards[number], starts[number]
-            stop = start + lengths[number]
-            if request and request.shard == shard and start - request.stop <= _MAX_GAP and stop - request.start <= _MAX_REQUEST:
-                request.clips.append((number, start - request.start, stop - request.start))
-                request = request._replace(stop=max(stop, request.stop))
-                continue
-            if request:
-                yield request
-            request = Request(shard, start, stop, [(number, 0, stop - start)])
-        if request:
-            yield request
 
     @cached_property
     def _columns(self) -> list[list[Any]]:

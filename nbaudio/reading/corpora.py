@@ -3,10 +3,11 @@
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,7 +49,6 @@ class Corpus:
     """An open corpus, as returned by `open_corpus`; it can be pickled, and used after a fork, as it keeps no files open.
 
     Attributes:
-        folder: its location.
         segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted.
         manifest: its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
         cache: of fetched parts of its shards; None for no cache.
@@ -80,23 +80,14 @@ class Corpus:
         return dict(Counter(self.segments["split"]).most_common())
 
     def rows(self, split: str) -> pl.DataFrame:
-        """Return the rows of a split.
-
-        Raises:
-            InputError: there is no such split.
-        """
+        """Return the rows of a split; raise InputError where there is no such split."""
         if split not in self.splits:
             raise InputError(f"{self.folder}: no split {split!r}; there are {', '.join(self.splits) or 'none'}")
         # The rows of a split are contiguous, in its own shards. Most operations of polars, such as filter, hang after a fork.
         return self.segments.slice(self.segments["split"].to_list().index(split), self.splits[split])
 
     def read(self, segment_id: str, *, give: Give = "samples") -> Clip:
-        """Read one clip by its id; of a remote corpus nothing else is fetched.
-
-        Raises:
-            InputError: it is not in the corpus.
-            AudioError: its bytes cannot be read, or are damaged.
-        """
+        """Read one clip by its id, as `read_many` does; of a remote corpus nothing else is fetched."""
         return self.read_many([segment_id], give=give)[0]
 
     def read_many(self, segment_ids: Ids, *, give: Give = "samples") -> list[Clip]:
@@ -117,14 +108,12 @@ class Corpus:
         numbers = [self._numbers[segment_id] for segment_id in wanted]
         requests = clips.requests(np.array(sorted({*numbers}), dtype=np.int64))
 
-        def read(request: Request) -> dict[int, Clip]:
+        def read(request: Request) -> list[tuple[int, Clip]]:
             data = memoryview(clips.read(request.shard, request.start, request.stop))
-            return {number: clips.decoded(number, data[start:end]) for number, start, end in request.clips}
+            return [(number, clips.decoded(number, data[start:end])) for number, start, end in request.clips]
 
-        found: dict[int, Clip] = {}
         with ThreadPoolExecutor(max(1, min(clips.in_flight, len(requests)))) as pool:
-            for part in pool.map(read, requests):
-                found |= part
+            found = dict(chain.from_iterable(pool.map(read, requests)))
         return [found[number] for number in numbers]
 
     def stream(
@@ -146,7 +135,7 @@ class Corpus:
         give: Give = "samples",
         threads: int | None = None,
     ) -> Stream:
-        """Stream one epoch of a split, or a consumer's part of it, read ahead and decoded by threads.
+        """Stream one epoch of a split, or a consumer's part of it: clips, or lists of them, read ahead and decoded by threads.
 
         Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by at most one
         step, and with `pad` by none. Equal arguments give equal orders, wherever the corpus is.
@@ -161,16 +150,12 @@ class Corpus:
             worker: of this rank, from 0 to `num_workers` - 1.
             num_workers: processes that share the part of a rank.
             consecutive: steps are lists of so many consecutive clips of a recording; its last may be shorter.
-            batch_s: steps are lists of clips of similar durations, which padded to the longest are at most so many seconds in
-                all; see `Stream.padding`.
+            batch_s: steps are lists of clips of similar durations, at most so many seconds with padding; see `Stream.padding`.
             pad: ranks with one step fewer than others also get the first one of the next rank.
             buffer: bytes of audio that are shuffled at once; memory is about four times as much.
             run: neighbors in a shard that are drawn together, so that one request reads them.
             give: as for `read_many`.
             threads: that decode; by default one per core, at most 4.
-
-        Returns:
-            An iterable of `Clip`, or of lists of them where steps are `consecutive` or batches.
 
         Raises:
             InputError: there is no such split, or a number is out of range.
@@ -202,11 +187,7 @@ class Corpus:
 
     def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> ClipReader:
         encoding = self.manifest["parameters"]["encoding"]
-        ways: dict[str, Callable[[bytes], NDArray[Any]] | None] = {
-            "samples": partial(_samples, encoding=encoding),
-            "levels": decode_levels,
-            "encoded": None,
-        }
+        ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
@@ -259,8 +240,7 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
         cache_limit: its size in bytes, or a text such as ``"20GB"``; the least recently used files are evicted.
 
     Raises:
-        InputError: there is no corpus, its tables are implausible, or this process cannot read tables (see
-        `nbaudio.storage.fork_guard`).
+        InputError: there is no corpus, its tables are implausible, or this process is a fork that cannot read tables.
 
     Examples:
         >>> open_corpus("no such folder")

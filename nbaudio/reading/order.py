@@ -42,11 +42,9 @@ class Partition(NamedTuple):
 
     def check(self) -> "Partition":
         """Return itself; raise InputError where a number is not below its count."""
-        for number, count, name in ((self.rank, self.world_size, "rank"), (self.worker, self.num_workers, "worker")):
-            if not 0 <= number < count:
-                raise InputError(
-                    f"{name} {number} of {count}: must be from 0 to {count - 1}" if count > 0 else f"{count} {name}s"
-                )
+        for own, count, name in ((self.rank, self.world_size, "rank"), (self.worker, self.num_workers, "worker")):
+            if not 0 <= own < count:
+                raise InputError(f"{name} {own} of {count}: must be from 0 to {count - 1}" if count > 0 else f"{count} {name}s")
         return self
 
     def part(self, worker: int, num_workers: int) -> "Partition":
@@ -56,10 +54,7 @@ class Partition(NamedTuple):
         return self._replace(worker=worker, num_workers=num_workers)
 
     def of(self, size: int, *, pad: bool = False) -> slice:
-        """Return its slice of so many steps: ranks differ by at most one, and so do the workers of a rank.
-
-        With `pad`, ranks get equally many: one with one fewer also gets the next rank's first step.
-        """
+        """Return its slice of so many steps; with `pad`, a rank with one fewer than others gets the next rank's first too."""
         first, last = (size * edge // self.world_size for edge in (self.rank, self.rank + 1))
         if pad:
             last = first + -(-size // self.world_size)
@@ -136,11 +131,11 @@ class Epoch:
         """All steps of the epoch."""
         if self.consecutive > 1:
             windows = _windows(self.index, self.consecutive)
-            return windows[self._order(windows, "window")] if self.shuffle else windows
+            return windows[self._order(windows.first, "window")] if self.shuffle else windows
         if self.batch_s is None:
             return Groups(self._drawn, np.arange(len(self._drawn) + 1))
         ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
-        return _joined([self._batches(self._drawn[start:end]) for start, end in pairwise([0, *ends.tolist()])])
+        return _joined([self._batches(self._drawn[start:end], self.batch_s) for start, end in pairwise([0, *ends.tolist()])])
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
@@ -148,7 +143,7 @@ class Epoch:
         ends = _blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])
         blocks = [own[start:end] for start, end in pairwise([0, *ends])]
         if self.shuffle:
-            blocks = [block[self._order(block, "block")] for block in blocks]
+            blocks = [block[self._order(block.first, "block")] for block in blocks]
         return _joined(blocks), np.array([0, *ends])
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
@@ -167,7 +162,7 @@ class Epoch:
             return numbers
         shards = self.index["shard"].rle_id().to_numpy().astype(np.int64)
         places = numbers - np.searchsorted(shards, shards)
-        return np.argsort(self._mixed(np.cumsum(places % self.run == 0), "run"), kind="stable")
+        return self._order(np.cumsum(places % self.run == 0), "run")
 
     @cached_property
     def _pools(self) -> IntArray:
@@ -178,30 +173,30 @@ class Epoch:
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 
-    def _batches(self, clips: IntArray) -> Groups:
-        """Return batches of clips of similar durations."""
+    def _batches(self, clips: IntArray, most: float) -> Groups:
+        """Return batches of clips of similar durations: clips times the longest is at most `most`, except for single clips."""
         durations = self.index["duration_s"].to_numpy()[clips]
         by_length = np.argsort(durations, kind="stable")
-        return Groups(clips[by_length], _batch_edges(durations[by_length], self.batch_s or 0.0))
+        edges, count = [0], 0
+        for place, duration in enumerate(durations[by_length].tolist()):
+            if count and (count + 1) * duration > most:
+                edges.append(place)
+                count = 0
+            count += 1
+        return Groups(clips[by_length], np.array([*edges, len(durations)]))
 
-    def _order(self, steps: Groups, purpose: str) -> IntArray:
-        return np.argsort(self._mixed(steps.first, purpose), kind="stable")
+    def _order(self, numbers: IntArray, purpose: str) -> IntArray:
+        """Return the order of numbers by their hashes, the same in every version of NumPy: the finalizer of SplitMix64.
 
-    def _mixed(self, numbers: IntArray, purpose: str) -> NDArray[np.uint64]:
-        return mixed(numbers, f"{purpose} {self.seed} {self.epoch}")
-
-
-def mixed(numbers: IntArray, key: str) -> NDArray[np.uint64]:
-    """Return a hash of each number under a key, the same in every version of NumPy: the finalizer of SplitMix64.
-
-    Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
-    """
-    salt = np.uint64(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))
-    with np.errstate(over="ignore"):
-        z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + salt
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
+        """
+        key = f"{purpose} {self.seed} {self.epoch}".encode()
+        salt = np.uint64(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"))
+        with np.errstate(over="ignore"):
+            z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + salt
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
 
 
 def _windows(index: pl.DataFrame, size: int) -> Groups:
@@ -225,17 +220,6 @@ def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
         ends.append(start)
         bound = min(2 * bound, most)
     return ends
-
-
-def _batch_edges(durations: NDArray[np.float64], most: float) -> IntArray:
-    """Return the edges of batches of sorted durations: clips times the longest is at most `most`, except for single clips."""
-    edges, count = [0], 0
-    for place, duration in enumerate(durations.tolist()):
-        if count and (count + 1) * duration > most:
-            edges.append(place)
-            count = 0
-        count += 1
-    return np.array([*edges, len(durations)])
 
 
 def _joined(blocks: Sequence[Groups]) -> Groups:

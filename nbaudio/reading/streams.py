@@ -5,9 +5,9 @@ order. Memory is bounded by two blocks and the clips decoded ahead, whatever the
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.threads import ordered_map
 from nbaudio.reading.clips import Clip, ClipReader
 from nbaudio.reading.order import Epoch, Groups, Partition
 
-# Clips per decoding task, and tasks ahead per thread.
+# Clips per decoding task.
 _AT_ONCE = 8
-_TASKS_AHEAD = 3
 
 _Level = list[tuple[Partition, int]]
-_Task = Callable[[], list[Clip]]
+# Clips to decode: number, the bytes that include it, and where it begins and ends there.
+_Task = list[tuple[int, Future[bytes], int, int]]
 
 
 class Stream:
@@ -31,12 +32,6 @@ class Stream:
 
     Iteration continues from its state: a `state_dict` taken between two steps determines exactly which come next. To continue
     with another number of ranks or workers, pass the states of all of them to `load_state_dict`.
-
-    Attributes:
-        clips: reader of the split's clips.
-        epoch: what the order depends on.
-        share: which part this is.
-        threads: that decode.
     """
 
     def __init__(self, clips: ClipReader, epoch: Epoch, share: Partition, *, threads: int) -> None:
@@ -49,10 +44,13 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
-        with ExitStack() as stack:
-            decoded = chain.from_iterable(self._decoded(stack))
+        fetchers = _Threads(self.clips.in_flight)
+        decoded = ordered_map(self._decode, self._tasks(fetchers), jobs=self.threads)
+        # Requests are canceled first, as decoding tasks wait for them.
+        with closing(decoded), fetchers:
+            ahead = chain.from_iterable(decoded)
             for size in np.diff(self._steps.edges[self._taken :]).tolist():
-                clips = [next(decoded) for _ in range(size)]
+                clips = [next(ahead) for _ in range(size)]
                 # Counted before the yield, so that a state taken by the consumer includes this step.
                 self._taken += 1
                 yield clips if self.listed else clips[0]
@@ -68,11 +66,7 @@ class Stream:
         return {"version": 1, "epoch": self.epoch.parameters(), "done": done, "share": [*self.share], "taken": self._taken}
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Resume from a state of the same share, or from the states of all shares, which may have been of another number.
-
-        Raises:
-            InputError: a state is of another corpus, epoch or order, or one is missing.
-        """
+        """Resume from a state of the same share, or from those of all shares, of any number; raise InputError for others."""
         try:
             states = [state] if isinstance(state, dict) else list(state)
             known = [(one["version"], dict(one["epoch"]), one["done"]) for one in states]
@@ -80,11 +74,9 @@ class Stream:
             done = [[(Partition(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
-        for version, parameters, before in known:
-            mine = self.epoch.parameters()
-            differing = [
-                f"{name} {parameters.get(name)}, not {value}" for name, value in mine.items() if parameters.get(name) != value
-            ]
+        mine = self.epoch.parameters()
+        for version, other, before in known:
+            differing = [f"{name} {other.get(name)}, not {value}" for name, value in mine.items() if other.get(name) != value]
             if version != 1 or differing:
                 raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
             if before != known[0][2]:
@@ -122,53 +114,28 @@ class Stream:
         if not 0 <= taken <= len(self._steps):
             raise InputError(f"the state has taken {taken:,} of {len(self._steps):,} steps")
 
-    def _decoded(self, stack: ExitStack) -> Iterator[list[Clip]]:
-        """Yield the clips that are left, in order, some at a time."""
-        decoders = stack.enter_context(_Threads(self.threads))
-        fetchers = stack.enter_context(_Threads(self.clips.in_flight))
-        tasks = self._tasks(fetchers)
-        pending: deque[Future[list[Clip]]] = deque()
-        for task in tasks:
-            pending.append(decoders.submit(task))
-            if len(pending) > _TASKS_AHEAD * self.threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
-        """Yield decoding tasks in order; requests are made one block ahead."""
-        requested: deque[list[_Task]] = deque()
+        """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
+        tasks: deque[_Task] = deque()
         for start, end in pairwise(self._edges.tolist()):
-            if end <= self._taken:
-                continue
-            requested.append(self._request(self._steps[max(start, self._taken) : end], fetchers))
-            if len(requested) > 1:
-                yield from _drained(requested.popleft())
-        for tasks in requested:
-            yield from _drained(tasks)
+            following = self._request(self._steps[max(start, self._taken) : end], fetchers) if end > self._taken else deque()
+            while tasks:
+                yield tasks.popleft()
+            tasks = following
+        while tasks:
+            yield tasks.popleft()
 
-    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> list[_Task]:
+    def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> deque[_Task]:
         """Request the audio of some steps, in the order of need; return the tasks that decode it."""
-        where: dict[int, tuple[Future[bytes], int, int]] = {}
+        where: dict[int, tuple[int, Future[bytes], int, int]] = {}
         for request in self.clips.requests(steps.clips):
             future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
-            where |= {clip: (future, start, end) for clip, start, end in request.clips}
-
-        def task(clips: Sequence[int], pieces: Sequence[tuple[Future[bytes], int, int]]) -> _Task:
-            return lambda: [
-                self.clips.decoded(clip, memoryview(data.result())[start:end])
-                for clip, (data, start, end) in zip(clips, pieces, strict=True)
-            ]
-
+            where |= {clip: (clip, future, start, end) for clip, start, end in request.clips}
         parts = [steps.clips[at : at + _AT_ONCE].tolist() for at in range(0, len(steps.clips), _AT_ONCE)]
-        return [task(part, [where.pop(clip) for clip in part]) for part in parts]
+        return deque([where.pop(clip) for clip in part] for part in parts)
 
-
-def _drained(tasks: list[_Task]) -> Iterator[_Task]:
-    """Yield tasks in order without keeping them, as each holds its bytes."""
-    tasks.reverse()
-    while tasks:
-        yield tasks.pop()
+    def _decode(self, task: _Task) -> list[Clip]:
+        return [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]
 
 
 class _Threads(ThreadPoolExecutor):

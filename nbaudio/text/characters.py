@@ -29,13 +29,10 @@ _BLOCK = 16_384
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The characters of a corpus.
+    """The characters of a corpus: their `ids` in order, with the delimiter and the special tokens, and their `counts`.
 
-    Attributes:
-        ids: id of each character, of the delimiter and of the special tokens, in the order of the ids from 0.
-        counts: how often each character occurs, the space as itself.
-        odd: one row per odd character, the most frequent first: `character`, `code_point` (``U+2013``), `name` (Unicode's),
-            `count`, `example` (a segment that has it).
+    `odd` has one row per odd character, the most frequent first: `character`, `code_point` (``U+2013``), `name` (Unicode's),
+    `count`, `example` (a segment that has it).
     """
 
     ids: dict[str, int]
@@ -48,17 +45,10 @@ class Vocabulary:
 
 
 def vocabulary(texts: Iterable[str | None], *, segment_ids: Iterable[str] | None = None) -> Vocabulary:
-    """Count the characters of texts, assign ids and list the odd ones.
+    """Count the characters of texts, assign ids and list the odd ones; null texts are skipped.
 
-    Args:
-        texts: a Series or any iterable of texts; null ones are skipped.
-        segment_ids: ids of the texts, to name an example of each odd character; row numbers from 0 by default.
-
-    Returns:
-        The vocabulary; it does not depend on the order of the texts, except for the examples, which are the first ones.
-
-    Raises:
-        InputError: the numbers of ids and texts differ.
+    The first text with an odd character is its example, named by its id, or by its number from 0 without `segment_ids`. Apart
+    from that, the order does not matter. Raises InputError where the numbers of ids and texts differ.
 
     Examples:
         >>> found = vocabulary(["da – ne", "ne|da"])

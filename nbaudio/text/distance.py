@@ -46,12 +46,9 @@ MEASURES: tuple[Measure, ...] = ("similarity", "wer", "cer")
 
 @dataclass(frozen=True)
 class DiffPart:
-    """A run of words that reference and hypothesis share, or in which they differ.
+    """A run of words that reference and hypothesis share (``equal``), or in which they differ.
 
-    Attributes:
-        kind: ``equal``, ``replace``, ``delete`` (only in the reference) or ``insert`` (only in the hypothesis).
-        reference: the words of the reference.
-        hypothesis: the words of the hypothesis.
+    Words only in the reference are of the kind ``delete``, words only in the hypothesis ``insert``, other words ``replace``.
     """
 
     kind: Kind
@@ -60,12 +57,7 @@ class DiffPart:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, as jiwer splits them.
-
-    Examples:
-        >>> words("  dobar   dan ")
-        ['dobar', 'dan']
-    """
+    """Return the words of a text, as jiwer splits them."""
     return _WORD.findall(text)
 
 
@@ -77,8 +69,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 def similarity(a: str, b: str) -> float:
     """Return ``1 - 2 * levenshtein(a, b) / (len(a) + len(b))`` over characters; it is not `Levenshtein.ratio`.
 
-    Returns:
-        A number from -1 (nothing in common, or one side empty) to 1 (equal, also both empty).
+    It is from -1 (nothing in common, or one side empty) to 1 (equal, also both empty).
 
     Examples:
         >>> similarity("sabor", "sabora")
@@ -92,8 +83,7 @@ def similarity(a: str, b: str) -> float:
 def wer(reference: str, hypothesis: str) -> float:
     """Return the word error rate: substituted, deleted and inserted words per word of the reference.
 
-    Returns:
-        0 for equal words, more than 1 for more errors than words; the number of words in the hypothesis for an empty reference.
+    It is more than 1 for more errors than words, and the number of words in the hypothesis for an empty reference.
 
     Examples:
         >>> wer("evo blic odgovori", "evo odgovori na")
@@ -117,11 +107,8 @@ def cer(reference: str, hypothesis: str) -> float:
 def word_diff(reference: str, hypothesis: str, *, steps: Sequence[str] = ()) -> list[DiffPart]:
     """Return the edits that turn the reference into the hypothesis, word by word, as few as `wer` counts.
 
-    Args:
-        reference: the words to compare with.
-        hypothesis: the words to compare.
-        steps: of normalization (see `normal.NORMALIZERS`): words are equal where their normal forms are, and words with an empty
-            normal form, such as a lone dash, do not differ. The parts have the original words.
+    With `steps` of normalization (see `normal.NORMALIZERS`) words are equal where their normal forms are, and words with an empty
+    normal form, such as a lone dash, do not differ. The parts have the original words.
 
     Examples:
         >>> [(part.kind, part.reference, part.hypothesis) for part in word_diff("evo blic", "evo blitz na")]
@@ -171,18 +158,9 @@ def cer_column(reference: Column, hypothesis: Column) -> pl.Series:
 
 
 def score_columns(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:
-    """Return several measures of two columns of equal length; characters are compared only once for all.
+    """Return several measures of two columns, one f64 column for each, null where either text is null.
 
-    Args:
-        text: the transcripts.
-        asr_text: the hypotheses.
-        measures: which of ``similarity``, ``wer`` and ``cer``.
-
-    Returns:
-        A frame with one f64 column per measure, null where either text is null.
-
-    Raises:
-        InputError: the columns differ in length or are not text.
+    Characters are compared only once for all; raises InputError where the columns differ in length or are not text.
 
     Examples:
         >>> score_columns(pl.Series(["evo blic"]), pl.Series(["evo blitz"])).row(0)
@@ -195,19 +173,14 @@ def error_rates(counts: pl.DataFrame) -> pl.DataFrame:
     """Return the measures for which `edit_counts` has counts."""
 
     def per(edits: str, length: str) -> pl.Expr:
-        return pl.col(edits) / pl.max_horizontal(pl.col(length), 1)
+        return pl.when(pl.col(edits).is_not_null()).then(pl.col(edits) / pl.max_horizontal(pl.col(length), 1))
 
-    measures = {
-        "similarity": 1 - 2 * pl.col("edits") / pl.max_horizontal(pl.col("length"), 1),
-        "wer": per("word_edits", "words"),
-        "cer": per("inner_edits", "inner_length"),
+    rates = {
+        "edits": (1 - 2 * per("edits", "length")).alias("similarity"),
+        "word_edits": per("word_edits", "words").alias("wer"),
+        "inner_edits": per("inner_edits", "inner_length").alias("cer"),
     }
-    needs = {"similarity": "edits", "wer": "word_edits", "cer": "inner_edits"}
-    return counts.select(
-        pl.when(pl.col(needs[name]).is_not_null()).then(rate).alias(name)
-        for name, rate in measures.items()
-        if needs[name] in counts.columns
-    )
+    return counts.select(rate for edits, rate in rates.items() if edits in counts.columns)
 
 
 def edit_counts(text: Column, asr_text: Column, *, measures: Sequence[Measure] = MEASURES) -> pl.DataFrame:

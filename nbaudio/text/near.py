@@ -35,10 +35,7 @@ def sentences(texts: pl.Expr) -> pl.Expr:
 
     Case, punctuation, symbols, the number of blanks, the Unicode normal form and invisible format characters (joiners, soft
     hyphens, direction marks) are ignored. Combining marks are kept: vowel signs (Hindi, Thai, Arabic) and accents make other
-    words.
-
-    Returns:
-        The folded texts in NFC, lower case, single blanks between words; null where nothing is left.
+    words. Folded texts are in NFC and lower case, with single blanks between words; null where nothing is left.
 
     Examples:
         >>> pl.select(sentences(pl.Series(["„Hvala,  lijepa!“", "HVALA LIJEPA", "–"]).implode().explode())).to_series().to_list()
@@ -62,10 +59,7 @@ class _Pieces(NamedTuple):
 
 
 class NearIndex:
-    """Index of sentences to search in any number of texts.
-
-    `sentences` are as returned by `sentences`, each once, without nulls.
-    """
+    """Index of folded sentences, each once and without nulls, to search in any number of texts."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         self._sentences = list(sentences)
@@ -93,10 +87,7 @@ class NearIndex:
             self._pieces[each] = _Pieces(hashes, sentence[some], start[some], number[some], flags)
 
     def among(self, texts: Sequence[str]) -> pl.DataFrame:
-        """Return the pairs of a sentence and a folded text that are near and not equal.
-
-        Columns: `sentence` and `text` (numbers from 0), `edits`; ordered by both.
-        """
+        """Return the near pairs of a sentence and a folded text: their numbers from 0, in order, and their `edits`."""
         texts = list(texts)
         parts = [self._among(texts[at : at + _TEXTS], at) for at in range(0, len(texts), _TEXTS)]
         return pl.concat([pl.DataFrame(schema=NEAR), *parts]).sort("sentence", "text")

@@ -49,7 +49,7 @@ def punctuation(text: str) -> str:
 
 def _gap(gone: re.Match[str]) -> str:
     before, after = gone.string[max(gone.start() - 1, 0) : gone.start()], gone.string[gone.end() : gone.end() + 1]
-    return "" if before.strip() == "" or after.strip() == "" else " "
+    return " " if before.strip() and after.strip() else ""
 
 
 _NO_WORD = re.compile(r"[^\w\s]|_")
@@ -87,14 +87,7 @@ _BLOCK = 4096
 
 
 def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
-    """Apply the named steps to a text, in order.
-
-    Args:
-        text: any text.
-        steps: names from `NORMALIZERS`.
-
-    Raises:
-        InputError: a step is unknown; names the known ones.
+    """Apply the named steps to a text, in order; raise InputError for a name that is not in `NORMALIZERS`.
 
     Examples:
         >>> normalize("Uvaženi  kolega, EVO: 5. točka.")
@@ -105,9 +98,6 @@ def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
 
 def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
     """Return `normalize` of a column: str -> str, same length and name, null stays null.
-
-    Raises:
-        InputError: a step is unknown.
 
     Examples:
         >>> normalize_column(pl.Series(["Da.", None]), ["lower"]).to_list()
@@ -128,7 +118,6 @@ def _apply(text: str, steps: Sequence[Callable[[str], str]]) -> str:
 
 
 def _checked(steps: Sequence[str]) -> list[Callable[[str], str]]:
-    for step in steps:
-        if step not in NORMALIZERS:
-            raise InputError(f"unknown normalization step {step!r}; known steps are {', '.join(NORMALIZERS)}")
+    if unknown := [step for step in steps if step not in NORMALIZERS]:
+        raise InputError(f"unknown normalization step {unknown[0]!r}; known steps are {', '.join(NORMALIZERS)}")
     return [NORMALIZERS[step] for step in steps]

@@ -26,10 +26,6 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
         workspace: the workspace or its folder.
         normalize: names of steps from `text.NORMALIZERS`, in order.
 
-    Returns:
-        A report with the numbers of segments and scores, mean and median similarity, how many are above 0.8, the word error rate
-        over all words, and the odd characters.
-
     Raises:
         InputError: there is no workspace, its table cannot be read, or a step is unknown.
 

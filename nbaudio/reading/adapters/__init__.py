@@ -6,7 +6,8 @@ framework is imported when they are called.
 
 A clip is a dictionary of `segment_id`, `samples` (shape (samples,)), `sampling_rate` (Hz) and the chosen columns. A step that is
 a list, of a stream with `batch_s` or `consecutive`, is one dictionary of the same names: `samples` has shape (clips, samples),
-padded with silence, and `lengths` has the length of each.
+padded with silence, and `lengths` has the length of each. The `dtype` of samples is ``float32``, from -1 to 1, or ``int16``, half
+as many bytes; levels are ``uint8`` in any case. `columns` are of `Corpus.segments`.
 """
 
 from collections.abc import Iterator

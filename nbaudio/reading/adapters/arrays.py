@@ -20,12 +20,7 @@ _SILENCE = 128
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """The form of arrays.
-
-    Attributes:
-        dtype: of samples: ``float32`` from -1 to 1, or ``int16``, half as many bytes; levels are ``uint8`` in any case.
-        columns: of `Corpus.segments` to include.
-    """
+    """The type of samples and the columns to include; see `nbaudio.reading.adapters`."""
 
     dtype: Dtype = "float32"
     columns: Sequence[str] = ("text",)
@@ -66,15 +61,9 @@ def batches(
 ) -> Iterator[dict[str, Any]]:
     """Yield padded batches from the stream's state on; `stream.state_dict` between two of them determines which comes next.
 
-    Args:
-        stream: of clips, of batches (`batch_s`), or of consecutive clips, each such step being a batch.
-        size: clips of a batch where steps are single clips; the last one may be smaller.
-        multiple: batches are padded to a multiple of so many samples, so that code compiled for a shape is reused.
-        dtype: see `ArrayForm`.
-        columns: see `ArrayForm`.
-
-    Yields:
-        `segment_id` and columns as lists; `samples` (clips, samples), `lengths` and `sampling_rate` (clips,) as arrays.
+    Where steps are single clips, a batch has `size` of them, the last one perhaps fewer; otherwise each step is a batch. Batches
+    are padded to a `multiple` of so many samples, so that code compiled for a shape is reused. `segment_id` and columns are
+    lists; `samples` (clips, samples), `lengths` and `sampling_rate` (clips,) arrays. See `nbaudio.reading.adapters`.
 
     Raises:
         InputError: a number below 1, an unknown type or column, or a stream of encoded clips.

@@ -18,15 +18,9 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
     more than they yield. ``state_dict`` and ``load_state_dict`` are exact without ``shuffle``; they resume by reading the current
     shard again.
 
-    Args:
-        stream: of clips. With ``give="encoded"`` the bytes go to a column of type Audio, which `datasets` decodes; else samples
-            are arrays.
-        shards: parts of the stream, one after the other.
-        dtype: see `ArrayForm`.
-        columns: see `ArrayForm`.
-
-    Returns:
-        Rows of `segment_id`, the columns, and either `audio`, or `samples` and `sampling_rate`.
+    The stream is read as `shards` parts, one after the other. Rows have `segment_id`, the columns, and `samples` and
+    `sampling_rate`; with ``give="encoded"`` a column `audio` of type Audio instead, which `datasets` decodes. See
+    `nbaudio.reading.adapters` on `dtype` and `columns`.
 
     Raises:
         MissingExtraError: datasets is not installed.

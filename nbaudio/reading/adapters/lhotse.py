@@ -1,6 +1,7 @@
 """Lhotse adapter: a stream as a lazy CutSet whose recordings are in memory."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -17,13 +18,9 @@ def cuts(stream: Stream) -> Any:
     Iterating again repeats the same epoch. Workers of a DataLoader (a sampler in an ``IterableDatasetWrapper``) divide the
     stream. The rank is the stream's: give it either to the stream or to the sampler, not to both.
 
-    Args:
-        stream: steps that are lists give their cuts one after the other. With ``give="encoded"`` cuts hold a clip's bytes as in
-        the corpus, and Lhotse decodes them.
-
-    Returns:
-        A ``lhotse.CutSet``: each cut has one recording and one supervision, named as the segment, with its text, speaker, and all
-        other metadata in ``custom``.
+    Each cut has one recording and one supervision, named as the segment, with its text, speaker, and all other metadata in
+    ``custom``. Steps that are lists give their cuts one after the other. With ``give="encoded"`` cuts hold a clip's bytes as in
+    the corpus, and Lhotse decodes them.
 
     Raises:
         MissingExtraError: lhotse is not installed.
@@ -36,16 +33,14 @@ def cuts(stream: Stream) -> Any:
     return CutSet(_Cuts(stream.check_fresh()))
 
 
+@dataclass(eq=False)
 class _Cuts:
-    """Cuts of a stream; the caller has imported lhotse and torch."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    stream: Stream
 
     def __iter__(self) -> Iterator[Any]:
         from torch.utils.data import get_worker_info
 
-        stream = self._stream
+        stream = self.stream
         share, threads = stream.share, stream.threads
         if worker := get_worker_info():
             share, threads = share.part(worker.id, worker.num_workers), max(1, threads // worker.num_workers)

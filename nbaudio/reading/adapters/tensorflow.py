@@ -20,16 +20,9 @@ from nbaudio.reading.adapters.arrays import Dtype, array_form
 def dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequence[str] = ("text",)) -> Any:
     """Return a stream as a prefetched tf.data.Dataset, in the stream's order; iterating again gives the next epoch.
 
-    TensorFlow cannot save the state of a Python generator. The first epoch begins at the stream's state, so
-    ``stream.load_state_dict`` with ``taken`` set to the number of steps seen resumes after them.
-
-    Args:
-        stream: its order, batches, rank and threads.
-        dtype: see `ArrayForm`.
-        columns: of text and numbers; null text becomes empty, a null number NaN.
-
-    Returns:
-        A ``tf.data.Dataset`` of dictionaries; see `nbaudio.reading.adapters`.
+    Items are dictionaries; see `nbaudio.reading.adapters`, also on `dtype`. Columns are of text and numbers; null text becomes
+    empty, a null number NaN. TensorFlow cannot save the state of a Python generator. The first epoch begins at the stream's
+    state, so ``stream.load_state_dict`` with ``taken`` set to the number of steps seen resumes after them.
 
     Raises:
         MissingExtraError: tensorflow is not installed.

@@ -25,14 +25,8 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
     and resumes exactly. A plain DataLoader does not; with ``num_workers=0`` use the dataset's own. ``load_state_dict`` also takes
     the states of all consumers, which may have been of another number.
 
-    Args:
-        stream: of all workers; its order, batches and threads. Also its rank where it has one, else that of torch.distributed, if
-            that is initialized when an epoch begins.
-        dtype: see `ArrayForm`.
-        columns: see `ArrayForm`.
-
-    Returns:
-        A ``torch.utils.data.IterableDataset`` of dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`.
+    The stream is that of all workers. A stream without a rank takes that of torch.distributed, if that is initialized when an
+    epoch begins. Items are dictionaries whose arrays are tensors; see `nbaudio.reading.adapters`, also on `dtype` and `columns`.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -43,12 +37,6 @@ def stream_dataset(stream: Stream, *, dtype: Dtype = "float32", columns: Sequenc
 
 class ClipDataset:
     """A split as a map-style dataset, indexed by position in the corpus; batches are read at once.
-
-    Args:
-        corpus: to read.
-        split: such as ``train``.
-        dtype: see `ArrayForm`.
-        columns: see `ArrayForm`.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -78,12 +66,9 @@ def collate(clips: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def states_of(loader: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the states of a StatefulDataLoader's workers from its own state.
+    """Return the states of a StatefulDataLoader's workers from its own state; raise InputError for one before the last step.
 
     Those of all ranks together, passed to ``load_state_dict`` of a new dataset, resume with any number of ranks and workers.
-
-    Raises:
-        InputError: the state is older than the last step, or not of a StatefulDataLoader.
     """
     if loader.get("_steps_since_snapshot"):
         raise InputError("the state is older than the last step: make the StatefulDataLoader with snapshot_every_n_steps=1")
