@@ -185,7 +185,7 @@ class Workspace:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def replace_columns(self, columns: pl.DataFrame) -> None:
-        """Write some columns of the segments table anew, row by row; the others go from file to file and are never held whole.
+        """Replace columns of the segments table, row by row; stream the other columns from file to file.
 
         Raises:
             InputError: the table is not there, cannot be read, or a column has another type.
