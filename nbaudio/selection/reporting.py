@@ -42,7 +42,7 @@ def select_report(
         reviews: the segments of each review, by its name.
         by_hand: what people decided, as of `review.decisions`.
     """
-    counted = chosen.drop("text", "text_normalized", "asr_text", "word_times", strict=False)
+    counted = chosen.drop({"text", "text_normalized", "asr_text", "word_times"} - {*grouping.columns}, strict=False)
     timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICRO).round())
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(LOST))

@@ -35,7 +35,7 @@ from nbaudio.times import to_samples_column
 from nbaudio.workspace import Workspace
 
 _MEASURED_CLIPS = 64
-# Most of a table's bytes; no rule looks at them.
+# Most of a table's bytes; no rule looks at them unless splits are grouped by them.
 _UNREAD = ("asr_text", "asr_text_normalized", "text_raw", "word_times")
 
 
@@ -106,7 +106,7 @@ def select(
     )
     recordings = workspace.recordings
     held = parquet_schema(workspace.path / "segments.parquet")
-    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD))
+    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD or name in columns))
     if disk is not None:
         size = _clip_size(workspace.audio_root, recordings, segments, parameters)
         parameters = replace(parameters, clip_size=size)
