@@ -383,6 +383,17 @@ def test_what_was_judged_stays_out_of_train_though_no_sheet_held_it(workspace):
     assert select(workspace, dev=0, test=0).facts["rejected"] == {"reviewed": 1}
 
 
+@pytest.mark.parametrize("column", ["text", "text_raw", "asr_text"])
+def test_splits_may_be_grouped_by_texts(workspace, column):
+    segments = workspace.segments
+    workspace.save(segments=segments.with_columns((pl.int_range(pl.len()) % 7).cast(pl.String).alias(column)))
+    report = select(workspace, dev=2, test=2, min_similarity=-1, group_by=column)
+    assert report.facts["parameters"]["group_by"] == [column]
+    kept = workspace.segments.drop_nulls("split")
+    assert kept[column].n_unique() > 1
+    assert kept.group_by(column).agg(pl.col("split").n_unique())["split"].to_list() == [1] * kept[column].n_unique()
+
+
 def test_keys_may_be_given_as_one_string(workspace):
     report = select(workspace, group_by="recording_id, speaker_id")
     assert report.facts["parameters"]["group_by"] == ["recording_id", "speaker_id"]

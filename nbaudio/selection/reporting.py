@@ -30,7 +30,7 @@ def select_report(
     by_hand: pl.DataFrame,
 ) -> Report:
     """Count the decisions in `chosen`; `where` is the workspace's folder, `reviews` has the ids of each review by its name."""
-    counted = chosen.drop("text", "text_normalized", "asr_text", "word_times", strict=False)
+    counted = chosen.drop({"text", "text_normalized", "asr_text", "word_times"} - {*grouping.columns}, strict=False)
     timed = with_durations(counted, recordings).with_columns(micros=(pl.col("duration_s") * MICROSECONDS).round())
     kept = timed.filter(pl.col("split").is_not_null())
     lost = timed.filter(pl.col("reason").is_in(GROUPING_RULES))

@@ -32,7 +32,7 @@ from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
-# Most of a table's bytes; no rule looks at them.
+# Most of a table's bytes; no rule looks at them unless splits are grouped by them.
 _UNREAD = ("asr_text", "asr_text_normalized", "text_raw", "word_times")
 
 
@@ -103,7 +103,7 @@ def select(
     )
     recordings = workspace.recordings
     held = parquet_schema(workspace.path / "segments.parquet")
-    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD))
+    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD or name in columns))
     if disk is not None and (root := workspace.audio_root) and not without_audio(recordings):
         fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
         sample = fit[hash_column(fit["segment_id"], f"measure {seed}").arg_sort()[:_MEASURED_CLIPS]]

@@ -159,7 +159,7 @@ class Workspace:
                 frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
 
     def replace_columns(self, columns: pl.DataFrame) -> None:
-        """Replace columns of the segments table, row by row; the others are streamed from file to file."""
+        """Replace columns of the segments table, row by row; stream the other columns from file to file."""
         path = self.path / "segments.parquet"
         held = parquet_schema(path)
         odd = [name for name, dtype in SEGMENTS.items() if name not in columns.columns and held.get(name) != dtype]
