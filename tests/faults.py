@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 
 from nbaudio import status, verify
+from nbaudio.core.atomic import remove
 from nbaudio.corpus.packs import CutResult, cut, read_clips, read_index
 from nbaudio.corpus.plan import CutTask
 from nbaudio.storage import run_log
-from nbaudio.storage.atomic import remove
 
 SIZE = "60kB"
 # Many small tasks, so that a kill may fall between any two of them.

@@ -19,11 +19,11 @@ from web import serving
 
 from nbaudio import Workspace, convert, engine, materialize, status, verify
 from nbaudio.audio import recordings
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError, WorkerLostError
 from nbaudio.core.progress import listen_to_progress, progress, progress_note
 from nbaudio.corpus import packs, plan
 from nbaudio.storage import retry, run_log
-from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.remote import remote
 
 SIZE = "100kB"

@@ -31,6 +31,7 @@ import nbaudio
 from nbaudio import review
 from nbaudio.audio import open_recording, resample_window
 from nbaudio.core import guards
+from nbaudio.core.atomic import read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
 from nbaudio.core.report import Report
@@ -40,7 +41,6 @@ from nbaudio.formats.export import WRITERS, export
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
-from nbaudio.storage.atomic import read_json, sha256_file, write_json
 from nbaudio.storage.folders import LocalFolder
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import widgets

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_checks import check_tables
 
+from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.formats.base import clean_columns
 from nbaudio.sources.ingest import READERS, ingest
 from nbaudio.sources.recording_names import read_mapping
 from nbaudio.sources.recordings import list_audio, probe_recordings
-from nbaudio.storage.atomic import sha256_file
 from nbaudio.storage.workspace import Workspace
 
 ID = "HlauTe_NK6U"

@@ -249,7 +249,7 @@ DOORS = {
     "tqdm": {"core"},
     "pyarrow": {"core", "corpus", "formats", "text"},
     "yaml": {"corpus", "runs", "storage"},
-    "msgspec": {"corpus", "formats", "review", "sources", "storage"},
+    "msgspec": {"core", "corpus", "formats", "review", "sources", "storage"},
     "pandas": {"core", "reading", "storage"},
 }
 OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}

@@ -6,10 +6,7 @@ import polars as pl
 import pytest
 from web import answers, serving
 
-from nbaudio.core.errors import AudioError, InputError
-from nbaudio.storage import retry
-from nbaudio.storage.archives import is_in_archive
-from nbaudio.storage.atomic import (
+from nbaudio.core.atomic import (
     JsonRows,
     append_lines,
     disk_full_reason,
@@ -21,11 +18,14 @@ from nbaudio.storage.atomic import (
     trusted_root,
     write_json,
 )
+from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.locks import lock
+from nbaudio.storage import retry
+from nbaudio.storage.archives import is_in_archive
 from nbaudio.storage.download.lists import display_url
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.http import HttpFiles
-from nbaudio.storage.locks import lock
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import check_url, is_url, public_url, redact, redact_log, redact_url, stays_inside, stored_names

@@ -1,4 +1,4 @@
-"""Basics of all rooms: errors, times, table schemas, reports, progress, file names, hashing and input guards."""
+"""Basics of all rooms: errors, times, tables, reports, progress, file names, hashing, input guards, atomic files and locks."""
 
 import os
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from nbaudio.core.atomic import remove, remove_partials
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.atomic import remove, remove_partials
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object, write_object
 from nbaudio.storage.run_log import run_log
 

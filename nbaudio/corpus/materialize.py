@@ -11,9 +11,11 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import codec_versions, encoder
+from nbaudio.core.atomic import raise_disk_full, remove_partials
 from nbaudio.core.channels import check_channel, source_channel
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.guards import parse_size
+from nbaudio.core.locks import lock
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED, parquet_schema
@@ -39,8 +41,6 @@ from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.state import reviewed_ids
 from nbaudio.storage import upload
-from nbaudio.storage.atomic import raise_disk_full, remove_partials
-from nbaudio.storage.locks import lock
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace

@@ -19,12 +19,12 @@ from typing import BinaryIO, NamedTuple, cast
 import polars as pl
 
 from nbaudio.audio import encode_clip, open_recording, resample_window
+from nbaudio.core.atomic import atomic_write, sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
 from nbaudio.storage import upload
-from nbaudio.storage.atomic import atomic_write, sha256_file
 from nbaudio.storage.remote import CHANGED_MESSAGE, Remote, remote
 from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.urls import is_url

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_schema, parquet_slices
 from nbaudio.core.version import __version__
@@ -23,7 +24,6 @@ from nbaudio.corpus.containers.registry import Container
 from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
-from nbaudio.storage.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.storage.folders import Folder
 from nbaudio.text import vocabulary
 from nbaudio.text.near import sentences

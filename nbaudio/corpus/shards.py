@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from nbaudio.audio import encoder
+from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
@@ -18,7 +19,6 @@ from nbaudio.corpus.layout import Layout, read_manifest
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine import RunTasks
-from nbaudio.storage.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 
 # Facts of a clip, beside the metadata of its segment.
 _CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import decode_clip
+from nbaudio.core.atomic import sha256_file, sha256_listed
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
@@ -20,7 +21,6 @@ from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, read_manifest, sha
 from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
-from nbaudio.storage.atomic import sha256_file, sha256_listed
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.workspace import Workspace

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core import guards
+from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
 from nbaudio.core.guards import check_utf8
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
-from nbaudio.storage.atomic import escapes_folder, trusted_root
 
 #: The columns that every reader returns first; further columns of a source follow.
 TRANSCRIPTS = pl.Schema(

@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines
-from nbaudio.storage.atomic import escapes_folder, trusted_root
 
 _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"

@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.atomic import remove_partials, write_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import SPLITS, with_durations
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
-from nbaudio.storage.atomic import remove_partials, write_json
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.names import is_audio
 from nbaudio.core.source_splits import split_in, split_role
 from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
 from nbaudio.formats.columns import ARROW, batches, choose, has_any_value, schema_of
-from nbaudio.storage.atomic import read_json
 
 _ROWS = 4096
 _CLIPS = 32

@@ -17,12 +17,12 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
 from nbaudio.formats.writers import Writer, timed_segments
-from nbaudio.storage.atomic import atomic_write
 
 COMMAND = "is a command; nothing is run, only file names are allowed"
 

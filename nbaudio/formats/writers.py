@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.channels import channel_numbers, source_channel
 from nbaudio.core.times import decimal_seconds
-from nbaudio.storage.atomic import atomic_write
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

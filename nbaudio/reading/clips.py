@@ -12,10 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.audio import encoder
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, InputError, get_by_name
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.reading.order import IntArray
-from nbaudio.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from nbaudio.audio.pydub_bridge import PlayableSegment

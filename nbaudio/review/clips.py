@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
-from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.remote import Remote
 
 if TYPE_CHECKING:

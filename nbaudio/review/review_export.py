@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write, write_json
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
@@ -31,7 +32,6 @@ from nbaudio.review.state import (
     reviewed_ids,
     word_hashes,
 )
-from nbaudio.storage.atomic import atomic_write, write_json
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 

@@ -19,10 +19,10 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import guards
+from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import CORRECTED_TEXTS
-from nbaudio.storage.atomic import append_lines, read_lines
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
 

@@ -18,8 +18,8 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
+from nbaudio.core.atomic import atomic_write, write_json
 from nbaudio.core.errors import NbaudioError
-from nbaudio.storage.atomic import atomic_write, write_json
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;

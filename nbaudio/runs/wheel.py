@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.report import Report
 from nbaudio.core.resources import FOLDERS, PACKAGE
 from nbaudio.core.version import __version__
-from nbaudio.storage.atomic import atomic_write
 
 REQUIREMENTS = "requirements-worker.txt"
 # Needed by notebooks, sheets and plots only; workers decode, cut, pack and verify.

@@ -16,6 +16,7 @@ from urllib.request import url2pathname
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.guards import parse_size
 from nbaudio.core.names import resolve
@@ -29,7 +30,6 @@ from nbaudio.sources.recordings import FACTS, list_audio, list_remote, probe_rec
 from nbaudio.sources.remote_sources import read_remote, resolve_source
 from nbaudio.sources.reporting import save_tables
 from nbaudio.sources.segments import fill_times, judge, place
-from nbaudio.storage.atomic import atomic_write
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url

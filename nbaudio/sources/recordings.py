@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.audio import probe
+from nbaudio.core.atomic import append_lines, escapes_folder, parse_lines, raise_disk_full, sha256_file, trusted_root
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
@@ -21,7 +22,6 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
 from nbaudio.storage import archives
-from nbaudio.storage.atomic import append_lines, escapes_folder, parse_lines, raise_disk_full, sha256_file, trusted_root
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 

@@ -12,13 +12,13 @@ from pathlib import Path, PurePosixPath
 import msgspec
 import polars as pl
 
+from nbaudio.core.atomic import append_lines, atomic_write, raise_disk_full, read_lines
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
-from nbaudio.storage.atomic import append_lines, atomic_write, raise_disk_full, read_lines
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url

@@ -1,1 +1,1 @@
-"""Atomic files, locks, URLs, remote files and folders, cache, retries, archives, uploads, downloads, and the workspace."""
+"""URLs, remote files and folders, cache, retries, archives, uploads, downloads, run logs, and the workspace."""

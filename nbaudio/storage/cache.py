@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from nbaudio.storage.atomic import atomic_write
-from nbaudio.storage.locks import lock
+from nbaudio.core.atomic import atomic_write
+from nbaudio.core.locks import lock
 
 #: Default limit in bytes.
 LIMIT = 20_000_000_000

@@ -13,11 +13,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from nbaudio.core import atomic
+from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage import atomic, upload
-from nbaudio.storage.atomic import atomic_write, read_json, sha256_file, write_json
+from nbaudio.storage import upload
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.atomic import atomic_write, sha256_file, size_of
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network

@@ -17,9 +17,9 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nbaudio.core.atomic import disk_full_reason
 from nbaudio.core.errors import AudioError, NbaudioError
 from nbaudio.core.progress import waiting
-from nbaudio.storage.atomic import disk_full_reason
 
 if TYPE_CHECKING:
     from nbaudio.storage.remote import Remote

@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nbaudio.core.atomic import atomic_write, parse_lines, raise_disk_full
 from nbaudio.core.errors import DiskFullError, ExistsError
 from nbaudio.core.guards import check_regular
+from nbaudio.core.locks import lock
 from nbaudio.core.progress import listen_to_progress
-from nbaudio.storage.atomic import atomic_write, parse_lines, raise_disk_full
-from nbaudio.storage.locks import lock
 from nbaudio.storage.urls import redact_log
 
 # Bytes of earlier runs that a log keeps, and bytes that are read of a log, which may come from an untrusted corpus.

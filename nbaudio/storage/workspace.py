@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write, disk_full_reason, read_json, write_json
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.guards import check_regular
 from nbaudio.core.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
-from nbaudio.storage.atomic import atomic_write, disk_full_reason, read_json, write_json
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbaudio.core.atomic import disk_full_reason, raise_disk_full, size_of
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import naming_hosts, open_bar, progress, waiting
 from nbaudio.core.report import Report, first_lines
-from nbaudio.storage.atomic import disk_full_reason, raise_disk_full, size_of
 from nbaudio.storage.download.fetch import Fetcher, PermanentError, RetryableError, find_complete, partial_path
 from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Ledger, Row, open_ledger
 from nbaudio.storage.download.lists import read_list

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin
 
+from nbaudio.core.atomic import size_of
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import on_message
-from nbaudio.storage.atomic import size_of
 from nbaudio.storage.download.ledger import DownloadItem, Ledger, Row
 from nbaudio.storage.download.lists import check_url, display_url
 from nbaudio.storage.download.rate_limit import DownloadTask

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from nbaudio.core.atomic import atomic_write, parse_lines
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.atomic import atomic_write, parse_lines
-from nbaudio.storage.locks import lock
+from nbaudio.core.locks import lock
 from nbaudio.storage.urls import public_url, redact
 
 LEDGER = "downloads.jsonl"

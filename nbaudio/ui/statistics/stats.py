@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.tables import SPLITS
-from nbaudio.storage.atomic import atomic_write
 from nbaudio.ui import views
 
 PAGE_SUFFIXES = (".html", ".xlsx")

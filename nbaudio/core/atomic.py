@@ -20,7 +20,7 @@ import msgspec
 
 from nbaudio.core import guards
 from nbaudio.core.errors import DiskFullError, InputError, one_line
-from nbaudio.storage.locks import lock
+from nbaudio.core.locks import lock
 
 if TYPE_CHECKING:
     import polars as pl
