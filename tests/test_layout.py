@@ -101,3 +101,26 @@ def test_files_are_short_and_so_is_the_package() -> None:
     assert not long
     assert sum(lines for path, lines in lengths.items() if path.suffix == ".py") <= MOST_LINES_OF_PYTHON
     assert sum(lines for path, lines in lengths.items() if path.suffix == ".js") <= MOST_LINES_OF_JAVASCRIPT
+
+
+# What opens Parquet files: tables of corpora and their shards, and foreign datasets. Tables of a workspace have one door.
+PARQUET_FUNCTIONS = {"ParquetFile", "ParquetWriter", "read_metadata", "read_parquet", "read_schema", "scan_parquet"}
+PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_schema", "parquet_slices", "reading_parquet", "write_parquet"}
+OPEN_PARQUET = {
+    *("nbaudio.core.tables", "nbaudio.formats.columns", "nbaudio.reading.corpora", "nbaudio.runs.demo", "nbaudio.ui.views"),
+    *(f"nbaudio.corpus.{name}" for name in ("convert", "publish", "shards", "verify")),
+    *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),
+}
+
+
+def test_tables_of_a_workspace_are_opened_in_one_place() -> None:
+    paths, calls = [], []
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and "workspace" in ast.unparse(node.left).lower():
+                paths += [f"{module}:{node.lineno}"] if ".parquet" in ast.unparse(node.right) else []
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            if name in PARQUET_FUNCTIONS and module not in OPEN_PARQUET:
+                calls.append(f"{module}:{node.lineno} {name}")
+    assert [each for each in paths if not each.startswith("nbaudio.core.tables:")] == []
+    assert calls == []

@@ -1,5 +1,6 @@
 """Failing rows come back with the rule's name, and types are kept."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from table_checks import check_tables
 
+from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, WORD_TIMES, conform
 from nbaudio.storage.workspace import Workspace
@@ -145,7 +147,7 @@ def test_columns_are_replaced_as_if_the_whole_table_was_saved(tmp_path: Path, ro
     partly, whole = Workspace.create(tmp_path / "[1]*"), Workspace.create(tmp_path / "whole")
     for workspace in (partly, whole):
         workspace.save(segments=stored)
-    partly.replace_columns(new)
+    tables.replace_columns(partly, new)
     whole.save(segments=whole.segments.with_columns(new))
     assert partly.table("segments").equals(whole.table("segments"))
     assert partly.table("segments").schema == whole.table("segments").schema
@@ -160,6 +162,51 @@ def test_a_table_damaged_in_a_column_that_goes_over_unread_stays_and_is_named(tm
     damaged[start : start + 24] = b"\xff" * 24
     path.write_bytes(damaged)
     with pytest.raises(InputError, match=r"segments\.parquet: not a readable Parquet file"):
-        workspace.replace_columns(pl.DataFrame({"similarity": [0.5, 1.0]}))
+        tables.replace_columns(workspace, pl.DataFrame({"similarity": [0.5, 1.0]}))
     assert path.read_bytes() == damaged
     assert sorted(each.name for each in workspace.path.iterdir()) == ["segments.parquet", "workspace.json"]
+
+
+@pytest.mark.parametrize("form", ["frame", "lazy", "batches"])
+def test_a_table_is_written_from_a_frame_a_lazy_frame_or_batches(tmp_path: Path, form: str) -> None:
+    rows = [SEGMENT | {"segment_id": f"s{number}", "split": "dev", "mine": number} for number in range(70)]
+    whole = conform(pl.DataFrame(rows), SEGMENTS, "segments")
+    forms = {"frame": whole, "lazy": whole.lazy(), "batches": whole.iter_slices(32)}
+    tables.write(tmp_path, forms[form])
+    assert tables.read(tmp_path).equals(whole)
+    assert tables.read(tmp_path).schema == whole.schema
+
+
+def test_batches_that_fail_leave_the_table_as_it_was(tmp_path: Path) -> None:
+    tables.write(tmp_path, pl.DataFrame([SEGMENT]))
+    before = (tmp_path / "segments.parquet").read_bytes()
+
+    def batches() -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame([SEGMENT])
+        raise InputError("line 7: no text")
+
+    with pytest.raises(InputError, match=r"^line 7: no text$"):
+        tables.write(tmp_path, batches())
+    assert (tmp_path / "segments.parquet").read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["segments.parquet"]
+
+
+@pytest.mark.parametrize("columns", [["split", "mine"], ["text", "segment_id"], ["reason"], ["none such"], None])
+def test_scan_and_read_give_the_same_columns(tmp_path: Path, columns: list[str] | None) -> None:
+    """The file has other types than the schema, lacks columns of it and has one more."""
+    tables.write(tmp_path, pl.DataFrame({"mine": [1, 2], "segment_id": ["a", "b"], "text": ["A", "B"], "split": ["dev", None]}))
+    found = tables.scan(tmp_path, columns).collect()
+    assert found.equals(tables.read(tmp_path, columns))
+    assert found.columns == ([*SEGMENTS, "mine"] if columns is None else [name for name in columns if name != "none such"])
+    assert found.schema == tables.read(tmp_path, columns).schema
+
+
+def test_a_table_without_key_or_with_another_type_is_named(tmp_path: Path) -> None:
+    tables.write(tmp_path, pl.DataFrame({"text": ["a"]}))
+    for reader in (tables.scan, tables.read):
+        with pytest.raises(InputError, match=r"segments\.parquet: the key column segment_id is missing; columns are text"):
+            reader(tmp_path)
+    tables.write(tmp_path, pl.DataFrame({"segment_id": ["a"], "start_sample": ["soon"]}))
+    with pytest.raises(InputError, match=r"segments\.parquet: column start_sample is String and cannot be read as Int64"):
+        tables.read(tmp_path)
+    assert tables.scan(tmp_path, ["segment_id"]).collect().item() == "a"

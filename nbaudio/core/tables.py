@@ -2,16 +2,23 @@
 
 `recordings` has one row per recording, `segments` one row per stretch of speech. Positions are samples per channel at the
 recording's own rate, half open; seconds appear only as the source's own decimals. Further columns of a source are kept.
+
+All reads and writes of a workspace's tables are in this module: `scan` and `read` read a table, `write` replaces it atomically.
 """
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
 
+from nbaudio.core.atomic import atomic_write, disk_full_reason
 from nbaudio.core.channels import has_unknown_channel, source_channel
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.guards import check_regular
@@ -131,6 +138,139 @@ def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
         with reading_parquet(path, checked=True):
             part = table.slice(start, ROWS_A_GROUP).collect()
         yield part
+
+
+_KEYS = {"recordings": ("recording_id", RECORDINGS), "segments": ("segment_id", SEGMENTS)}
+
+Folder = str | os.PathLike[str]
+
+
+def table_path(workspace: Folder, table: str = "segments") -> Path:
+    """Return the file of a workspace's table."""
+    return Path(workspace) / f"{table}.parquet"
+
+
+def table_schema(workspace: Folder, table: str = "segments") -> pl.Schema:
+    """Return the columns and types that the file of a table has; raise InputError where it is not usable or has no key."""
+    path = table_path(workspace, table)
+    held = parquet_schema(path)
+    key, _ = _KEYS.get(table, ("", None))
+    if held and key and key not in held:
+        raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(held)}")
+    return held
+
+
+def scan(workspace: Folder, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
+    """Scan a table of a workspace lazily.
+
+    Args:
+        workspace: the folder of the workspace.
+        columns: names of columns, by default all; names that neither the file nor the schema has are left out.
+        table: name of the table. `recordings` and `segments` have the columns and types of their schema, null where absent.
+
+    Raises:
+        InputError: the table is missing or damaged, or its key column is missing. Later errors are raised by `collect`.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> write(folder, (pl.DataFrame({"segment_id": [name], "text": [name.upper()]}) for name in "ab"))
+        >>> scan(folder, ["text", "split"]).filter(pl.col("text") == "B").collect().rows()
+        [('B', None)]
+    """
+    held = table_schema(workspace, table)
+    expected = _expected(held, columns, table)
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in expected.items() if name not in held]
+    other = pl.Schema({name: dtype for name, dtype in expected.items() if dtype != held.get(name, dtype)})
+    return pl.scan_parquet(table_path(workspace, table), glob=False).with_columns(absent).select(expected.names()).cast(other)
+
+
+def read(
+    workspace: Folder, columns: Iterable[str] | None = None, *, where: pl.Expr | None = None, table: str = "segments"
+) -> pl.DataFrame:
+    """Read a table of a workspace, or some of its columns and the rows `where` an expression on columns of the file holds.
+
+    Further arguments are those of `scan`. A column that cannot be cast to the type of its schema raises InputError.
+    """
+    held = table_schema(workspace, table)
+    expected = _expected(held, columns, table)
+    path = table_path(workspace, table)
+    first = list(held)[:1]  # gives the number of rows where no other column is read
+    names = dict.fromkeys((*first, *(name for name in expected if name in held)))
+    with reading_parquet(path, checked=True):
+        rows = pl.scan_parquet(path, glob=False)
+        frame = (rows if where is None else rows.filter(where)).select(*names).collect()
+    return conform(frame, expected, str(path)).select(expected.names())
+
+
+def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.Schema:
+    """Return the columns to read and their types, those of the table's schema where it has them."""
+    _, schema = _KEYS.get(table, ("", pl.Schema()))
+    whole = {**held, **schema}
+    order = (*schema, *held) if columns is None else columns
+    return pl.Schema({name: whole[name] for name in order if name in whole})
+
+
+def write(workspace: Folder, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments") -> None:
+    """Replace a table of a workspace atomically.
+
+    Args:
+        workspace: the folder of the workspace; it is created if it does not exist.
+        batches: one frame, a lazy frame, which is streamed, or frames with the same columns, taken one after the other.
+        table: name of the table.
+
+    Raises:
+        InputError: a file that is read on the way is not usable.
+        DiskFullError: the disk is full; the table stays as it was.
+    """
+    path, failed = table_path(workspace, table), list[Exception]()
+    rows = batches.lazy() if isinstance(batches, pl.DataFrame | pl.LazyFrame) else _stream(iter(batches), failed)
+    with atomic_write(path) as partial:
+        try:
+            rows.sink_parquet(partial, row_group_size=ROWS_A_GROUP)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            if failed:
+                raise failed[0] from None
+            if disk_full_reason(error) or not isinstance(batches, pl.LazyFrame):
+                raise
+            raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
+
+
+def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.LazyFrame:
+    """Return frames as one lazy frame; an exception of the iterator, which polars wraps, is added to `failed`."""
+    first = next(batches, pl.DataFrame())
+
+    def source(*_: object) -> Iterator[pl.DataFrame]:
+        try:
+            yield from chain([first], batches)
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    return register_io_source(source, schema=first.schema)
+
+
+def replace_columns(workspace: Folder, columns: pl.DataFrame) -> None:
+    """Replace columns of the segments table, row by row; stream the other columns from file to file."""
+    new = columns.lazy()
+    kept = scan(workspace).drop(columns.columns, strict=False)
+    order = dict.fromkeys((*SEGMENTS, *table_schema(workspace), *columns.columns))
+    write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
+
+
+def read_batches(workspace: Folder, table: str = "segments") -> Iterator[pl.DataFrame]:
+    """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
+    return parquet_slices(table_path(workspace, table))
+
+
+def copy_table(workspace: Folder, target: Path) -> None:
+    """Copy the segments table to `target`: by a hard link if possible."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(table_path(workspace), target)
+    except OSError:
+        with atomic_write(target, sync=False) as partial:
+            shutil.copyfile(table_path(workspace), partial)
 
 
 RESERVED = frozenset(("audio", "audio_sha256", "file_name", "json", "length", "offset", "shard", "window"))

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import codec_versions, encoder
+from nbaudio.core import tables
 from nbaudio.core.atomic import raise_disk_full, remove_partials
 from nbaudio.core.channels import check_channel, source_channel
 from nbaudio.core.errors import InputError, NbaudioError
@@ -18,7 +19,7 @@ from nbaudio.core.guards import parse_size
 from nbaudio.core.locks import lock
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import RESERVED, parquet_schema
+from nbaudio.core.tables import RESERVED
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
@@ -136,25 +137,33 @@ def materialize(
     container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    table = workspace.path / "segments.parquet"
     clip_format = ClipFormat(rate, channel, encoding)
-    run = _Run(workspace, *_locations(workspace, packs), layout, container, clip_format, limits, show_progress, table)
+    run = _Run(
+        workspace,
+        *_locations(workspace, packs),
+        layout,
+        container,
+        clip_format,
+        limits,
+        show_progress,
+        tables.table_path(workspace),
+    )
     recordings = workspace.recordings
     accepted = _accepted(run)  # raises before anything is written
     judged = reviewed_ids(workspace)
-    check_text(table, text, judged=bool(judged))
+    check_text(workspace, text, judged=bool(judged))
     for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
         encoder(encoding).check_rate(own)
     reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     claim = selection_claim(workspace)
     parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
-    identity = {**parameters, "selection": selection_hash(table, text)}
+    identity = {**parameters, "selection": selection_hash(workspace, text)}
     logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(identity, "materialize", logged) as is_whole, _shared_packs(run.packs):
         card = restore_records(layout) if is_whole else ""
         # The current table: a later selection replaces the file.
-        run = replace(run, table=freeze_table(table, layout.work / "segments.parquet", text))
+        run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             manifest = publish(
@@ -252,13 +261,13 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Path | R
 def _accepted(run: _Run) -> pl.DataFrame:
     """Return accepted segments: keys, windows of samples, split; raise `InputError` if there are none or some cannot be cut."""
     where = run.workspace.path
-    for name, dtype in parquet_schema(run.table).items():
+    for name, dtype in tables.table_schema(run.workspace).items():
         if name in RESERVED:
             raise InputError(f"{run.table}: the column {name!r} has a name that corpora give to their own; rename it")
         if dtype in (pl.Binary, pl.Object):
             raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot; write them as text")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
-    segments = run.workspace.segment_columns(*columns)
+    segments = tables.read(run.workspace, columns)
     if pending := (segments["decision"] == "pending").sum():
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
     accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(source_channel(segments))

@@ -3,11 +3,9 @@
 No table is held whole in memory.
 """
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_schema, parquet_slices
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
@@ -25,20 +24,21 @@ from nbaudio.corpus.layout import UNREADABLE_AUDIO, Layout, shard_names
 from nbaudio.corpus.plan import digest
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
+from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
 from nbaudio.text.near import sentences
 
 _SOURCE_TEXT = "text_source"
 
 
-def check_text(table: Path, text: str | None, *, judged: bool) -> None:
+def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
     """Raise `InputError` unless accepted segments have the transcript ``text_<text>``; None is `text` itself.
 
     If reviewers judged `text` (`judged`), it must have the same words: verdicts hold for those only.
     """
     if text is None:
         return
-    held = parquet_schema(table)
+    table, held = tables.table_path(workspace), tables.table_schema(workspace)
     if (column := f"text_{text}") not in held or held[column] != pl.String:
         known = sorted({name[5:] for name in held if name.startswith("text_")} - {"corrected", "origin"})
         hint = "'nbaudio score W --normalize STEP' makes text_normalized"
@@ -49,32 +49,27 @@ def check_text(table: Path, text: str | None, *, judged: bool) -> None:
     if judged:
         other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
         rules[f"other words in {column} than in text, which reviewers were given"] = other
-    accepted = pl.scan_parquet(table, glob=False).filter(pl.col("decision") == "accept").select("segment_id", "text", column)
+    accepted = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(pl.col("decision") == "accept")
     for what, broken in rules.items():
         count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)
         if count:
             raise InputError(f"{table}: {count:,} accepted segments ({first} the first) have {what}")
 
 
-def selection_hash(table: Path, text: str | None) -> str:
+def selection_hash(workspace: Workspace, text: str | None) -> str:
     """Hash what was decided about every segment, and the transcripts that ship."""
     decided = ("segment_id", "decision", "split", "text", "reason")
-    parts = (conform(_with_text(part, text), SEGMENTS, "segments") for part in parquet_slices(table))
+    parts = (conform(_with_text(part, text), SEGMENTS, "segments") for part in tables.read_batches(workspace))
     return digest(part.select(decided) for part in parts)
 
 
-def freeze_table(source: Path, target: Path, text: str | None) -> Path:
-    """Copy the current table: by a hard link if possible, rewritten if another text ships."""
-    target.unlink(missing_ok=True)
+def freeze_table(workspace: Workspace, target: Path, text: str | None) -> Path:
+    """Copy the current segments table, rewritten if another text ships."""
     if text is None:
-        with suppress(OSError):
-            os.link(source, target)
-            return target
-    with atomic_write(target, sync=False) as partial:
-        if text is None:
-            shutil.copyfile(source, partial)
-        else:
-            _write_table(partial, (_with_text(part, text) for part in parquet_slices(source)))
+        tables.copy_table(workspace, target)
+    else:
+        with atomic_write(target, sync=False) as partial:
+            _write_table(partial, (_with_text(part, text) for part in tables.read_batches(workspace)))
     return target
 
 

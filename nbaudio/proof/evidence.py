@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
 from nbaudio.core.tables import seconds_column
@@ -61,7 +62,7 @@ class ProofState(ReviewState):
         """The rounds, the segments that can be reviewed, the fingerprint of the corpus, and the sample of all durations."""
         suspicious = any(record.strategy == "suspicious" for record in self.records.values())
         # Only the strategy `suspicious` looks at word times, which are large.
-        segments = self.workspace.segment_columns(*_NEEDED, *(["word_times"] if suspicious else []))
+        segments = tables.read(self.workspace, (*_NEEDED, *(["word_times"] if suspicious else [])))
         segments = uncorrected(self, segments)
         known, corpus = rounds(self, segments), fingerprint(segments)
         pool, _ = reviewable_segments(self.workspace, segments.drop("asr_text"))

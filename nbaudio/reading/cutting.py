@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.audio import read_clip
+from nbaudio.core import tables
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.tables import SEGMENTS, conform, reading_parquet
 from nbaudio.reading.clips import Clip
 from nbaudio.storage.workspace import Workspace
 
@@ -42,12 +42,10 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
     workspace = Workspace.open(workspace)
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int) or rate < 1):
         raise InputError(f"rate={rate!r}: must be a whole number of Hz, 1 or more, or None")
-    path = workspace.path / "segments.parquet"
-    with reading_parquet(path):
-        found = pl.scan_parquet(path, glob=False).filter(pl.col("segment_id") == segment_id).head(1).collect()
+    found = tables.read(workspace, where=pl.col("segment_id") == segment_id)
     if found.is_empty():
         raise InputError(f"{workspace.path}: no segment {segment_id!r}")
-    row = conform(found, SEGMENTS, str(path)).row(0, named=True)
+    row = found.row(0, named=True)
     recordings = workspace.recordings.filter(pl.col("recording_id") == row["recording_id"])
     source = recordings.row(0, named=True) if len(recordings) else {}
     root, start, end, length = workspace.audio_root, row["start_sample"], row["end_sample"], source.get("num_samples")

@@ -8,7 +8,7 @@ import polars as pl
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.report import Report
-from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures
+from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
 from nbaudio.storage.workspace import Workspace
 
 #: The reason of a manual rejection without a reason.
@@ -84,7 +84,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
 def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     """Return the decisions in force: `segment_id`, `decision` (accept or reject) and `reason` (of rejected segments)."""
     workspace = Workspace.open(workspace)
-    path = workspace.path / "decisions.parquet"
+    path = table_path(workspace, "decisions")
     if not path.exists():
         return pl.DataFrame(schema=_HELD)
     held = conform(workspace.table("decisions"), _HELD, str(path)).select(_HELD.names())

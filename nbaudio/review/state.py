@@ -22,7 +22,7 @@ from nbaudio.core import guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS
+from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near import sentences
 
@@ -180,7 +180,7 @@ class ReviewState:
     @cached_property
     def original_texts(self) -> pl.DataFrame | None:
         """Texts and scores of corrected segments from before; None before the first correction."""
-        kept = (self.workspace.path / f"{CORRECTED_TEXTS}.parquet").exists()
+        kept = table_path(self.workspace, CORRECTED_TEXTS).exists()
         return self.workspace.table(CORRECTED_TEXTS) if kept else None
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, parquet_schema, segment_failures, whole_recording, without_audio
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
@@ -102,8 +103,8 @@ def select(
         gold=gold,
     )
     recordings = workspace.recordings
-    held = parquet_schema(workspace.path / "segments.parquet")
-    segments = workspace.segment_columns(*(name for name in {**SEGMENTS, **held} if name not in _UNREAD or name in columns))
+    held = {**SEGMENTS, **tables.table_schema(workspace)}
+    segments = tables.read(workspace, (name for name in held if name not in _UNREAD or name in columns))
     if disk is not None and (root := workspace.audio_root) and not without_audio(recordings):
         fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
         sample = fit[hash_column(fit["segment_id"], f"measure {seed}").arg_sort()[:_MEASURED_CLIPS]]
@@ -112,7 +113,7 @@ def select(
         clips = windows.join(facts, on="recording_id", how="left").sort("path", "start_sample")
         parameters = replace(parameters, clip_size=measure_clip_size(clips, root) or PCM)
     state = ReviewState.load(workspace)
-    right = gold_ids(state, workspace.segment_columns(*JUDGED)) if gold else set()
+    right = gold_ids(state, tables.read(workspace, JUDGED)) if gold else set()
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
     chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
@@ -123,7 +124,7 @@ def select(
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
         report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was asked for and is used")
-    workspace.replace_columns(chosen.select("split", "decision", "reason"))
+    tables.replace_columns(workspace, chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
 

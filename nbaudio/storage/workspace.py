@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from nbaudio.core.atomic import atomic_write, disk_full_reason, read_json, write_json
-from nbaudio.core.errors import InputError, one_line
+from nbaudio.core import tables
+from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.guards import check_regular
-from nbaudio.core.tables import RECORDINGS, ROWS_A_GROUP, SEGMENTS, conform, parquet_schema, read_parquet
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.remote import Remote, remote
 from nbaudio.storage.urls import is_url
@@ -51,6 +51,9 @@ class Workspace:
     def __post_init__(self) -> None:
         # Workers have other working directories, and that of the caller may change.
         object.__setattr__(self, "path", self.path.absolute())
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @classmethod
     def create(cls, path: str | Path, **settings: Any) -> "Workspace":
@@ -117,24 +120,16 @@ class Workspace:
     @property
     def recordings(self) -> pl.DataFrame:
         """The recordings table."""
-        return self._conformed(self.table("recordings"), "recordings", "recording_id", RECORDINGS)
+        return tables.read(self, table="recordings")
 
     @property
     def segments(self) -> pl.DataFrame:
         """The segments table."""
-        return self._conformed(self.table("segments"), "segments", "segment_id", SEGMENTS)
+        return tables.read(self)
 
     def table(self, name: str) -> pl.DataFrame:
         """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""
-        return read_parquet(self.path / f"{name}.parquet")
-
-    def segment_columns(self, *names: str) -> pl.DataFrame:
-        """Read some columns of the segments table, without those that do not exist; transcripts are most of its bytes."""
-        path = self.path / "segments.parquet"
-        held = parquet_schema(path)
-        frame = read_parquet(path, [name for name in dict.fromkeys(("segment_id", *names)) if name in held])
-        whole = self._conformed(frame, "segments", "segment_id", SEGMENTS)
-        return whole.select(name for name in names if name in whole.columns)
+        return tables.read(self, table=name)
 
     def to_pandas(self, table: str = "segments") -> "pd.DataFrame":
         """Return a table by name, such as ``segments`` or ``recordings``, as a pandas frame.
@@ -148,32 +143,12 @@ class Workspace:
             >>> float(workspace.to_pandas()["similarity"].mean())
             0.5
         """
-        frame = self.segments if table == "segments" else self.recordings if table == "recordings" else self.table(table)
-        return frame.to_pandas()
+        return self.table(table).to_pandas()
 
-    def save(self, **tables: Frame) -> None:
+    def save(self, **named: Frame) -> None:
         """Write pandas or polars tables by name, each atomically."""
-        for name, table in tables.items():
-            frame = as_polars(table, name)
-            with atomic_write(self.path / f"{name}.parquet") as partial:
-                frame.write_parquet(partial, row_group_size=ROWS_A_GROUP)
-
-    def replace_columns(self, columns: pl.DataFrame) -> None:
-        """Replace columns of the segments table, row by row; stream the other columns from file to file."""
-        path = self.path / "segments.parquet"
-        held = parquet_schema(path)
-        odd = [name for name, dtype in SEGMENTS.items() if name not in columns.columns and held.get(name) != dtype]
-        new = pl.concat([columns, self.segment_columns(*odd)], how="horizontal") if odd else columns
-        order = dict.fromkeys((*SEGMENTS, *held, *new.columns))
-        kept = pl.scan_parquet(path, glob=False).drop(new.columns, strict=False)
-        with atomic_write(path) as partial:
-            try:
-                whole = pl.concat([kept, new.lazy()], how="horizontal").select(*order)
-                whole.sink_parquet(partial, row_group_size=ROWS_A_GROUP)
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                if disk_full_reason(error):
-                    raise
-                raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
+        for name, table in named.items():
+            tables.write(self, as_polars(table, name), table=name)
 
     def report(self, step: str) -> dict[str, Any]:
         """Return the last report of a step; empty if it has not run."""
@@ -197,10 +172,3 @@ class Workspace:
     def reviewed_ids(self) -> set[str]:
         """Return the segments of all reviews."""
         return set().union(*self.reviewed().values())
-
-    def _conformed(self, frame: pl.DataFrame, table: str, key: str, schema: pl.Schema) -> pl.DataFrame:
-        """Validate a table and add missing columns of its schema (see `tables.conform`)."""
-        path = self.path / f"{table}.parquet"
-        if frame.columns and key not in frame.columns:
-            raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(frame.columns) or 'none'}")
-        return conform(frame, schema, str(path))

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.report import Report
-from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED
+from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.characters import vocabulary
 from nbaudio.text.distance import edit_counts, error_rates
@@ -41,14 +41,14 @@ def score(workspace: Workspace | str | Path, *, normalize: Sequence[str] = ()) -
     """
     workspace = Workspace.open(workspace)
     segments, counts = _compared(workspace.segments, normalize)
-    tables = {}
-    if (workspace.path / f"{CORRECTED_TEXTS}.parquet").exists():
+    originals = {}
+    if table_path(workspace, CORRECTED_TEXTS).exists():
         # Texts that corrections replaced are scored too, so that a withdrawn correction restores the right scores.
         before = workspace.table(CORRECTED_TEXTS).drop("asr_text", strict=False)
         hypotheses = segments.select("segment_id", "asr_text").unique("segment_id", keep="first")
         before = before.join(hypotheses, on="segment_id", how="left", maintain_order="left")
-        tables[CORRECTED_TEXTS] = score_table(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
-    workspace.save(**tables, segments=segments)
+        originals[CORRECTED_TEXTS] = score_table(before, normalize).drop("asr_text", "asr_text_normalized", strict=False)
+    workspace.save(**originals, segments=segments)
     report = _report(segments, counts, normalize)
     workspace.save_report(report.step, report.to_dict())
     return report

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.hashing import hash_column
@@ -174,7 +175,7 @@ def segments(source: Source) -> pl.DataFrame:
         return _of_corpus(folder)
     if isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.root)
-        return with_durations(workspace.segment_columns(*_USED), workspace.recordings)
+        return with_durations(tables.read(workspace, _USED), workspace.recordings)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 
 

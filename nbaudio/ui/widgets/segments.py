@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.core import tables
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.frames import Ids, as_ids
-from nbaudio.core.tables import NORMALIZED, SEGMENTS, parquet_schema, with_durations
+from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
 from nbaudio.core.times import rescale
 from nbaudio.review.state import Correction, append_corrections, corrections
 from nbaudio.storage.remote import Remote
@@ -61,10 +62,7 @@ class Segments:
         return align_words(row["text"] or "", row["asr_text"], self._word_times(row), steps=normalization_steps(self.workspace))
 
     def _word_times(self, row: dict[str, Any]) -> list[tuple[float, float]] | None:
-        table = pl.scan_parquet(self.workspace.path / "segments.parquet", glob=False)
-        if "word_times" not in table.collect_schema():
-            return None
-        found = table.slice(row["place"], 1).select("segment_id", "word_times").collect()
+        found = tables.scan(self.workspace, ["segment_id", "word_times"]).slice(row["place"], 1).collect()
         # The table may have been written anew since.
         if found.is_empty() or found["segment_id"][0] != row["segment_id"] or found["word_times"][0] is None:
             return None
@@ -74,10 +72,9 @@ class Segments:
 def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = None) -> Segments:
     """Load all segments of a workspace, or those of `segment_ids` in that order."""
     workspace = Workspace.open(workspace)
-    held = parquet_schema(workspace.path / "segments.parquet")
     hidden = (*_HEAVY, *INTERNAL_COLUMNS, "duration_s")
-    names = [name for name in dict.fromkeys((*SEGMENTS, *held)) if name not in hidden]
-    frame = workspace.segment_columns(*names).with_row_index("place")
+    names = [name for name in dict.fromkeys((*SEGMENTS, *tables.table_schema(workspace))) if name not in hidden]
+    frame = tables.read(workspace, names).with_row_index("place")
     if segment_ids is not None:
         wanted = pl.DataFrame({"segment_id": pl.Series(as_ids(segment_ids), dtype=pl.String)}).unique(maintain_order=True)
         found = wanted.join(frame.unique("segment_id", keep="first"), on="segment_id", how="left", maintain_order="left")
