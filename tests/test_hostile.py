@@ -12,7 +12,6 @@ import tarfile
 import unicodedata
 import zipfile
 from contextlib import contextmanager
-from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -423,7 +422,7 @@ def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
 def test_cards_quote_what_people_supply(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
-        manifest |= {"about": asdict(About(title=text, licence=text)), "selection": {"parameters": {text: text}}}
+        manifest |= {"about": About(title=text, license=text).to_dict(), "selection": {"parameters": {text: text}}}
         written = card(manifest, transcribed=True)
         header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
         assert yaml.safe_load(header)["pretty_name"] == text if text else True

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.progress import listen_to_progress
 from nbaudio.core.report import Report
@@ -185,6 +186,7 @@ class JobPanel(BaseWidget):
 class MaterializePanel(JobPanel):
     """`nbaudio.materialize` in a `JobPanel`."""
 
+    @renamed_parameter("licence", "license")
     def __init__(self, workspace: str | Path | Workspace, *, out: str | Path, start: bool = True, **options: Any) -> None:
         """Start to make the corpus.
 
