@@ -22,9 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, tar_of, zip_of
-from layout_kinds import tone
-from layout_rows import SOURCES, put
 from papermill.translators import PythonTranslator
+from specimens import SOURCES, put, tone
 
 import nbaudio
 from nbaudio import review
