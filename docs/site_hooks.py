@@ -160,8 +160,7 @@ def command_reference(markdown: str, marker: str) -> str:
             usage = " ".join(command.collect_usage_pieces(context))
             yield f"    {name} {usage}\n"
             yield "| option | meaning | default |\n|---|---|---|"
-            for parameter in command.params:
-                yield option_row(parameter, context)
+            yield from (option_row(each, context) for each in command.params if not getattr(each, "hidden", False))
         if command.epilog:
             yield re.sub(r"Example: (.*)", r"\nExample: `\1`", command.epilog)
         yield ""

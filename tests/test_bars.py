@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 
 from nbaudio.core import progress as bars
-from nbaudio.core.progress import progress
+from nbaudio.core.progress import progress, rate_and_time_left
 from nbaudio.storage.download.download import byte_progress
 
 VERIFY = "from nbaudio.core.progress import progress\n"
@@ -86,3 +86,12 @@ def test_words_of_a_name_are_no_markup(monkeypatch):
         advance(1)
     assert "<b>" not in shown[-1]["text/html"]
     assert shown[-1]["text/plain"].startswith("<b>x</b>: 1 <i> in ")
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "remaining", "expected"),
+    [(40.0, 3600.0, 60.0, (40 / 3600, 5400)), (2, 1.0, 0, (2.0, 0.0)), (0, 1.0, 3, (None, None)), (1, 0.0, 3, (None, None))],
+)
+def test_rate_and_time_left(done, seconds, remaining, expected):
+    rate, left_s = rate_and_time_left(done, seconds, remaining)
+    assert (rate, left_s) == pytest.approx(expected)

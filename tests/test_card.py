@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from dataclasses import asdict
 
 import polars as pl
 import pytest
@@ -45,7 +44,7 @@ def test_load_dataset_of_the_folder_finds_the_splits(workspace, tmp_path, contai
     import datasets
 
     folder = tmp_path / "c"
-    about = {"title": "Naslov", "language": "hr, en", "licence": "cc-by-4.0"}
+    about = {"title": "Naslov", "language": "hr, en", "license": "cc-by-4.0"}
     make(workspace, folder, container=container, shard_size="100kB", encoding=encoding_of(container), **about)
     counts = dict(pl.read_parquet(folder / "segments.parquet")["split"].value_counts().iter_rows())
     builder = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache"))
@@ -78,7 +77,7 @@ def test_the_first_code_of_the_card_runs_without_torchcodec(workspace, tmp_path,
 
 
 def test_the_header_says_what_is_known(workspace, tmp_path):
-    make(workspace, tmp_path / "c", title="Naslov", language="hr, en", licence="cc-by-4.0")
+    make(workspace, tmp_path / "c", title="Naslov", language="hr, en", license="cc-by-4.0")
     text = (tmp_path / "c" / CARD).read_text(encoding="utf8")
     found = header(text)
     assert (found["pretty_name"], found["language"], found["license"]) == ("Naslov", ["hr", "en"], "cc-by-4.0")
@@ -125,7 +124,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
 def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
     make(workspace, tmp_path / "c")
     manifest = json.loads((tmp_path / "c/corpus.json").read_text(encoding="utf8"))
-    manifest["about"] = asdict(About(title=text, licence=text))
+    manifest["about"] = About(title=text, license=text).to_dict()
     manifest["selection"] = {"parameters": {text: text}}
     manifest["leakage"] |= {text: {"shared": 0, "segments": 0}}
     written = card(manifest, transcribed=True)

@@ -1,15 +1,14 @@
 """Two speakers on two channels of one recording: both are segments, each is cut, heard and exported from its own channel."""
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
 from conftest import encoded
-from layout_kinds import Made, lines
+from specimens import CALL, CALLS, call, format_of
+from specimens import CALL_RATE as RATE
 from table_checks import check_tables
 
 import nbaudio
@@ -21,64 +20,13 @@ from nbaudio.ui.widgets import Player
 from nbaudio.ui.widgets.clip_audio import read_clip_audio
 from nbaudio.ui.widgets.segments import load_segments
 
-RATE = 16000
-CALL = "call.wav"
 
-
-def call(folder: Path, channels: int = 2) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    sf.write(folder / CALL, 0.1 * np.random.default_rng(5).normal(size=(3 * RATE, channels)), RATE)
-    return folder / CALL
-
-
-def lhotse(folder: Path) -> Made:
-    call(folder)
-    # Channels as the recording names them, not as they are counted.
-    recording = {"id": "r", "sources": [{"type": "file", "channels": [4, 7], "source": CALL}], "sampling_rate": RATE}
-    lines(folder / "recordings.jsonl", json.dumps(recording))
-    heard = {"ana": 4, "ivo": 7, "both": [4, 7], "twin": 7, "nobody": 1}
-    common = {"recording_id": "r", "start": 0.5, "duration": 1.5, "text": "dobar dan"}
-    lines(folder / "supervisions.jsonl", *(json.dumps({"id": key, "channel": each, **common}) for key, each in heard.items()))
-    return Made(folder, {}, [("line 5", "the recording has no channel 1; it has 4, 7"), ("twin", "duplicate")])
-
-
-def kaldi(folder: Path) -> Made:
-    call(folder)
-    lines(folder / "wav.scp", f"r {CALL}")
-    windows = ("ana r 0.5 2 A", "ivo r 0.5 2 1", "both r 0.5 2", "twin r 0.5 2 B", "nobody r 0.5 2 C", "gone r 0.5 2 2")
-    lines(folder / "segments", *windows)
-    lines(folder / "text", *(f"{window.split()[0]} dobar dan" for window in windows if not window.startswith("nobody")))
-    problems = [("line 5", "channel 'C' is unknown"), ("twin", "duplicate"), ("gone", "unknown_channel")]
-    return Made(folder, {}, problems)
-
-
-def sides(folder: Path) -> Made:
-    call(folder)
-    lines(folder / "wav.scp", f"r-A {CALL}", f"r-B {CALL}", f"r {CALL}")
-    lines(folder / "reco2file_and_channel", "r-A call A", "r-B call B", "r call 7", "x call 2", "r-B")
-    lines(folder / "segments", "ana r-A 0.5 2", "ivo r-B 0.5 2", "both r 0.5 2", "twin r-A 0.5 2 1")
-    lines(folder / "text", *(f"{key} dobar dan" for key in ("ana", "ivo", "both", "twin")))
-    return Made(folder, {}, [("twin", "duplicate")])
-
-
-def table(folder: Path) -> Made:
-    call(folder)
-    rows = ("ana,left", "ivo,1", "both,", "twin,1", "nobody,2", "none,ear")
-    source = lines(folder / "a.csv", "segment_id,ch,name,start,end,text", *(f"{row},{CALL},0.5,2,dobar dan" for row in rows))
-    problems = [("twin", "duplicate"), ("nobody", "unknown_channel"), ("none", "unknown_channel")]
-    return Made(source, {}, problems, options={"source_channel": "ch"})
-
-
-LAYOUTS = {"lhotse": lhotse, "kaldi": kaldi, "sides": sides, "table": table}
-
-
-@pytest.fixture(scope="module", params=LAYOUTS)
+@pytest.fixture(scope="module", params=CALLS)
 def ingested(request, tmp_path_factory):
     """What was made, and its workspace, selected: `ana` is on the first channel, `ivo` on the second, `both` on both."""
     place = tmp_path_factory.mktemp(request.param)
-    made = LAYOUTS[request.param](place / "source")
-    format = "kaldi" if request.param == "sides" else request.param
-    nbaudio.ingest(format, made.source, out=place / "W", jobs=1, options=made.options)
+    made = CALLS[request.param](place / "source")
+    nbaudio.ingest(format_of(request.param), made.source, out=place / "W", jobs=1, options=made.options)
     nbaudio.select(place / "W", dev=0, test=0)
     return made, Workspace.open(place / "W")
 

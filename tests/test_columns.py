@@ -5,7 +5,7 @@ import re
 
 import polars as pl
 import pytest
-from layout_rows import write_table
+from specimens import SOURCES, write_table
 from typer.testing import CliRunner
 
 from nbaudio import ingest
@@ -152,16 +152,12 @@ def test_names_of_a_table_are_no_ids(tmp_path):
 
 
 def test_ids_of_kaldi_and_lhotse_are_kept(tmp_path):
-    folder = tmp_path / "kaldi"
-    folder.mkdir()
-    (folder / "wav.scp").write_text("reco1 a.wav\n", encoding="utf8")
-    (folder / "segments").write_text("u1 reco1 0 1\n", encoding="utf8")
-    (folder / "text").write_text("u1 da\n", encoding="utf8")
-    assert kaldi.read(folder).frame["source_recording"].to_list() == ["reco1"]
+    folder = SOURCES["kaldi"](tmp_path / "kaldi", [("a.wav", "da")])
+    assert kaldi.read(folder).frame["source_recording"].to_list() == ["r0"]
     cut = {"id": "c", "start": 0, "recording": {"id": "reco1", "sources": [{"type": "file", "channels": [0], "source": "a.wav"}]}}
     cut["supervisions"] = [{"id": "u1", "recording_id": "reco1", "start": 0, "duration": 1, "text": "da"}]
     (tmp_path / "cuts.jsonl").write_text(json.dumps(cut), encoding="utf8")
     assert lhotse.read(tmp_path / "cuts.jsonl").frame["source_recording"].to_list() == ["reco1"]
-    for format, source in (("kaldi", folder), ("lhotse", tmp_path / "cuts.jsonl")):
+    for format, source, key in (("kaldi", folder, "r0"), ("lhotse", tmp_path / "cuts.jsonl", "reco1")):
         ingest(format, source, out=tmp_path / format / "w")
-        assert recordings(tmp_path / format / "w") == [("a", "reco1")]
+        assert recordings(tmp_path / format / "w") == [("a", key)]

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import typer
 import yaml
-from layout_kinds import LAYOUTS, librispeech_archive, tone
+from specimens import LAYOUTS, librispeech_archive, tone
 
 import nbaudio
 from nbaudio.cli import app, main

@@ -12,7 +12,6 @@ import tarfile
 import unicodedata
 import zipfile
 from contextlib import contextmanager
-from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,9 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hostile import BOMBS, MANIFESTS, NAMES, PWNED, REFUSED, TEXTS, table_span, tar_of, zip_of
-from layout_kinds import tone
-from layout_rows import SOURCES, put
 from papermill.translators import PythonTranslator
+from specimens import SOURCES, put, tone
 
 import nbaudio
 from nbaudio import review
@@ -423,7 +421,7 @@ def test_pages_and_workbooks_show_it_and_do_nothing(full, tmp_path):
 def test_cards_quote_what_people_supply(full):
     manifest = read_json(full.path.parent / "C/corpus.json")
     for text in SAID:
-        manifest |= {"about": asdict(About(title=text, licence=text)), "selection": {"parameters": {text: text}}}
+        manifest |= {"about": About(title=text, license=text).to_dict(), "selection": {"parameters": {text: text}}}
         written = card(manifest, transcribed=True)
         header, _, body = written.removeprefix("---\n").partition("\n---\n\n")
         assert yaml.safe_load(header)["pretty_name"] == text if text else True

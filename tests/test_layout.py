@@ -1,6 +1,7 @@
 """The package stays easy to find one's way in: rooms in layers, no cycles, no shadowed names, small files."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -93,6 +94,52 @@ def test_only_the_top_and_review_export_commands() -> None:
         for name in commands & set(getattr(import_module(package), "__all__", ()))
     }
     assert not found
+
+
+def _shadowed(package: str) -> Iterator[str]:
+    """Names of other things that a package binds or exports although it has a submodule of that name."""
+    path, module = MODULES[package], import_module(package)
+    inner = {each.stem for each in path.parent.glob("*.py")} | {each.parent.name for each in path.parent.glob("*/__init__.py")}
+    for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        match node:
+            case ast.Import():
+                yield from inner & {each.asname or each.name.partition(".")[0] for each in node.names}
+            case ast.ImportFrom() if node.module != package:
+                yield from inner & {each.asname or each.name for each in node.names}
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()) if name in inner:
+                yield name
+    lazily = inner & set(getattr(module, "__all__", ())) if hasattr(module, "__getattr__") else set()
+    yield from (name for name in lazily if module.__getattr__(name) is not import_module(f"{package}.{name}"))
+
+
+@pytest.mark.parametrize("package", _packages())
+def test_no_submodule_has_the_name_of_something_else_that_its_parent_exports(package: str) -> None:
+    assert list(_shadowed(package)) == []
+
+
+LAZY = "from nbaudio.core import lazy\n__getattr__, __dir__, __all__ = lazy.attach(__name__, {'path': '%s'})"
+SHADOWS = {
+    "eager": ("from shadows.eager.path import path", True),
+    "lazy": (LAZY % "os", True),
+    "constant": ("path = 1", True),
+    "function": ("def path(): ...", True),
+    "library": ("import os.path as path", True),
+    "itself": ("from shadows.itself import path", False),
+    "lazily_itself": (LAZY % "shadows.lazily_itself.path", False),
+}
+
+
+@pytest.mark.parametrize("name", SHADOWS)
+def test_a_shadowed_submodule_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, is_shadowed = SHADOWS[name]
+    folder = tmp_path / "shadows" / name
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(code)
+    (folder / "path.py").write_text("path = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shadows", raising=False)
+    monkeypatch.setitem(MODULES, f"shadows.{name}", folder / "__init__.py")
+    assert bool(list(_shadowed(f"shadows.{name}"))) == is_shadowed
 
 
 def test_files_are_short_and_so_is_the_package() -> None:

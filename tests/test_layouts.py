@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout_kinds import LAYOUTS, Made, format_of, librispeech_archive, lines, tone
+from specimens import LAYOUTS, Made, format_of, librispeech_archive, lines, tone
 from table_checks import check_tables
 from typer.testing import CliRunner
 

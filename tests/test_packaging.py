@@ -17,6 +17,7 @@ import pytest
 import yaml
 from jupyterlab_server.config import get_federated_extensions
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import nbaudio
 from nbaudio.core.errors import InputError
@@ -117,6 +118,26 @@ def test_lock_satisfies_pyproject_on(python):
             version = locked.get(wanted.name.lower())
             assert version, f"{wanted.name} is not in requirements.lock for Python {python}; run make lock"
             assert wanted.specifier.contains(version), f"{wanted}: requirements.lock has {version}; run make lock"
+
+
+def test_lock_holds_nothing_that_no_requirement_brings():
+    """On this Python, by what the installed versions require."""
+    dev = [line for line in EXTRAS["dev"] if not line.startswith("nbaudio[")]
+    wanted, needed = [Requirement(line) for line in (*PROJECT["dependencies"], *EXTRAS["webdataset"], *dev)], set()
+    while wanted:
+        requirement = wanted.pop()
+        extras = ("", *sorted(requirement.extras))
+        key = (canonicalize_name(requirement.name), extras)
+        if key not in needed and (requirement.marker is None or requirement.marker.evaluate()):
+            needed.add(key)
+            for line in importlib.metadata.requires(requirement.name) or ():
+                further = Requirement(line)
+                if further.marker is None or any(further.marker.evaluate({"extra": extra}) for extra in extras):
+                    further.marker = None
+                    wanted.append(further)
+    locked = [Requirement(line) for line in lock_lines()]
+    here = {canonicalize_name(each.name) for each in locked if each.marker is None or each.marker.evaluate()}
+    assert here - {name for name, _ in needed} == set(), "run make lock"
 
 
 def test_the_extra_of_datasets_brings_torchcodec_and_the_torch_that_ci_tries_it_with():
@@ -321,3 +342,20 @@ def test_every_import_is_a_declared_dependency():
         and not core & {distribution.lower() for distribution in distributions.get(name, [])}
     }
     assert not undeclared, f"not in pyproject's dependencies: {', '.join(sorted(undeclared))}"
+
+
+# Requirements that no module imports, and what needs them.
+NOT_IMPORTED = {
+    "audioop-lts": "pydub, on Python 3.13",
+    "ipykernel": "the notebooks, which it runs as a process of its own",
+    "ipywidgets": "tqdm.notebook",
+    "jupyterlab": "whoever opens the notebooks",
+}
+
+
+def test_every_dependency_is_imported_or_has_a_reason():
+    distributions = importlib.metadata.packages_distributions()
+    imported = {name for _, _, tree in modules() for name, _ in imports(tree)}
+    used = {canonicalize_name(each) for name in imported for each in distributions.get(name, ())}
+    declared = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    assert declared - used == set(NOT_IMPORTED)

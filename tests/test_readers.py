@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout_kinds import lines
-from layout_rows import one_segment, write_table
 from openpyxl import Workbook
+from specimens import lines, one_segment, praat_textgrid, write_table
 
 from nbaudio.core.errors import InputError
 from nbaudio.formats import lhotse, nemo, subtitles, table, textgrid
@@ -366,36 +365,11 @@ TEXTS = st.text(st.sampled_from('ač" !\n<1 2>=[]'), max_size=6).filter(str.stri
 TIERS = st.lists(st.lists(st.tuples(st.integers(0, 99).map(lambda n: f"{n / 8}"), TEXTS), max_size=3), min_size=1, max_size=3)
 
 
-def grid(tiers, *, long):
-    """A TextGrid in one of the two text forms, as Praat writes it."""
-    out = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
-
-    def put(depth, name, value):
-        out.append("    " * depth + (f"{name} = {value} " if long else str(value)))
-
-    put(0, "xmin", 0)
-    put(0, "xmax", 100)
-    out.append("tiers? <exists> " if long else "<exists>")
-    put(0, "size", len(tiers))
-    out.extend(["item []: "] if long else [])
-    for number, rows in enumerate(tiers):
-        out.extend([f"    item [{number + 1}]:"] if long else [])
-        for name, value in (("class", '"IntervalTier"'), ("name", f'"{number}"'), ("xmin", 0), ("xmax", 100)):
-            put(2, name, value)
-        put(2, "intervals: size", len(rows))
-        for place, (start, text) in enumerate(rows):
-            out.extend([f"        intervals [{place + 1}]:"] if long else [])
-            put(3, "xmin", start)
-            put(3, "xmax", "100.0")
-            put(3, "text", '"' + text.replace('"', '""') + '"')
-    return "\n".join(out) + "\n"
-
-
 @settings(deadline=None)
 @given(TIERS, st.booleans(), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.sampled_from(["\n", "\r\n"]))
 def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, end):
     source = tmp_path_factory.mktemp("grid") / "a.TextGrid"
-    source.write_bytes(grid(tiers, long=long).replace("\n", end).encode(encoding))
+    source.write_bytes(praat_textgrid(tiers, long=long).replace("\n", end).encode(encoding))
     wanted = [("a", start, "100.0", text) for start, text in tiers[0]]
     if not wanted:
         with pytest.raises(InputError, match="no usable item; expected TextGrids"):
@@ -418,7 +392,7 @@ def test_textgrids_in_every_spelling(tmp_path_factory, tiers, long, encoding, en
     ],
 )
 def test_textgrids_that_are_none(tmp_path, change, said):
-    text = grid([[("0.5", "da")]], long=True)
+    text = praat_textgrid([[("0.5", "da")]], long=True)
     assert change[0] in text
     source = lines(tmp_path / "a.TextGrid", text.replace(*change))
     with pytest.raises(InputError, match=said):
@@ -426,6 +400,6 @@ def test_textgrids_that_are_none(tmp_path, change, said):
 
 
 def test_a_tier_must_be_chosen_among_several(tmp_path):
-    source = lines(tmp_path / "a.TextGrid", grid([[("0", "da")], [("0", "ne")]], long=False))
+    source = lines(tmp_path / "a.TextGrid", praat_textgrid([[("0", "da")], [("0", "ne")]], long=False))
     with pytest.raises(InputError, match="several tiers of intervals; it has '0', '1': choose one by the option tier"):
         textgrid.read(source)

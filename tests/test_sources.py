@@ -5,7 +5,7 @@ import shutil
 import polars as pl
 import pytest
 import stores
-from layout_kinds import LAYOUTS, format_of, librispeech, librispeech_archive, lines, tone
+from specimens import LAYOUTS, format_of, librispeech, librispeech_archive, librispeech_tree
 from stores import Bucket
 from web import serving
 
@@ -107,10 +107,7 @@ def test_librispeech_out_of_an_archive_on_the_web(tmp_path):
 
 
 def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_path):
-    for speaker in range(3):
-        chapter = store / f"bucket/L/dev/{speaker}/1"
-        tone(chapter / f"{speaker}-1-0000.flac", 0.2, seed=speaker)
-        lines(chapter / f"{speaker}-1.trans.txt", f"{speaker}-1-0000 HELLO")
+    librispeech_tree(store / "bucket/L/dev", {f"{speaker}-1-0000": "HELLO" for speaker in range(3)}, seconds=0.2)
     listed = []
     find = Bucket.find
 

@@ -1,9 +1,7 @@
 """What `import nbaudio`, the command line and a worker import: no more than they use."""
 
-import ast
 import importlib.metadata
 import json
-import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,20 +66,6 @@ def test_exported_names_are_there_whatever_was_imported_before() -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="module 'nbaudio' has no attribute 'materialise'"):
         nbaudio.materialise  # noqa: B018
-
-
-def test_no_submodule_has_the_name_of_something_else_that_its_parent_exports() -> None:
-    clashes = []
-    for found in pkgutil.walk_packages(nbaudio.__path__, "nbaudio."):
-        if not found.ispkg:
-            continue
-        package = importlib.import_module(found.name)
-        modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
-        tree = ast.parse(Path(str(package.__file__)).read_text("utf8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module != found.name:
-                clashes += [f"{found.name}.{each.name}" for each in node.names if (each.asname or each.name) in modules]
-    assert clashes == []
 
 
 WITHOUT = """

@@ -1,5 +1,6 @@
 """Addresses, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
 
+import errno
 import zipfile
 
 import polars as pl
@@ -17,6 +18,7 @@ from nbaudio.core.atomic import (
     sha256_listed,
     trusted_root,
     write_json,
+    write_lines,
 )
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.locks import lock
@@ -51,6 +53,32 @@ def test_half_a_line_at_the_end_of_a_log_is_dropped(tmp_path):
     append_lines(log, [b'{"n": 3}', b"[4]", b"no"])
     assert log.read_bytes() == b'{"n": 1}\n{"n": 3}\n[4]\nno\n'
     assert list(parse_lines(log.read_bytes())) == [{"n": 1}, {"n": 3}]
+
+
+def test_lines_that_a_full_disk_breaks_off_are_dropped_by_the_next_write(tmp_path):
+    class Full:
+        """A file that takes ten bytes of the next line and then none."""
+
+        def __init__(self, file):
+            self._file, self._left = file, 10
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def write(self, data):
+            if not self._left:
+                raise OSError(errno.ENOSPC, "full")
+            written, self._left = self._file.write(data[: self._left]), 0
+            return written
+
+    log = tmp_path / "a.jsonl"
+    with log.open("a+b", buffering=0) as file:
+        write_lines(file, [b'{"n": 1}'])
+        with pytest.raises(OSError, match="full"):
+            write_lines(Full(file), [b'{"number": 2}'])
+        assert log.read_bytes() == b'{"n": 1}\n{"number":'
+        write_lines(file, [b'{"n": 3}', b'{"n": 4}'], sync=False)
+    assert log.read_bytes() == b'{"n": 1}\n{"n": 3}\n{"n": 4}\n'
 
 
 def test_addresses_are_told_from_paths_and_stay_inside():

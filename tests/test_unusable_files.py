@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import soundfile as sf
 from conftest import sweeps
-from layout_kinds import lines
+from specimens import lines
 from typer.testing import CliRunner
 
 import nbaudio

@@ -4,6 +4,8 @@ Positions are samples per channel at the recording's own rate, half open. A wind
 where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one channel, shape (samples,), int16.
 """
 
+from typing import TYPE_CHECKING
+
 from nbaudio.audio.clips import read_clip as read_clip
 from nbaudio.audio.clips import resample_window as resample_window
 from nbaudio.audio.encoding import ENCODERS as ENCODERS
@@ -19,3 +21,9 @@ from nbaudio.audio.quantization import dequantize as dequantize
 from nbaudio.audio.quantization import quantize as quantize
 from nbaudio.audio.recordings import Recording as Recording
 from nbaudio.audio.recordings import open_recording as open_recording
+from nbaudio.core.deprecated import renamed_attributes
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed_attributes(
+        __name__, {"quantise": quantize, "restore": dequantize, "clip_of": resample_window, "versions": codec_versions}
+    )

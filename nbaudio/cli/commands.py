@@ -210,15 +210,20 @@ def materialize(
     window: common.Window = 1,
     title: Annotated[str | None, typer.Option(help="name of the corpus, for its data card")] = None,
     language: Annotated[str | None, typer.Option(metavar="hr", help="codes, by commas; likewise")] = None,
-    licence: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
+    license: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
     jobs: common.Jobs = None,
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
     packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
+    licence: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
-    return nbaudio.materialize(**locals())
+    given = locals()
+    if (old := given.pop("licence")) is not None:
+        typer.echo("nbaudio: --licence is deprecated; use --license", err=True)
+        given["license"] = old if license is None else license
+    return nbaudio.materialize(**given)
 
 
 @common.command("status CORPUS", fetches=True)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -149,16 +149,23 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         guards.check_regular(target)
-    data = b"".join(line + b"\n" for line in lines)
-    with target.open("a+b") as file:
+    encoded = list(lines)
+    with target.open("a+b", buffering=0) as file:
         lock(file)
-        file.seek(max(file.tell() - 1, 0))
-        if file.read() not in (b"", b"\n"):
-            # A process that was killed while writing left half a line, which it has not reported as written.
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(data)
-        file.flush()
+        write_lines(file, encoded)
+
+
+def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) -> None:
+    """Append lines, given without line ends, to a log that is open unbuffered in mode ``a+b``; `sync` waits for the disk."""
+    file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+    if file.read() not in (b"", b"\n"):
+        # A process that was killed while writing, or a full disk, left half a line, which nobody has reported as written.
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+    data = b"".join(line + b"\n" for line in lines)
+    while data:
+        data = data[file.write(data) :]
+    if sync:
         os.fsync(file.fileno())
 
 

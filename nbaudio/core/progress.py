@@ -52,6 +52,12 @@ def progress_note(line: str) -> None:
         watcher.note(line)
 
 
+def rate_and_time_left(done: float, seconds: float, remaining: float) -> tuple[float | None, float | None]:
+    """Return the rate of `done` units in `seconds`, per second, and the seconds that `remaining` units take; None if unknown."""
+    rate = done / seconds if done > 0 and seconds > 0 else 0.0
+    return (rate, remaining / rate) if rate else (None, None)
+
+
 class _SilentHosts:
     """Requests in flight in this process, and the bars that name hosts which have stopped responding."""
 

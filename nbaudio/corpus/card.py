@@ -27,7 +27,7 @@ CARD = "README.md"
 
 _NO_CHARACTERS = len((DELIMITER, *SPECIALS))
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
-_LICENCE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+_LICENSE_ID = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
 _FIELDS = {
     "audio": "the clip; in a tar its member is named after the encoding",
@@ -47,7 +47,7 @@ class About:
 
     title: str | None = None
     language: str | None = None
-    licence: str | None = None
+    license: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -57,6 +57,15 @@ class About:
         if odd:
             raise InputError(f"language {odd[0]!r} is no code; wanted are codes such as hr or pt-BR, with commas between")
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "About":
+        """Return the metadata of a manifest, where the license has the key ``licence``."""
+        return cls(values.get("title"), values.get("language"), values.get("licence"))
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the metadata for a manifest."""
+        return {"title": self.title, "language": self.language, "licence": self.license}
+
     def languages(self) -> list[str]:
         """Return the codes."""
         return [code.strip() for code in self.language.split(",")] if self.language else []
@@ -64,7 +73,7 @@ class About:
 
 def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
-    about = About(**manifest["about"])
+    about = About.from_dict(manifest["about"])
     title = about.title or "Speech corpus"
     splits = {name: manifest["splits"][name] for name in SPLITS if manifest["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
@@ -104,7 +113,7 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
         "Not in, by the rule that put it out:",
         _table(("rule", "segments"), sorted(manifest["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
         "## Licence",
-        _plain(about.licence) if about.licence else "Not stated.",
+        _plain(about.license) if about.license else "Not stated.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -128,14 +137,14 @@ def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any]
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
     size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
     examples = {name: facts["segments"] for name, facts in splits.items()}
-    licence: dict[str, str] = {}
-    if about.licence:
-        known = _LICENCE_ID.fullmatch(about.licence)
-        licence = {"license": about.licence} if known else {"license": "other", "license_name": about.licence}
+    license_: dict[str, str] = {}
+    if about.license:
+        known = _LICENSE_ID.fullmatch(about.license)
+        license_ = {"license": about.license} if known else {"license": "other", "license_name": about.license}
     return {
         **({"pretty_name": about.title} if about.title else {}),
         **({"language": about.languages()} if about.language else {}),
-        **licence,
+        **license_,
         **({"task_categories": ["automatic-speech-recognition"]} if transcribed else {}),
         "size_categories": [next((name for most, name in _SIZES if sum(examples.values()) < most), "10M<n<100M")],
         **({"configs": [{"config_name": "default", "data_files": files}]} if container.for_datasets else {}),

@@ -148,7 +148,7 @@ class _Selection(msgspec.Struct):
 class _About(msgspec.Struct, forbid_unknown_fields=True):
     title: str | None = None
     language: str | None = None
-    licence: str | None = None
+    licence: str | None = None  # the key in corpora since the first version
 
 
 class _Manifest(msgspec.Struct):

@@ -14,6 +14,7 @@ from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
 from nbaudio.core.atomic import raise_disk_full, remove_partials
 from nbaudio.core.channels import check_channel, source_channel
+from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.guards import parse_size
 from nbaudio.core.locks import lock
@@ -65,6 +66,7 @@ class _Run:
     table: Path
 
 
+@renamed_parameter("licence", "license")
 def materialize(
     workspace: str | Path | Workspace,
     *,
@@ -79,7 +81,7 @@ def materialize(
     window: int = 1,
     title: str | None = None,
     language: str | None = None,
-    licence: str | None = None,
+    license: str | None = None,
     jobs: int | None = None,
     engine: str | None = "loky",
     address: str | None = None,
@@ -106,7 +108,7 @@ def materialize(
         window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
         title: the corpus's name, for its data card, README.md.
         language: codes such as ``hr``, separated by commas, for the data card.
-        licence: for the data card, such as ``cc-by-4.0``; other words are kept as given.
+        license: for the data card, such as ``cc-by-4.0``; other words are kept as given.
         jobs: number of parallel tasks; None means one per core.
         engine: ``loky`` (processes), ``threading``, ``dask``, ``ray``, ``spark`` or ``beam``; None takes what
             ``joblib.parallel_config`` has set.
@@ -133,7 +135,7 @@ def materialize(
     check_engine(engine, site)
     channel = str(channel)
     check_channel(channel)
-    about = About(title, language, licence)
+    about = About(title, language, license)
     container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
@@ -175,7 +177,7 @@ def materialize(
                 recordings=recordings,
                 selection=workspace.report("select"),
             )
-            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": asdict(about)}
+            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_dict()}
             manifest["evidence"] = claim
             own_card = publish_card(layout.folder, manifest, before=card)
             layout.finish(manifest)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
+from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, read_manifest, shard_names
 from nbaudio.storage import run_log
@@ -106,8 +107,7 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
     stage = lines[0]
     last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
     total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)
-    pace: dict[str, Any] = {"rate": None, "time_left": None}
-    if done and seconds:
-        time_left = timedelta(seconds=round((total - done) / (done / seconds)))
-        pace = {"rate": float(f"{done / seconds:.4g}"), "time_left": str(time_left)}
-    return {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"], **pace}
+    rate, left_s = rate_and_time_left(done, seconds, total - done)
+    time_left = None if left_s is None else str(timedelta(seconds=round(left_s)))
+    facts = {"stage": stage["stage"], "done": done, "total": total, "unit": stage["unit"]}
+    return {**facts, "rate": rate and float(f"{rate:.4g}"), "time_left": time_left}

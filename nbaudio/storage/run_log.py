@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nbaudio.core.atomic import atomic_write, parse_lines, raise_disk_full
+from nbaudio.core.atomic import atomic_write, parse_lines, raise_disk_full, write_lines
 from nbaudio.core.errors import DiskFullError, ExistsError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.locks import lock
@@ -41,8 +41,7 @@ class _LogWriter:
     """The `progress.Watcher` that writes the log of one run; if it cannot, as on a full disk, the run goes on."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file  # unbuffered, at its end
-        self._is_line_broken = False
+        self._file = file  # unbuffered
         self._failures = 0
         self._total = self._done = self._logged = 0.0
         self._began = self._last = time.monotonic()
@@ -50,10 +49,8 @@ class _LogWriter:
     def write(self, event: str, **facts: Any) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = json.dumps({"at": at, "event": event, **facts}, ensure_ascii=False, default=str)
-        line = b"\n" * self._is_line_broken + text.encode("utf8", "replace") + b"\n"
-        self._is_line_broken = True
         with suppress(OSError):
-            self._is_line_broken = self._file.write(line) != len(line)
+            write_lines(self._file, [text.encode("utf8", "replace")], sync=False)
 
     def stage(self, what: str, total: float, unit: str) -> None:
         self._total, self._done, self._logged = total, 0.0, 0.0

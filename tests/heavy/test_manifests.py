@@ -1,7 +1,7 @@
 """The manifest of every layout runs end to end, unattended, on a small source of its kind."""
 
 import pytest
-from layout_kinds import LAYOUTS
+from specimens import LAYOUTS
 
 import nbaudio
 from nbaudio.core.resources import bundled

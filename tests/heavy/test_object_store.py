@@ -15,6 +15,7 @@ import pytest
 import soundfile as sf
 from conftest import encoded
 from moto.server import ThreadedMotoServer
+from specimens import librispeech_tree
 
 from nbaudio import ingest, materialize, select, stats, verify
 from nbaudio.audio import read_clip
@@ -94,15 +95,8 @@ def test_corpus_from_a_bucket_has_the_bytes_of_the_local_one(store, archive, job
 
 
 def test_librispeech_out_of_a_bucket(store, tmp_path):
-    texts = []
-    for number in range(1, 31):
-        key = f"8{number % 3}-{number % 5}-{number:04}"
-        chapter = tmp_path / f"LibriSpeech/dev-clean/8{number % 3}/{number % 5}"
-        chapter.mkdir(parents=True, exist_ok=True)
-        sf.write(chapter / f"{key}.flac", np.random.default_rng(number).normal(0, 0.1, 8000), 16000)
-        texts.append((chapter / f"8{number % 3}-{number % 5}.trans.txt", f"{key} HELLO {number}\n"))
-    for path, line in texts:
-        path.write_text((path.read_text() if path.exists() else "") + line)
+    texts = {f"8{number % 3}-{number % 5}-{number:04}": f"HELLO {number}" for number in range(1, 31)}
+    librispeech_tree(tmp_path / "LibriSpeech/dev-clean", texts, rate=16000)
     upload(store, tmp_path / "LibriSpeech", "corpora/LibriSpeech")
     for out, source in (("local", tmp_path / "LibriSpeech"), ("s3", "s3://recordings/corpora/LibriSpeech")):
         assert ingest("librispeech", source, out=tmp_path / out / "w").problems == []

@@ -7,7 +7,6 @@ else.
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from nbaudio.core.atomic import atomic_write, parse_lines
+from nbaudio.core.atomic import atomic_write, parse_lines, write_lines
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.locks import lock
 from nbaudio.storage.urls import public_url, redact
@@ -66,7 +65,7 @@ class Ledger:
             if row := _row(values):
                 self._set(row)
         self._write()
-        self._file = path.open("a", encoding="utf8")
+        self._file = path.open("a+b", buffering=0)
 
     def row(self, wanted: DownloadItem) -> Row | None:
         """Return the row of a file."""
@@ -81,10 +80,7 @@ class Ledger:
         """Add or replace a row; it survives a kill, and one that is done a power cut."""
         with self._lock:
             self._set(row)
-            self._file.write(_line(row))
-            self._file.flush()
-            if row.state == "done":
-                os.fsync(self._file.fileno())
+            write_lines(self._file, [_line(row)], sync=row.state == "done")
 
     def forget(self, wanted: list[DownloadItem]) -> None:
         """Drop failures that a corrected list no longer has: rows without an address, and addresses under another name."""
@@ -110,7 +106,7 @@ class Ledger:
 
     def _write(self) -> None:
         with atomic_write(self.path) as partial:
-            partial.write_text("".join(map(_line, self._rows.values())), encoding="utf8")
+            partial.write_bytes(b"".join(_line(row) + b"\n" for row in self._rows.values()))
 
 
 @contextmanager
@@ -139,8 +135,8 @@ def sha256_of(url: str) -> str:
     return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
 
 
-def _line(row: Row) -> str:
-    return json.dumps(asdict(row), ensure_ascii=True) + "\n"
+def _line(row: Row) -> bytes:
+    return json.dumps(asdict(row)).encode()
 
 
 def _row(values: dict[str, Any]) -> Row | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import NbaudioError
-from nbaudio.core.progress import listen_to_progress
+from nbaudio.core.progress import listen_to_progress, rate_and_time_left
 from nbaudio.core.report import Report
 from nbaudio.corpus.materialize import materialize
 from nbaudio.storage.workspace import Workspace
@@ -42,10 +43,10 @@ class Stage:
     def state(self) -> dict[str, Any]:
         """Return the progress with rate (units a second) and time left (seconds), None if unknown."""
         seconds = (self.ended or time.monotonic()) - self.began
-        rate = self.done / seconds if seconds > 0 and self.done else None
-        left_s = (self.total - self.done) / rate if rate and self.ended is None else None
+        rate, left_s = rate_and_time_left(self.done, seconds, self.total - self.done)
+        over = self.ended is not None
         facts = {"what": self.what, "done": self.done, "total": self.total, "unit": self.unit}
-        return {**facts, "seconds": seconds, "rate": rate, "left_s": left_s, "over": self.ended is not None}
+        return {**facts, "seconds": seconds, "rate": rate, "left_s": None if over else left_s, "over": over}
 
 
 class JobPanel(BaseWidget):
@@ -185,6 +186,7 @@ class JobPanel(BaseWidget):
 class MaterializePanel(JobPanel):
     """`nbaudio.materialize` in a `JobPanel`."""
 
+    @renamed_parameter("licence", "license")
     def __init__(self, workspace: str | Path | Workspace, *, out: str | Path, start: bool = True, **options: Any) -> None:
         """Start to make the corpus.
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Ids
+from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
@@ -171,13 +172,13 @@ class ReviewPanel(BaseWidget):
         codes, counts = np.unique(self._codes[self._codes != _NONE], return_counts=True)
         done, total = int(counts.sum()), len(self._codes)
         times = [each.at for each in self._done[-_RECENT:]]
-        per_hour = 3600 * (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else None
+        rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
         return {
             "done": done,
             "total": total,
             "counts": {self._names[code]: int(count) for code, count in zip(codes, counts, strict=True)},
-            "per_hour": per_hour,
-            "left_s": 3600 * (total - done) / per_hour if per_hour else None,
+            "per_hour": 3600 * rate if rate else None,
+            "left_s": left_s,
             "undo": bool(self._done),
             "reviewer": self._reviewer,
             "reviewers": self._reviewers,
