@@ -148,7 +148,7 @@ class RemoteFolder:
         try:
             if not place.is_folder():
                 return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
-            parts = list(upload.names(place))
+            parts = list(place.files())
             hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
             return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
         except RemoteNotFoundError:
@@ -156,11 +156,11 @@ class RemoteFolder:
 
     def names(self) -> Iterator[str]:
         """See `LocalFolder.names`."""
-        return upload.names(self.place)
+        return self.place.files()
 
     def remove(self, name: str) -> None:
         """See `LocalFolder.remove`."""
-        upload.delete_file(self._place(name))
+        self._place(name).remove()
 
     def tidy(self) -> None:
         """See `LocalFolder.tidy`."""
@@ -177,7 +177,7 @@ class RemoteFolder:
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
         deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
-        for part in {*upload.names(self._place(name))} - parts:
+        for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 
     def _sha256(self, name: str) -> str:
