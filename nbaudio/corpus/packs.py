@@ -156,7 +156,11 @@ def read_index(pack: LocationLike) -> pl.DataFrame | None:
         if magic != _MAGIC or length > end:
             return None
         encoded = place.read(end - length, end)
-    except (OSError, struct.error):
+    except OSError:
+        return None
+    except AudioError:
+        if place.local is None:
+            raise
         return None
     if hashlib.sha256(encoded).digest() != checksum:
         return None

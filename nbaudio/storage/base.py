@@ -10,7 +10,7 @@ from nbaudio.storage.range_file import RangeFile
 if TYPE_CHECKING:
     import polars as pl
 
-Listing: TypeAlias = "tuple[Sequence[str] | pl.Series, list[tuple[str, str]]]"
+Listing: TypeAlias = "tuple[Sequence[str] | pl.Series, list[tuple[str, str]]] | None"
 
 
 class FileStatus(NamedTuple):
@@ -67,13 +67,16 @@ class Location(Protocol):
     def download(self, target: Path, status: FileStatus, /) -> None:
         """Write the whole file to a path that holds nothing or its first bytes; `status` is its current one."""
 
+    def put(self, source: Path) -> FileStatus:
+        """Write a local file under this name, which appears when it is complete; return its size and version."""
+
     def ranges(self, windows: int, share: float, /) -> tuple[FileStatus | None, RangeFile | None]:
         """Return the status if it was requested, and a file that reads ranges if that is cheaper than `fetched`.
 
         `share` is the part of the file that is read, in `windows` pieces.
         """
 
-    def listing(self, wanted: Callable[[str], bool]) -> Listing | None:
+    def listing(self, wanted: Callable[[str], bool]) -> Listing:
         """Return the wanted files below the folder, relative and sorted, and those refused with a reason; no hidden ones.
 
         None means that the server lists no folders.
@@ -88,8 +91,11 @@ class Location(Protocol):
     def remove(self) -> None:
         """Remove a file if it exists."""
 
+    def tidy(self) -> None:
+        """Remove what killed runs left below a folder."""
+
     def shared(self) -> AbstractContextManager[None]:
-        """Let several runs write to a folder within the context; remove the temporary files of killed runs."""
+        """Let several runs write to a folder within the context; `tidy` it if no other run uses it."""
 
     def with_sha256(self, sha256: str | None) -> "Location":
         """Return the file with the hash that it had when it was ingested; a fetched copy with other bytes is refused."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nbaudio.core.atomic import atomic_write, escapes_folder, raise_disk_full, remove_partials, trusted_root
+from nbaudio.core.errors import AudioError
 from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.locks import lock
 from nbaudio.storage.base import FileStatus, Listing, Location, LocationLike
@@ -67,7 +68,7 @@ class LocalPath:
             file.seek(start)
             data = file.read(stop - start)
         if len(data) != stop - start:
-            raise OSError(f"{self}: ends before byte {stop:,}")
+            raise AudioError(f"{self}: ends before byte {stop:,}")
         return data
 
     def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
@@ -77,6 +78,12 @@ class LocalPath:
     def download(self, target: Path, _status: FileStatus) -> None:
         """See `Location.download`."""
         shutil.copyfile(self.local, target)
+
+    def put(self, source: Path) -> FileStatus:
+        """See `Location.put`."""
+        with self.new() as partial:
+            shutil.copyfile(source, partial)
+        return self.status()
 
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
         """See `Location.ranges`; the file itself is cheaper."""
@@ -133,9 +140,13 @@ class LocalPath:
         """See `Location.remove`."""
         self.local.unlink(missing_ok=True)
 
+    def tidy(self) -> None:
+        """See `Location.tidy`."""
+        remove_partials(self.local)
+
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """See `Location.shared`; temporary files are removed if no other run holds the folder's lock."""
+        """See `Location.shared`; each run holds a shared lock on the folder."""
         with raise_disk_full(self.local):
             self.local.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.local, os.O_RDONLY)
@@ -153,7 +164,7 @@ class LocalPath:
 
     def _tidy_unshared(self, descriptor: int) -> None:
         if lock(descriptor, wait=False, required=False):
-            remove_partials(self.local)
+            self.tidy()
 
 
 def _is(check: Callable[[], bool]) -> bool:

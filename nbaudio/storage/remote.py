@@ -214,7 +214,15 @@ class Remote:
         with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
             with atomic_write(Path(folder) / self.name, sync=False) as partial:
                 yield partial
-            upload.send(self, Path(folder) / self.name)
+            self.put(Path(folder) / self.name)
+
+    def put(self, source: Path) -> FileStatus:
+        """See `Location.put`; raise NbaudioError if that fails."""
+        return upload.send(self, source)
+
+    def tidy(self) -> None:
+        """See `Location.tidy`."""
+        upload.tidy(self)
 
     def remove(self) -> None:
         """See `Location.remove`; raise NbaudioError if that fails."""
@@ -224,8 +232,8 @@ class Remote:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """See `Location.shared`."""
-        upload.tidy(self)
+        """See `Location.shared`; other runs are not known."""
+        self.tidy()
         yield
 
     def with_sha256(self, sha256: str | None) -> "Remote":
