@@ -135,11 +135,11 @@ def _check_unchanged(source: Source) -> None:
         found = file.status()
     except FileNotFoundError as error:
         raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
-    is_known = source.num_bytes is not None or file.sha256 is not None
+    is_known = source.num_bytes is not None or source.sha256 is not None
     same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
-    if not same and file.sha256 is not None and source.num_bytes in (None, found.num_bytes):
+    if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):
         with file.fetched() as path:
-            same = sha256_file(path) == file.sha256
+            same = sha256_file(path) == source.sha256
     if not same:
         raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
 

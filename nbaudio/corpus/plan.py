@@ -56,6 +56,7 @@ class Source:
     recording_id: str
     path: Location
     num_samples: int
+    sha256: str | None
     num_bytes: int | None
     version: str | int | None
     windows: tuple[tuple[str, int, int, str], ...]  # clip key, first sample, one past the last, channel
@@ -168,7 +169,7 @@ def _tar_cut_tasks(
     for place in _archived(audio_root, rows_of):
         frame = ordered.slice(*rows_of.pop(place.path))
         source = _source_of(frame, audio_root)
-        sources.append(replace(source, path=place.with_sha256(source.path.sha256)))
+        sources.append(replace(source, path=place.with_sha256(source.sha256)))
         size += len(place.content.data) if place.content else 0
         seconds += float(frame["seconds"].sum())
         if size >= _TAR_TASK_BYTES:
@@ -201,8 +202,8 @@ def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     return Source(
         recording_id=first["recording_id"],
         path=(audio_root / first["path"]).with_sha256(first["sha256"]),
-        version=first[audio_root.version_column],
-        **{name: first[name] for name in ("num_samples", "num_bytes")},
+        version=first["mtime_ns" if audio_root.local else "version"],
+        **{name: first[name] for name in ("num_samples", "sha256", "num_bytes")},
         windows=tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()),
     )
 

@@ -11,8 +11,6 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import polars as pl
 
@@ -147,13 +145,12 @@ def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
 def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     if audio is None:
         return None
-    if str(audio).startswith("file://"):
-        audio = url2pathname(urlsplit(str(audio)).path)
-    elif is_url(str(audio)):
-        return location(str(audio), cache)
-    if not Path(audio).is_dir():
+    root = location(str(audio), cache)
+    if root.local is None:
+        return root
+    if not root.is_folder():
         raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
-    return LocalPath(Path(audio).absolute())
+    return LocalPath(root.local.absolute())
 
 
 def _check_free(out: Path, source: Location) -> None:

@@ -21,7 +21,8 @@ from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.location import LocalPath, location
+from nbaudio.storage.location import LocalPath
+from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import is_url
 
 REMOTE_FORMATS = frozenset({"librispeech", "folder"})
@@ -41,7 +42,7 @@ def resolve_source(source: str | Path, cache: Cache) -> Location:
             with suppress(FileNotFoundError):  # the reader says what it expects
                 check_regular(path)
         return LocalPath(path)
-    place = location(str(source), cache)
+    place = remote(str(source), cache)
     if place.is_scheme:
         raise InputError(f"{source}: names neither a file nor a folder")
     return place

@@ -1,16 +1,14 @@
 """The storage protocol: what steps do with a file or folder, whether it is on this machine or remote."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nbaudio.storage.range_file import RangeFile
 
-if TYPE_CHECKING:
-    import polars as pl
-
-Listing: TypeAlias = "tuple[Sequence[str] | pl.Series, list[tuple[str, str]]] | None"
+#: Names of files, of many as a column, and names with reasons of files that are refused.
+Listing: TypeAlias = tuple[Collection[str], list[tuple[str, str]]]
 
 
 class FileStatus(NamedTuple):
@@ -42,14 +40,6 @@ class Location(Protocol):
     def is_scheme(self) -> bool:
         """Whether it stands for all addresses of a scheme (``s3://``)."""
 
-    @property
-    def version_column(self) -> str:
-        """The column of the recordings table that holds the version of a file (see `FileStatus`)."""
-
-    @property
-    def sha256(self) -> str | None:
-        """The hash of the file when it was ingested, if known."""
-
     def __truediv__(self, path: str) -> "Location": ...
 
     def status(self) -> FileStatus:
@@ -76,7 +66,7 @@ class Location(Protocol):
         `share` is the part of the file that is read, in `windows` pieces.
         """
 
-    def listing(self, wanted: Callable[[str], bool]) -> Listing:
+    def listing(self, wanted: Callable[[str], bool]) -> Listing | None:
         """Return the wanted files below the folder, relative and sorted, and those refused with a reason; no hidden ones.
 
         None means that the server lists no folders.
@@ -97,8 +87,8 @@ class Location(Protocol):
     def shared(self) -> AbstractContextManager[None]:
         """Let several runs write to a folder within the context; `tidy` it if no other run uses it."""
 
-    def with_sha256(self, sha256: str | None) -> "Location":
-        """Return the file with the hash that it had when it was ingested; a fetched copy with other bytes is refused."""
+    def with_sha256(self, sha256: str | None, /) -> "Location":
+        """Return the file with its hash, if known, so that `fetched` refuses other bytes; a local file is not fetched."""
 
 
 #: What public functions take for a `Location`: also a path, or the text of a path or address.

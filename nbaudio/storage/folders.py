@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from nbaudio.core import atomic
 from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
@@ -20,7 +18,7 @@ from nbaudio.core.guards import check_regular
 from nbaudio.core.threads import ordered_map
 from nbaudio.storage import upload
 from nbaudio.storage.base import Location
-from nbaudio.storage.location import LocalPath, location
+from nbaudio.storage.location import location
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside
 
@@ -166,12 +164,8 @@ class Folder:
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
     """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
-    if not is_url(str(where)):
-        return Folder(LocalPath(Path(where).absolute()))
-    if str(where).startswith("file://"):
-        return Folder(LocalPath(Path(url2pathname(urlsplit(str(where)).path))))
-    place = location(str(where))
-    if desk is not None:
+    place = location(str(where) if is_url(str(where)) else Path(where).absolute())
+    if desk is not None and place.local is None:
         upload.check_writable(str(place))
     return Folder(place, desk)
 

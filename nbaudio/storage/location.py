@@ -4,9 +4,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from nbaudio.core.atomic import atomic_write, escapes_folder, raise_disk_full, remove_partials, trusted_root
 from nbaudio.core.errors import AudioError
@@ -21,9 +23,11 @@ from nbaudio.storage.urls import is_url
 def location(place: LocationLike, cache: Cache | None = None) -> Location:
     """Return the location of a path or address, without opening it; `cache` is for files that are fetched from there.
 
-    Raises InputError if the address is refused (see `nbaudio.storage.urls`).
+    Raises InputError if the address is refused (see `nbaudio.storage.urls`); ``file:///a`` is the path ``/a``.
     """
     if isinstance(place, str):
+        if place.startswith("file://"):
+            return LocalPath(Path(url2pathname(urlsplit(place).path)))
         return remote(place, cache) if is_url(place) else LocalPath(Path(place))
     return LocalPath(place) if isinstance(place, Path) else place
 
@@ -33,9 +37,7 @@ class LocalPath:
     """A file or folder on this machine; see `Location`."""
 
     local: Path
-    sha256: str | None = None  # of the file when it was ingested, if known
     is_scheme: ClassVar[bool] = False
-    version_column: ClassVar[str] = "mtime_ns"
 
     def __truediv__(self, path: str) -> "LocalPath":
         return LocalPath(self.local / path)
@@ -158,9 +160,9 @@ class LocalPath:
         finally:
             os.close(folder)
 
-    def with_sha256(self, sha256: str | None) -> "LocalPath":
+    def with_sha256(self, _sha256: str | None) -> "LocalPath":
         """See `Location.with_sha256`."""
-        return replace(self, sha256=sha256)
+        return self
 
     def _tidy_unshared(self, descriptor: int) -> None:
         if lock(descriptor, wait=False, required=False):

@@ -57,7 +57,6 @@ class Remote:
     content: Content | None = field(default=None, repr=False)  # the bytes, if they have been read already
     network: Network = field(default_factory=Network.of, repr=False, compare=False)
     local: ClassVar[None] = None
-    version_column: ClassVar[str] = "version"
 
     def __truediv__(self, path: str) -> "Remote":
         return replace(self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None)
