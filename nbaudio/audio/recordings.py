@@ -121,7 +121,7 @@ def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
 class SoundfileRecording:
     """A recording read by libsndfile: any window equals the same window of a full decode, bit for bit."""
 
-    def __init__(self, path: Path | Location, file: BinaryIO | RangeFile) -> None:
+    def __init__(self, path: LocationLike, file: BinaryIO | RangeFile) -> None:
         """Take an open file, which `close` closes; raise AudioError for an implausible header, else errors of libsndfile."""
         self.path = path
         self._descriptor = file
