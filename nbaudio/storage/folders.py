@@ -31,9 +31,10 @@ class Folder:
     """A folder, local or remote, that complete files are published to and read from.
 
     A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
-    is written on this machine, uploaded, and removed here, of a folder one by one. `desk` is a local folder for files
-    before their upload, and for the hash and the version in the store of each uploaded file: while the version is the same, the
-    file is not fetched to know its hash. None for a folder that is local or only read.
+    is written on this machine, uploaded, and removed here, a folder of files one file after the other.
+
+    `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
+    while the version is the same, the file is not fetched to know its hash. None for a folder that is local or only read.
     """
 
     place: Location
@@ -55,17 +56,20 @@ class Folder:
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """Yield a local path of the whole file, valid within the context."""
-        with self._opened(name) as place, place.fetched() as path:
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError), place.fetched() as path:
             yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Return the bytes [start, stop) of a file."""
-        with self._opened(name) as place:
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError):
             return place.read(start, stop)
 
     def size(self, name: str) -> int:
         """Return the bytes of a regular file."""
-        with self._opened(name) as place:
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError):
             return place.status().num_bytes
 
     def exists(self, name: str) -> bool:
@@ -108,17 +112,15 @@ class Folder:
         if self.desk is not None:
             shutil.rmtree(self.desk / "new", ignore_errors=True)
 
-    @contextmanager
-    def _opened(self, name: str) -> Iterator[Location]:
-        """Yield a regular file; raise InputError if it is missing."""
+    def _regular(self, name: str) -> Location:
+        """Return the location of a file; raise InputError if a local one is missing or not a regular file."""
         place = self._place(name)
         try:
             if place.local is not None:
                 check_regular(place.local)
         except FileNotFoundError as error:
             raise InputError(f"{place}: missing") from error
-        with convert_error(RemoteNotFoundError, InputError):
-            yield place
+        return place
 
     @contextmanager
     def _upload(self, name: str) -> Iterator[Path]:
