@@ -39,7 +39,7 @@ from nbaudio.formats.export import WRITERS, export
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.runs.manifests import parameters, parse_settings
 from nbaudio.sources.ingest import READERS
-from nbaudio.storage.folders import LocalFolder
+from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import widgets
 
@@ -489,7 +489,7 @@ def test_a_corpus_whose_manifest_is_none_is_one_error(full, tmp_path, key, value
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a\0", ""])
 def test_a_folder_publishes_nothing_elsewhere(tmp_path, name):
-    folder = LocalFolder(tmp_path / "folder")
+    folder = folder_at(tmp_path / "folder")
     for use in (
         folder.exists,
         folder.remove,

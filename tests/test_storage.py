@@ -1,6 +1,7 @@
 """Addresses, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
 
 import errno
+import pickle
 import zipfile
 
 import polars as pl
@@ -24,10 +25,12 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.locks import lock
 from nbaudio.storage import retry
 from nbaudio.storage.archives import is_in_archive
+from nbaudio.storage.base import read_whole
 from nbaudio.storage.download.lists import display_url
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.http import HttpFiles
+from nbaudio.storage.location import LocalPath, location
 from nbaudio.storage.network import Network, environment
 from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import check_url, is_url, public_url, redact, redact_log, redact_url, stays_inside, stored_names
@@ -216,3 +219,49 @@ def test_an_idle_connection_that_the_server_closed_costs_no_try(served, monkeypa
         assert place.read(2, 5) == b"234"
         served.acts["HEAD a.wav"] = answers(200, Content_Length=10)  # and the server hangs up
         assert place.status().num_bytes == 10
+
+
+# locations
+
+
+@pytest.fixture(params=["local", "remote"])
+def place(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    return location(tmp_path / "folder" if request.param == "local" else f"memory://{tmp_path.name}/folder")
+
+
+def test_local_and_remote_files_have_the_same_methods(place, tmp_path):
+    file = place / "a.wav"
+    with place.shared(), file.new() as partial:
+        partial.write_bytes(b"0123456789")
+    assert (file.name, str(file.parent), str(file)) == ("a.wav", str(place), f"{place}/a.wav")
+    assert (place.is_folder(), file.is_folder(), file.is_scheme) == (True, False, False)
+    status = file.status()
+    assert status.num_bytes == 10
+    assert file.read(2, 5) == b"234"
+    with pytest.raises(AudioError, match=r"/a\.wav: "):
+        file.read(5, 11)
+    assert (read_whole(file, 10), read_whole(file, 9)) == (b"0123456789", None)
+    with file.fetched() as whole, file.fetched(status) as again:
+        assert whole.read_bytes() == again.read_bytes() == b"0123456789"
+    file.download(tmp_path / "copy", status)
+    assert (place / "b.wav").put(tmp_path / "copy") == (place / "b.wav").status()
+    assert file.ranges(1, 0.01)[1] is None  # small files are read whole
+    (place / "notes.txt").put(tmp_path / "copy")
+    found = place.listing(lambda name: name.endswith(".wav"))
+    assert found is not None
+    assert (list(found[0]), found[1]) == (["a.wav", "b.wav"], [])
+    assert list(place.files()) == ["a.wav", "b.wav", "notes.txt"]
+    assert pickle.loads(pickle.dumps(file.with_sha256("00"))) == file.with_sha256("00")  # noqa: S301
+    file.remove()
+    place.tidy()
+    assert list(place.files()) == ["b.wav", "notes.txt"]
+    assert list((place / "gone").files()) == []
+
+
+def test_any_path_or_address_is_a_location(tmp_path):
+    assert location(tmp_path) == location(str(tmp_path)) == location(tmp_path.as_uri()) == LocalPath(tmp_path)
+    assert location("s3://bucket/a") == remote("s3://bucket/a")
+    assert location(remote("s3://bucket/a")).local is None
+    with pytest.raises(InputError, match="scheme 'ftp' is unknown"):
+        location("ftp://host/a")

@@ -5,7 +5,6 @@ the window, on the same output grid.
 """
 
 from math import gcd
-from pathlib import Path
 
 import numpy as np
 import soxr
@@ -15,7 +14,7 @@ from nbaudio.audio.recordings import Recording, Window, open_recording
 from nbaudio.core.channels import channel_numbers
 from nbaudio.core.errors import AudioError
 from nbaudio.core.times import rescale
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import LocationLike
 
 # Seconds read on each side of a window when resampling. Measured: from 0.01 s on, clips from 8 to 48 kHz sources equal the
 # conversion of the whole recording to the last bit of rounding.
@@ -25,12 +24,13 @@ MOST_SAMPLES = 1 << 28
 
 
 def read_clip(
-    path: Path | Remote, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
+    path: LocationLike, start: int, stop: int, *, num_samples: int | None = None, rate: int | None = 16000, channel: str = "mix"
 ) -> NDArray[np.int16]:
     """Cut one clip of a recording file; see `resample_window`, which cuts many clips of an open recording.
 
     Examples:
         >>> import tempfile, soundfile
+        >>> from pathlib import Path
         >>> path = Path(tempfile.mkdtemp()) / "a.wav"
         >>> soundfile.write(path, np.zeros((48000, 2)), 48000)
         >>> read_clip(path, 12000, 36000).shape

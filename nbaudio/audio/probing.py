@@ -14,7 +14,8 @@ from nbaudio.audio.decode_errors import no_samples_reason
 from nbaudio.audio.ogg import scan_pages
 from nbaudio.audio.recordings import Recording, SoundfileRecording, Window, open_recording
 from nbaudio.core.errors import AudioError
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import LocationLike
+from nbaudio.storage.location import location
 
 if TYPE_CHECKING:
     from nbaudio.audio.ffmpeg import AvRecording
@@ -50,7 +51,7 @@ class Probe:
     warning: str | None = None
 
 
-def probe(path: Path | Remote) -> Probe:
+def probe(path: LocationLike) -> Probe:
     """Read a recording's header and verify that its samples can be decoded.
 
     Only a file without its declared end is decoded as a whole, to find where it ends. The encoder delay that an MP3's or MP4's
@@ -66,9 +67,11 @@ def probe(path: Path | Remote) -> Probe:
         >>> probe(path)
         Probe(sampling_rate=8000, num_channels=1, num_samples=800, codec='pcm_16', warning=None)
     """
-    if isinstance(path, Remote):
-        with path.fetched() as fetched:
-            return probe(fetched)
+    with location(path).fetched() as file:
+        return _probe(file)
+
+
+def _probe(path: Path) -> Probe:
     with open_recording(path) as recording:
         if isinstance(recording, SoundfileRecording):
             num_samples, warning = _check_end(recording, path)

@@ -18,8 +18,9 @@ from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.core.errors import AudioError
 from nbaudio.core.guards import UTF8_REMEDY
+from nbaudio.storage.base import Location, LocationLike
+from nbaudio.storage.location import location
 from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.remote import Remote
 
 Window = NDArray[np.int16] | NDArray[np.float32]
 
@@ -55,33 +56,28 @@ class Recording(Protocol):
 
 
 @contextmanager
-def open_recording(path: Path | Remote, *, windows: int | None = None, share: float = 1.0) -> Iterator[Recording]:
+def open_recording(path: LocationLike, *, windows: int | None = None, share: float = 1.0) -> Iterator[Recording]:
     """Open a recording for reading windows; raise AudioError with file and reason where it is missing, not readable or not audio.
 
     The number of `windows` and the `share` of the recording that they cover decide whether range reads of a remote file are
     cheaper than fetching it.
     """
+    place = location(path)
     with ExitStack() as stack:
-        recording = _open_remote(path, windows, share, stack) if isinstance(path, Remote) else _open(path)
+        status, file = place.ranges(windows, share) if windows is not None else (None, None)
+        recording = _open_ranges(place, file) if file is not None else None
+        if recording is None:
+            recording = _open(stack.enter_context(place.fetched(status)))
+            if isinstance(recording, SoundfileRecording):
+                recording.path = place  # errors name the remote file
         stack.callback(recording.close)
         yield recording
 
 
-def _open_remote(remote: Remote, windows: int | None, share: float, stack: ExitStack) -> Recording:
-    status = remote.status()
-    file = None if windows is None else remote.ranges(status, windows=windows, share=share)
-    if file is not None and (ranged := _open_ranges(remote, file)):
-        return ranged
-    recording = _open(stack.enter_context(remote.fetched(status)))
-    if isinstance(recording, SoundfileRecording):
-        recording.path = remote  # errors name the remote file
-    return recording
-
-
-def _open_ranges(remote: Remote, file: RangeFile) -> Recording | None:
+def _open_ranges(place: Location, file: RangeFile) -> Recording | None:
     """Open a recording for range reads; None where the whole file is better, also to report what is wrong with it."""
     try:
-        recording = SoundfileRecording(remote, file)
+        recording = SoundfileRecording(place, file)
         file.settle()
     except (AudioError, sf.LibsndfileError):
         return None
@@ -125,7 +121,7 @@ def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
 class SoundfileRecording:
     """A recording read by libsndfile: any window equals the same window of a full decode, bit for bit."""
 
-    def __init__(self, path: Path | Remote, file: BinaryIO | RangeFile) -> None:
+    def __init__(self, path: LocationLike, file: BinaryIO | RangeFile) -> None:
         """Take an open file, which `close` closes; raise AudioError for an implausible header, else errors of libsndfile."""
         self.path = path
         self._descriptor = file

@@ -19,7 +19,7 @@ from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_w
 from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
-from nbaudio.storage.folders import LocalFolder, folder_at
+from nbaudio.storage.folders import folder_at
 from nbaudio.storage.urls import stays_inside
 
 _COLUMNS = ("segment_id", "recording_id", "split", "start_sample", "end_sample", "num_samples", "sampling_rate", "duration_s")
@@ -62,8 +62,8 @@ def convert(
     limits = ShardLimits(parse_size(shard_size), shard_count, window)
     site = EngineLocation(jobs)
     check_engine(engine, site)
-    source, target = _local(corpus), _local(out)
-    layout = replace(Layout.at(target.root, target.root), finished_log=None)
+    origin, target = _local(corpus), _local(out)
+    source, layout = folder_at(origin), replace(Layout.at(target, target), finished_log=None)
     manifest = read_manifest(source)
     for name in TABLES:
         if not source.holds(name, manifest["tables"][name], manifest.get("table_bytes", {}).get(name)):
@@ -76,10 +76,10 @@ def convert(
         card = restore_records(layout) if is_whole else ""
         results = write_shards(
             layout,
-            assign_shards(_clips(source, limits), limits),
+            assign_shards(_clips(origin, limits), limits),
             container=container,
             clip_format=ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"]),
-            table=source.root / "segments.parquet",
+            table=origin / "segments.parquet",
             run_tasks=run_tasks,
             show=show_progress,
         )
@@ -89,7 +89,7 @@ def convert(
         publish_shards(layout, results, container=writer, side_files=side_files)
         for name in TABLES[1:]:
             with side_files.new(name) as path:
-                shutil.copyfile(source.root / name, path)
+                shutil.copyfile(origin / name, path)
         manifest |= {
             "identity": manifest["identity"] | changed,
             "parameters": parameters | changed,
@@ -114,19 +114,19 @@ def convert(
     return Report("convert", facts)
 
 
-def _local(where: str | Path) -> LocalFolder:
-    if isinstance(folder := folder_at(where), LocalFolder):
-        return folder
+def _local(where: str | Path) -> Path:
+    if (path := folder_at(where).root) is not None:
+        return path
     raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
 
 
-def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:
+def _clips(source: Path, limits: ShardLimits) -> pl.DataFrame:
     """Return the clips of a corpus, which may come from anywhere, as if its shards were packs."""
-    table = read_parquet(source.root / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
-    check_locations(source, table)
+    table = read_parquet(source / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
+    check_locations(folder_at(source), table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
         if split not in SPLITS or not stays_inside(shard):
             raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is not valid; is {source} a corpus?")
-    packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source.root)), "shard").alias("pack")).drop("shard")
+    packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source)), "shard").alias("pack")).drop("shard")
     clips = assign_windows(packed.rename({"audio_sha256": "clip_sha256"}), limits.window)
     return clips.drop("recording_id", "start_sample", "end_sample")

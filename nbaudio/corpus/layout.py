@@ -16,7 +16,7 @@ import msgspec
 
 from nbaudio.core.atomic import remove, remove_partials
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.folders import Folder, LocalFolder, folder_at, read_object, write_object
+from nbaudio.storage.folders import Folder, folder_at, read_object, write_object
 from nbaudio.storage.run_log import run_log
 
 MANIFEST = "corpus.json"
@@ -44,7 +44,7 @@ class Layout:
         workspace = workspace.absolute()
         desk = workspace / "publishing" / key
         folder = folder_at(out, desk=desk)
-        work = folder.root / _WORK if isinstance(folder, LocalFolder) else desk / "work"
+        work = desk / "work" if folder.root is None else folder.root / _WORK
         return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")
 
     def __str__(self) -> str:

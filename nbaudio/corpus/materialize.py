@@ -1,9 +1,7 @@
 """Make a corpus from a selected workspace: cut clips, pack them into shards, publish the tables."""
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,10 @@ import polars as pl
 
 from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
-from nbaudio.core.atomic import raise_disk_full, remove_partials
 from nbaudio.core.channels import check_channel, source_channel
 from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.guards import parse_size
-from nbaudio.core.locks import lock
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED
@@ -43,7 +39,8 @@ from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.state import reviewed_ids
 from nbaudio.storage import upload
-from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.base import Location
+from nbaudio.storage.location import location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
@@ -56,8 +53,8 @@ class _Run:
     """Parameters of one run."""
 
     workspace: Workspace
-    audio_root: Path | Remote
-    packs: Path | Remote
+    audio_root: Location
+    packs: Location
     layout: Layout
     container: str
     format: ClipFormat
@@ -162,7 +159,7 @@ def materialize(
     parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
     identity = {**parameters, "selection": selection_hash(workspace, text)}
     logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(identity, "materialize", logged) as is_whole, _shared_packs(run.packs):
+    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
         # The current table: a later selection replaces the file.
         run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
@@ -192,37 +189,13 @@ def materialize(
     return report
 
 
-@contextmanager
-def _shared_packs(packs: Path | Remote) -> Iterator[None]:
-    """Hold a shared lock on packs; remove the partial files of killed runs if no other run holds one."""
-    if isinstance(packs, Remote):
-        upload.tidy(packs)
-        yield
-        return
-    with raise_disk_full(packs):
-        packs.mkdir(parents=True, exist_ok=True)
-    folder = os.open(packs, os.O_RDONLY)
-    try:
-        _tidy_unshared(folder, packs)
-        lock(folder, shared=True, required=False)
-        yield
-        _tidy_unshared(folder, packs)
-    finally:
-        os.close(folder)
-
-
-def _tidy_unshared(descriptor: int, packs: Path) -> None:
-    if lock(descriptor, wait=False, required=False):
-        remove_partials(packs)
-
-
 def _cut_and_pack(
     run: _Run, facts: pl.DataFrame, engine: str | None, site: EngineLocation
 ) -> tuple[list[Shard], pl.DataFrame, int]:
     """Return the shards, `segment_id` and `detail` of what cannot be cut, and how many clips were cut; recut damaged packs."""
     num_cut = 0
     # Workers without a shared disk have neither the table nor the corpus's folder: shards are written here.
-    here = EngineLocation(site.jobs) if isinstance(run.packs, Remote) else None
+    here = EngineLocation(site.jobs) if run.packs.local is None else None
     with worker_pool(engine, site) as run_tasks:
         for _ in range(_ATTEMPTS):
             assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
@@ -245,19 +218,19 @@ def _cut_and_pack(
     raise NbaudioError(f"{min(damaged)}: damaged again after it was recut; check the disk and run the same again")
 
 
-def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Path | Remote, Path | Remote]:
+def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location, Location]:
     """Return where workers find recordings and packs; raise `InputError` if they cannot."""
-    audio = workspace.audio_root
+    audio = workspace.audio
     if audio is None:
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     if packs is None or not is_url(str(packs)):
-        return audio, Path(packs or workspace.path / "packs").absolute()
+        return audio, location(Path(packs or workspace.path / "packs").absolute())
     upload.check_writable(str(packs))
-    if not isinstance(audio, Remote):
+    if audio.local is not None:
         raise InputError(
             f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"
         )
-    return replace(audio, cache=None), remote(str(packs))
+    return location(str(audio)), location(str(packs))  # without a cache of fetched files
 
 
 def _accepted(run: _Run) -> pl.DataFrame:

@@ -11,21 +11,21 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple, cast
 
 import polars as pl
 
 from nbaudio.audio import encode_clip, open_recording, resample_window
-from nbaudio.core.atomic import atomic_write, sha256_file
+from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
-from nbaudio.storage import upload
-from nbaudio.storage.remote import CHANGED_MESSAGE, Remote, remote
+from nbaudio.storage.base import LocationLike
+from nbaudio.storage.location import location
+from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.retry import RemoteNotFoundError
 from nbaudio.storage.urls import is_url
 
@@ -81,7 +81,8 @@ def cut(task: CutTask) -> CutResult:
     """Cut a task's windows, in order, into its pack; report recordings and windows that fail. Runs in a worker."""
     index: list[tuple[str, int, int, int, str]] = []
     failures: dict[str, str] = {}
-    with _new_pack(task.pack) as partial, partial.open("wb") as file:
+    # Not synced: the hashes detect what a power cut leaves.
+    with task.pack.new() as partial, partial.open("wb") as file:
         for source in task.sources:
             start, before = file.tell(), len(index)
             for key, result in _clips(source, task):
@@ -93,7 +94,7 @@ def cut(task: CutTask) -> CutResult:
                     file.write(data)
             try:
                 # Remote files are checked when they are fetched; a file removed after the last window does no harm.
-                if isinstance(source.path, Path) and source.path.exists():
+                if source.path.local is not None and source.path.local.exists():
                     _check_unchanged(source)
             except _BAD_AUDIO as error:
                 # Some of its clips may be of the old file, some of the new one.
@@ -104,20 +105,6 @@ def cut(task: CutTask) -> CutResult:
         encoded = json.dumps(index, separators=(",", ":")).encode()
         file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
     return CutResult(task.seconds, failures)
-
-
-@contextmanager
-def _new_pack(pack: Path | Remote) -> Iterator[Path]:
-    """Yield a local path to write to, which becomes the pack when the context succeeds."""
-    if isinstance(pack, Remote):
-        with TemporaryDirectory(prefix="nbaudio-") as folder:
-            with atomic_write(Path(folder) / pack.name, sync=False) as partial:
-                yield partial
-            upload.send(pack, Path(folder) / pack.name)
-    else:
-        # No fsync: the hashes detect what a power cut leaves.
-        with atomic_write(pack, sync=False) as partial:
-            yield partial
 
 
 def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
@@ -145,51 +132,45 @@ def _check_unchanged(source: Source) -> None:
     """Raise `AudioError` if a file is not the one that was ingested: its windows would be of something else."""
     file = source.path
     try:
-        if isinstance(file, Remote):
-            found = file.status()
-            num_bytes, same = found.num_bytes, found == (source.num_bytes, source.version)
-        else:
-            status = file.stat()
-            num_bytes, same = status.st_size, (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
-            same = same or (source.num_bytes is None and source.sha256 is None)
+        found = file.status()
     except FileNotFoundError as error:
         raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
-    if not same and source.sha256 is not None and source.num_bytes in (None, num_bytes):
-        with file.fetched() if isinstance(file, Remote) else nullcontext(file) as path:
+    is_known = source.num_bytes is not None or source.sha256 is not None
+    same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
+    if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):
+        with file.fetched() as path:
             same = sha256_file(path) == source.sha256
     if not same:
-        raise AudioError(f"{file if isinstance(file, Remote) else file.name}: {CHANGED_MESSAGE}")
+        raise AudioError(f"{file if file.local is None else file.name}: {CHANGED_MESSAGE}")
 
 
-def read_index(pack: Path | Remote) -> pl.DataFrame | None:
+def read_index(pack: LocationLike) -> pl.DataFrame | None:
     """Read the clips of a pack; None if the pack is incomplete or damaged."""
+    place = location(pack)
     try:
-        size = pack.status().num_bytes if isinstance(pack, Remote) else pack.stat().st_size
+        size = place.status().num_bytes
         end = size - _TRAILER.size
         if end < 0:
             return None
-        length, checksum, magic = _TRAILER.unpack(_read(pack, end, size))
+        length, checksum, magic = _TRAILER.unpack(place.read(end, size))
         if magic != _MAGIC or length > end:
             return None
-        encoded = _read(pack, end - length, end)
-    except (OSError, struct.error):
+        encoded = place.read(end - length, end)
+    except OSError:
+        return None
+    except AudioError:
+        if place.local is None:
+            raise
         return None
     if hashlib.sha256(encoded).digest() != checksum:
         return None
     return pl.DataFrame([(*row, str(pack)) for row in json.loads(encoded)], schema=_INDEX, orient="row")
 
 
-def _read(pack: Path | Remote, start: int, stop: int) -> bytes:
-    if isinstance(pack, Remote):
-        return pack.read(start, stop)
-    with pack.open("rb") as file:
-        file.seek(start)
-        return file.read(stop - start)
-
-
-def index_of(packs: Path | Remote) -> pl.DataFrame:
+def index_of(packs: LocationLike) -> pl.DataFrame:
     """List all clips in a folder of packs, each once; skip packs that are incomplete or damaged."""
-    places = [packs / name for name in upload.names(packs)] if isinstance(packs, Remote) else sorted(packs.glob("*.pack"))
+    folder = location(packs)
+    places = [folder / name for name in folder.files() if name.endswith(".pack")]
     # As strings, paths would be a third of the table.
     paths = pl.Enum([str(place) for place in places])
     with ThreadPoolExecutor(_READERS) as pool:
@@ -204,10 +185,7 @@ class PackDamagedError(NbaudioError):
 
 def remove_pack(pack: str) -> None:
     """Remove the pack at a path or URL, if it exists."""
-    if is_url(pack):
-        upload.delete_file(remote(pack))
-    else:
-        Path(pack).unlink(missing_ok=True)
+    location(pack).remove()
 
 
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
@@ -241,7 +219,7 @@ def _read_remote(places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     def read(place: tuple[str, int, int]) -> bytes:
         pack, offset, length = place
         try:
-            return remote(pack).read(offset, offset + length)
+            return location(pack).read(offset, offset + length)
         except RemoteNotFoundError as error:
             raise PackDamagedError(pack) from error
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 
 import polars as pl
 
@@ -17,6 +16,7 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.corpus.layout import Layout
 from nbaudio.storage.archives import is_in_archive, members_in_order
+from nbaudio.storage.base import Location
 from nbaudio.storage.remote import Content, Remote
 
 # Changes whenever the same window of the same source would give other bytes: old packs are then not used.
@@ -54,12 +54,11 @@ class Source:
     """One recording, what is known of its file since it was ingested, and the windows to cut from it, in order."""
 
     recording_id: str
-    path: Path | Remote
+    path: Location
     num_samples: int
     sha256: str | None
     num_bytes: int | None
-    mtime_ns: int | None
-    version: str | None
+    version: str | int | None
     windows: tuple[tuple[str, int, int, str], ...]  # clip key, first sample, one past the last, channel
 
 
@@ -67,7 +66,7 @@ class Source:
 class CutTask:
     """Windows to cut into one pack."""
 
-    pack: Path | Remote
+    pack: Location
     format: ClipFormat
     sources: tuple[Source, ...]
     seconds: float
@@ -128,10 +127,10 @@ def cut_windows(missing: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFor
 
 
 def cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Path | Remote, packs: Path | Remote, clip_format: ClipFormat
+    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Location, packs: Location, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
     """Make the cut tasks of windows from `cut_windows`, longest first so that the last workers end together."""
-    if isinstance(audio_root, Remote) and is_in_archive(audio_root):
+    if is_in_archive(audio_root):
         yield from _tar_cut_tasks(windows, facts, audio_root, packs, clip_format)
         return
     # A recording stays in one task unless it is longer than one; short recordings share a task.
@@ -156,7 +155,7 @@ def _bin(seconds: pl.Expr, wanted: float) -> pl.Expr:
 
 
 def _tar_cut_tasks(
-    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Path | Remote, clip_format: ClipFormat
+    windows: pl.DataFrame, facts: pl.DataFrame, audio_root: Remote, packs: Location, clip_format: ClipFormat
 ) -> Iterator[CutTask]:
     """Make cut tasks that hold the recordings' bytes, in the order of a compressed tar, read once up to the last one wanted."""
     located = windows.join(facts, on="recording_id", how="left", maintain_order="left")
@@ -170,7 +169,7 @@ def _tar_cut_tasks(
     for place in _archived(audio_root, rows_of):
         frame = ordered.slice(*rows_of.pop(place.path))
         source = _source_of(frame, audio_root)
-        sources.append(replace(source, path=replace(place, sha256=source.sha256)))
+        sources.append(replace(source, path=place.with_sha256(source.sha256)))
         size += len(place.content.data) if place.content else 0
         seconds += float(frame["seconds"].sum())
         if size >= _TAR_TASK_BYTES:
@@ -191,20 +190,20 @@ def _archived(folder: Remote, wanted: dict[str, tuple[int, int]]) -> Iterator[Re
         yield replace(folder / path, content=_NO_CONTENT)
 
 
-def cut_task(sources: Sequence[Source], packs: Path | Remote, clip_format: ClipFormat, seconds: float) -> CutTask:
+def cut_task(sources: Sequence[Source], packs: Location, clip_format: ClipFormat, seconds: float) -> CutTask:
     """Make a task whose pack is named after its clips."""
     keys = "\n".join(key for source in sources for key, *_ in source.windows)
     return CutTask(packs / f"{hashlib.sha256(keys.encode()).hexdigest()[:24]}.pack", clip_format, tuple(sources), seconds)
 
 
-def _source_of(windows: pl.DataFrame, audio_root: Path | Remote) -> Source:
+def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
-    path = audio_root / first["path"]
     return Source(
         recording_id=first["recording_id"],
-        path=replace(path, sha256=first["sha256"]) if isinstance(path, Remote) else path,
-        **{name: first[name] for name in ("num_samples", "sha256", "num_bytes", "mtime_ns", "version")},
+        path=(audio_root / first["path"]).with_sha256(first["sha256"]),
+        version=first["mtime_ns" if audio_root.local else "version"],
+        **{name: first[name] for name in ("num_samples", "sha256", "num_bytes")},
         windows=tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()),
     )
 

@@ -10,7 +10,7 @@ from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
 from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, read_manifest, shard_names
 from nbaudio.storage import run_log
-from nbaudio.storage.folders import Folder, LocalFolder, folder_at
+from nbaudio.storage.folders import Folder, folder_at
 
 _AGAIN = "run the same command again: what is done is kept"
 
@@ -31,7 +31,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         InputError: there is no corpus, and no run has begun one.
     """
     folder = folder_at(corpus)
-    here = isinstance(folder, LocalFolder)
+    here = folder.root is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
     whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:

@@ -19,7 +19,7 @@ import polars as pl
 from nbaudio.core import guards
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import check_utf8
+from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 
@@ -30,8 +30,6 @@ TRANSCRIPTS = pl.Schema(
 )
 
 PROBLEMS = pl.Schema({"file": pl.String(), "line": pl.UInt32(), "reason": pl.String()})
-
-NOT_UNICODE = "its name is not Unicode; rename it"
 
 #: Rows that are Python objects at once; as columns they take a tenth of the memory.
 BATCH_ROWS = 10_000
@@ -79,7 +77,7 @@ class Transcripts:
     notes: Sequence[str] = ()
 
 
-#: Reads a source (a `Path`, or a `Remote` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
+#: Reads a source (a `Path`, or any `Location` for `sources.remote_sources.REMOTE_FORMATS`), with the options of the format.
 Reader = Callable[..., Transcripts]
 
 
@@ -157,15 +155,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
-
-
-def escape_surrogates(name: str) -> str:
-    r"""Escape the lone surrogates that stand for undecodable bytes in a file name (``caf\udce9`` to ``caf\xe9``).
-
-    Raises an InputError for a name that is not ASCII where file names are not decoded as UTF-8, as it may be wrong.
-    """
-    check_utf8(name)
-    return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
 
 
 def list_manifests(source: Path, endings: tuple[str, ...]) -> list[Path]:

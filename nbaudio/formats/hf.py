@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import InputError, one_line
+from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.names import is_audio
 from nbaudio.core.source_splits import split_in, split_role
-from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
+from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.formats.columns import ARROW, batches, choose, has_any_value, schema_of
 
 _ROWS = 4096

@@ -18,10 +18,12 @@ import polars as pl
 
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.threads import ordered_map
-from nbaudio.formats.base import NOT_UNICODE, Problem, Transcripts, check_link, collect_rows, escape_surrogates
+from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.storage import archives
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import Location, LocationLike, read_whole
+from nbaudio.storage.location import location
 
 _EXPECTED = "a LibriSpeech tree: split/speaker/chapter/*.trans.txt"
 _SPEAKERS = "SPEAKERS.TXT"
@@ -35,41 +37,42 @@ _JOBS = 16
 _File = tuple[str, bytes | None] | Problem
 
 
-def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
+def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
     """Read LibriSpeech from a tar file, or a folder or URL: of the splits, of one of them, or around ``LibriSpeech``."""
     if unpack not in ("yes", "no"):
         raise InputError(f"option unpack={unpack!r}: must be yes or no")
     files: Iterable[_File]
     audio: dict[str, Any]
-    root: Path | Remote = source
-    if isinstance(source, Remote):
-        root, files = _in_remote(source)
-        audio = {"audio_root": str(root)}
-    elif source.is_dir():
-        root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
-        check_link(root, source)
+    place = location(source)
+    path, name = place.local, place.name
+    if path is None:
+        place, files = _in_remote(place)
+        name = place.name
+        audio = {"audio_root": str(place)}
+    elif path.is_dir():
+        root = path / "LibriSpeech" if (path / "LibriSpeech").is_dir() else path
+        check_link(root, path)
+        name = root.name
         # The file about all splits lies beside a single one.
         beside = root.parent / _SPEAKERS
         files = chain([(_SPEAKERS, guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
-    elif source.is_file():
-        files = _in_archive(source)
+    elif path.is_file():
+        files = _in_archive(path)
         # Problems of the archive are those of reading the transcripts.
-        unpacked = (file for file in _in_archive(source, audio=True) if not isinstance(file, Problem) and file[1] is not None)
-        audio = {"embedded": unpacked} if unpack == "yes" else {"audio_root": _address(source)}
+        unpacked = (file for file in _in_archive(path, audio=True) if not isinstance(file, Problem) and file[1] is not None)
+        audio = {"embedded": unpacked} if unpack == "yes" else {"audio_root": _address(path)}
     else:
         raise InputError(f"{source}: there is no such folder or file; expected {_EXPECTED}")
     speakers: dict[str, tuple[str, str, str]] = {}
-    found = collect_rows(source, _items(files, root, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
+    found = collect_rows(source, _items(files, name, speakers), further=("segment_id", "source_split"), expected=_EXPECTED)
     columns = ("speaker_id", "speaker_gender", "speaker_name")
     about = pl.DataFrame(list(speakers.values()), schema=dict.fromkeys(columns, pl.String), orient="row")
     frame = found.frame.join(about, on="speaker_id", how="left", maintain_order="left") if speakers else found.frame
     return replace(found, frame=frame, **audio)
 
 
-def _items(
-    files: Iterable[_File], root: Path | Remote, speakers: dict[str, tuple[str, str, str]]
-) -> Iterator[dict[str, Any] | Problem]:
+def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str, str]]) -> Iterator[dict[str, Any] | Problem]:
     """Yield rows and problems of a tree; add gender and name of speakers to `speakers`, as these may come last in an archive."""
     # Recordings and lines cancel each other out, so that this holds little more than one chapter.
     single: dict[str, str] = {}
@@ -91,7 +94,7 @@ def _items(
             speakers.update((row[0], row) for row in _speakers(data))
         else:
             seen = set()
-            for item in _lines(path, data, root):
+            for item in _lines(path, data, top):
                 if isinstance(item, dict) and item["name"] not in seen:
                     seen.add(item["name"])
                     pair(item["name"], "a transcript without a recording")
@@ -99,7 +102,7 @@ def _items(
     yield from (Problem(recording, None, reason) for recording, reason in single.items())
 
 
-def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, Any] | Problem]:
+def _lines(path: str, data: bytes, top: str) -> Iterator[dict[str, Any] | Problem]:
     """Yield the utterances of one chapter."""
     try:
         text = data.decode()
@@ -108,7 +111,7 @@ def _lines(path: str, data: bytes, root: Path | Remote) -> Iterator[dict[str, An
         return
     folders = path.split("/")[:-1]
     # A split that is the source itself is named by its folder.
-    split, speaker = ("", "", root.name, *folders)[-3:-1]
+    split, speaker = ("", "", top, *folders)[-3:-1]
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -156,7 +159,7 @@ def _in_folder(root: Path) -> Iterator[_File]:
                 yield Problem(relative, None, str(error))
 
 
-def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
+def _in_remote(source: Location) -> tuple[Location, Iterator[_File]]:
     """Return the folder that holds the splits, and its files."""
     listed = source.listing(lambda path: _is_relevant(path.rpartition("/")[2]))
     if listed is None:
@@ -170,7 +173,7 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
             with suppress(AudioError):  # the file about all splits lies beside a single one
-                yield _SPEAKERS, (source.parent / _SPEAKERS).whole(guards.MAX_TEXT_BYTES)
+                yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
         for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
             yield from chapter
@@ -178,12 +181,12 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
     return source, files()
 
 
-def _fetched(root: Remote, paths: list[str]) -> list[_File]:
+def _fetched(root: Location, paths: list[str]) -> list[_File]:
     """Fetch the transcripts of a remote chapter."""
     found: list[_File] = []
     for path in paths:
         try:
-            found.append((path, None if path.endswith(".flac") else (root / path).whole(guards.MAX_TEXT_BYTES)))
+            found.append((path, None if path.endswith(".flac") else read_whole(root / path, guards.MAX_TEXT_BYTES)))
         except AudioError as error:
             found.append(Problem(path, None, str(error)))
     return found

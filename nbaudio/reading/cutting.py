@@ -48,7 +48,7 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
     row = found.row(0, named=True)
     recordings = workspace.recordings.filter(pl.col("recording_id") == row["recording_id"])
     source = recordings.row(0, named=True) if len(recordings) else {}
-    root, start, end, length = workspace.audio_root, row["start_sample"], row["end_sample"], source.get("num_samples")
+    root, start, end, length = workspace.audio, row["start_sample"], row["end_sample"], source.get("num_samples")
     if root is None or length is None or start is None or end is None:
         raise AudioError(f"{segment_id}: its recording {row['recording_id']} is not there; ingest with audio")
     if not 0 <= start < end <= length:

@@ -9,7 +9,7 @@ import polars as pl
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import Location
 
 if TYPE_CHECKING:
     from nbaudio.audio import Recording
@@ -19,7 +19,7 @@ RATE = 16000
 ENCODINGS = ("wav", "mp3")
 
 
-def write_clips(segments: pl.DataFrame, audio_root: Path | Remote, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
+def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
     """Cut each segment into its `clip` (a file name); return reasons by segment id for the clips that could not be cut.
 
     Every recording is opened once and read in order. Raise ExistsError if the folder holds another clip under the same name.

@@ -201,7 +201,7 @@ def _with_clips(
     if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
     names = pl.Series(clip_file_names(record.segment_ids, encoding), dtype=pl.String)
-    rows, root = drawn.with_columns(duration_s=seconds_column(), clip=names), workspace.audio_root
+    rows, root = drawn.with_columns(duration_s=seconds_column(), clip=names), workspace.audio
     failed = {} if root is None else write_clips(rows, root, folder / "clips", encoding=encoding)
     cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
     note = pl.lit("no audio yet" if root is None else "not readable")

@@ -6,7 +6,6 @@ Estimates of disk are for 16 kHz mono FLAC, the default of `materialize`.
 
 import math
 from decimal import Decimal
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,8 @@ from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.guards import parse_size
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.times import rescale
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import LocationLike
+from nbaudio.storage.location import location
 
 MICROSECONDS = 1_000_000
 """Microseconds in a second."""
@@ -40,17 +40,17 @@ PCM = ClipSize(2.0 * _RATE, _CLIP_OVERHEAD)
 """The upper bound: FLAC stores what it cannot compress uncompressed."""
 
 
-def measure_clip_size(clips: pl.DataFrame, root: Path | Remote) -> ClipSize | None:
+def measure_clip_size(clips: pl.DataFrame, root: LocationLike) -> ClipSize | None:
     """Encode some clips, and take three standard errors above their mean size.
 
     `clips` have `start_sample`, `end_sample`, `source_channel`, and `path` (relative to `root`), `num_samples` and
     `sampling_rate` of their recordings. None if fewer than two can be read, which `materialize` reports.
     """
-    measured = []
+    folder, measured = location(root), []
     columns = ("path", "start_sample", "end_sample", source_channel(clips), "num_samples", "sampling_rate")
     for path, start, end, channel, num_samples, rate in clips.select(columns).iter_rows():
         try:
-            samples = read_clip(root / path, start, end, num_samples=num_samples, rate=_RATE, channel=channel or "mix")
+            samples = read_clip(folder / path, start, end, num_samples=num_samples, rate=_RATE, channel=channel or "mix")
         except AudioError:
             continue
         measured.append((len(encode_clip(samples, _RATE, encoding="flac")), rescale(end - start, rate, _RATE)))

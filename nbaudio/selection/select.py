@@ -105,7 +105,7 @@ def select(
     recordings = workspace.recordings
     held = {**SEGMENTS, **tables.table_schema(workspace)}
     segments = tables.read(workspace, (name for name in held if name not in _UNREAD or name in columns))
-    if disk is not None and (root := workspace.audio_root) and not without_audio(recordings):
+    if disk is not None and (root := workspace.audio) and not without_audio(recordings):
         fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
         sample = fit[hash_column(fit["segment_id"], f"measure {seed}").arg_sort()[:_MEASURED_CLIPS]]
         facts = recordings.select("recording_id", "path", "num_samples", "sampling_rate")

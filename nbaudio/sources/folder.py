@@ -3,35 +3,36 @@
 import re
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.formats.base import Problem, Transcripts, Windows, collect_rows
-from nbaudio.sources.recordings import list_audio, list_remote
-from nbaudio.storage.remote import Remote
+from nbaudio.sources.recordings import list_audio
+from nbaudio.storage.base import LocationLike
+from nbaudio.storage.location import location
 
 # Six places and seven digits: the precision of segment times.
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 
 
-def read(source: Path | Remote, *, window: str | None = None, partial: str = "keep") -> Transcripts:
+def read(source: LocationLike, *, window: str | None = None, partial: str = "keep") -> Transcripts:
     """Read every audio file below a folder or URL, divided into windows of so many seconds if given.
 
     `partial` is ``keep`` or ``drop``, for a shorter last window; `source_split` is a folder named like a split.
     """
-    if isinstance(source, Path) and not source.is_dir():
+    place = location(source)
+    if place.local is not None and not place.is_folder():
         raise InputError(f"{source}: there is no such folder")
     if window is not None and (not _SECONDS.fullmatch(window) or not Decimal(window)):
         raise InputError(f"option window={window!r}: expected seconds above 0 with at most six decimals, such as 10 or 0.5")
     if partial not in ("keep", "drop"):
         raise InputError(f"option partial={partial!r}: must be keep or drop")
-    paths, rejected = list_audio(source) if isinstance(source, Path) else list_remote(source, ())
+    paths, rejected = list_audio(place)
     # Where there is any recording, ingest reports the rejected ones.
     problems = [Problem(name, None, reason) for name, reason in rejected]
     rows = ({"name": path, "source_split": split_of_folder(path)} for path in paths)
     found = collect_rows(
         source, rows if len(paths) else problems, further=("source_split",), expected="a folder with audio files"
     )
-    root = source if isinstance(source, Path) else str(source)
-    return replace(found, audio_root=root, windows=Windows(Decimal(window), partial == "keep") if window is not None else None)
+    windows = Windows(Decimal(window), partial == "keep") if window is not None else None
+    return replace(found, audio_root=place.local or str(place), windows=windows)

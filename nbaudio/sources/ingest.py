@@ -11,27 +11,26 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import polars as pl
 
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.guards import escape_surrogates, parse_size
 from nbaudio.core.names import resolve
 from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, conform
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
-from nbaudio.formats.base import Reader, Transcripts, clean_columns, escape_surrogates
+from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
-from nbaudio.sources.recordings import FACTS, list_audio, list_remote, probe_recordings
+from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
 from nbaudio.sources.reporting import save_tables
 from nbaudio.sources.segments import fill_times, judge, place
+from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
-from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.location import LocalPath, location
 from nbaudio.storage.urls import is_url
 from nbaudio.storage.workspace import Workspace
 
@@ -105,20 +104,20 @@ def ingest(
     mapping = read_mapping(Path(names)) if names is not None else {}
     settings = {"format": format, "source": str(origin), "names": names and str(Path(names).absolute()), "options": chosen}
 
-    def create_workspace(root: Path | Remote | None) -> None:
+    def create_workspace(root: Location | None) -> None:
         """Store the settings of the workspace, before any data, so that a killed run can be run again."""
-        limit = {"cache": store.limit} if isinstance(root, Remote) else {}
+        limit = {"cache": store.limit} if root and root.local is None else {}
         Workspace.create(out, audio=root and str(root), **settings, **limit)
 
-    if isinstance(origin, Remote):
+    if origin.local is None:
         begin = partial(create_workspace, root)
         transcripts = read_remote(format, READERS[format], origin, chosen, folder=out / "source", begin=begin)
     else:
-        transcripts = READERS[format](origin, **chosen)
+        transcripts = READERS[format](origin.local, **chosen)
     if root is None and transcripts.embedded is not None:
-        root = out / "audio"
+        root = LocalPath(out / "audio")
         create_workspace(root)
-        _write_embedded(transcripts.embedded, root)
+        _write_embedded(transcripts.embedded, out / "audio")
     root = root or _audio_folder(transcripts.audio_root, store)
     transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
     resolved = _resolve_names(transcripts, mapping, root)
@@ -143,19 +142,18 @@ def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if options[name] is not None}
 
 
-def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | None:
+def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     if audio is None:
         return None
-    if str(audio).startswith("file://"):
-        audio = url2pathname(urlsplit(str(audio)).path)
-    elif is_url(str(audio)):
-        return remote(str(audio), cache)
-    if not Path(audio).is_dir():
+    root = location(str(audio), cache)
+    if root.local is None:
+        return root
+    if not root.is_folder():
         raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
-    return Path(audio).absolute()
+    return LocalPath(root.local.absolute())
 
 
-def _check_free(out: Path, source: Path | Remote) -> None:
+def _check_free(out: Path, source: Location) -> None:
     """Raise an ExistsError unless the folder is new, empty, or the workspace of the same source."""
     if (out / "workspace.json").is_file():
         other = Workspace.open(out).settings.get("source")
@@ -176,15 +174,13 @@ def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:
                     partial_file.write_bytes(data)
 
 
-def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Path | Remote | None) -> Resolved:
+def _resolve_names(transcripts: Transcripts, mapping: Mapping[str, str], root: Location | None) -> Resolved:
     """Redact names, list the recordings, and find the recording of each name."""
-    fetches = isinstance(root, Remote) and root.is_scheme
+    fetches = root is not None and root.is_scheme
     transcripts, mapping = redact_names(transcripts, mapping, fetches=fetches)
     named = transcripts.frame["name"].unique()
-    if isinstance(root, Remote):
-        available, rejected = list_remote(root, [mapping.get(name, name) for name in named])
-    else:
-        available, rejected = list_audio(root) if root else (pl.Series(dtype=pl.String), [])
+    wanted = (mapping.get(name, name) for name in named)
+    available, rejected = list_audio(root, wanted) if root else (pl.Series(dtype=pl.String), [])
     return Resolved(transcripts, resolve(named, available, mapping=mapping), rejected, mapping)
 
 

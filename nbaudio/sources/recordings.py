@@ -4,7 +4,7 @@ In the cache ``probes.jsonl`` the last row of a file counts if its size and vers
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,15 +13,17 @@ import msgspec
 import polars as pl
 
 from nbaudio.audio import probe
-from nbaudio.core.atomic import append_lines, escapes_folder, parse_lines, raise_disk_full, sha256_file, trusted_root
+from nbaudio.core.atomic import append_lines, parse_lines, raise_disk_full, sha256_file
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import RECORDINGS
 from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
-from nbaudio.formats.base import NOT_UNICODE, escape_surrogates, frame_of_rows
+from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
+from nbaudio.storage.base import Location, LocationLike
+from nbaudio.storage.location import location
 from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
@@ -41,68 +43,28 @@ _BUNDLE_FILES = 256
 _encode = msgspec.json.Encoder().encode
 
 
-def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones."""
-    home = trusted_root(root)
-    found = [pl.Series("path", dtype=pl.String)]
-    rejected: list[tuple[str, str]] = []
-    folders = [""]
-    while folders:
-        paths: list[str] = []  # of one folder at a time; as a column all of them take little memory
-        folder = folders.pop()
-        try:
-            # What scandir knows of a file costs no further system call.
-            with os.scandir(root / folder) as entries:
-                for entry in entries:
-                    name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
-                    if entry.name.startswith(".") or not (is_folder or is_audio(entry.name)):
-                        continue
-                    reason = None
-                    if entry.is_symlink() and escapes_folder(root / name, home):
-                        reason = "a link that leads out of the audio folder"
-                    elif is_folder:
-                        folders += [] if entry.is_symlink() else [f"{name}/"]
-                        reason = (
-                            "a folder with the name of a recording; recordings in it are read" if is_audio(entry.name) else None
-                        )
-                    elif escape_surrogates(name) != name:
-                        reason = NOT_UNICODE
-                    elif not _is(entry.is_file):
-                        reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
-                    else:
-                        paths.append(name)
-                    if reason:
-                        rejected.append((escape_surrogates(name), reason))
-        except OSError as error:
-            rejected.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
-        found.append(pl.Series("path", paths, dtype=pl.String))
-    return pl.concat(found).sort(), sorted(rejected)
+def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series, list[tuple[str, str]]]:
+    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
 
-
-def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files of a remote folder; without a listing, assume that recordings have the given names."""
-    listed = archives.listing(root, is_audio) if archives.is_in_archive(root) else root.listing(is_audio)
+    Where a server lists no folders, assume that recordings have the given names.
+    """
+    place = location(root)
+    listed = archives.listing(place, is_audio) if archives.is_in_archive(place) else place.listing(is_audio)
     if listed is not None:
         return pl.Series("path", listed[0], dtype=pl.String), listed[1]
+    scheme = str(place) if place.is_scheme else None
     paths, rejected = [], []
     for name in sorted(set(names)):
         try:
-            if root.is_scheme and name.startswith(root.root) and "::" in name:
+            if scheme and name.startswith(scheme) and "::" in name:
                 rejected.append((name, "an address inside another is not taken from transcripts"))
-            elif root.is_scheme and name.startswith(root.root):
+            elif scheme and name.startswith(scheme):
                 paths.append(check_url(name))
-            elif not root.is_scheme and is_audio(name) and stays_inside(name):
+            elif not scheme and is_audio(name) and stays_inside(name):
                 paths.append(name)
         except InputError as error:
             rejected.append((redact_url(name), str(error)))
     return pl.Series("path", paths, dtype=pl.String), rejected
-
-
-def _is(check: Callable[[], bool]) -> bool:
-    """Check a directory entry; a loop of links is nothing."""
-    with suppress(OSError):
-        return check()
-    return False
 
 
 class Probes:
@@ -142,23 +104,24 @@ class Probes:
 
 
 def probe_recordings(
-    root: Path | Remote, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path
+    root: LocationLike, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path
 ) -> pl.DataFrame:
     """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
     `error` says why all others are null; remote recordings also have their server's `version`. The cache in the folder `keep` is
     deleted when all local recordings are probed.
     """
-    if isinstance(root, Remote):
-        return _probe_remote(root, paths, jobs=jobs, sha256=sha256, keep=keep)
+    place = location(root)
+    if (folder := place.local) is None:
+        return _probe_remote(place, paths, jobs=jobs, sha256=sha256, keep=keep)
     probes = Probes(keep, FACTS, sha256=sha256)
-    bundles = list(_bundles(root, paths))
+    bundles = list(_bundles(folder, paths))
     total = sum(size for _, size in bundles)
     # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
     workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
     facts = [pl.DataFrame(schema=FACTS)]
     with progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance:
-        probed = ordered_map(lambda bundle: _probe_bundle(root, bundle[0], probes, sha256=sha256), bundles, jobs=workers)
+        probed = ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes, sha256=sha256), bundles, jobs=workers)
         for (_, size), found in zip(bundles, probed, strict=True):
             facts.append(found)
             advance(size / 1e9)
@@ -166,12 +129,13 @@ def probe_recordings(
     return pl.concat(facts)
 
 
-def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path) -> pl.DataFrame:
+def _probe_remote(root: Location, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path) -> pl.DataFrame:
     schema = pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256)
 
-    def probe_one(place: Remote) -> dict[str, Any]:
-        row: dict[str, Any] = {"path": place.path}
+    def probe_one(item: tuple[str, Location]) -> dict[str, Any]:
+        path, place = item
+        row: dict[str, Any] = {"path": path}
         try:
             status = place.status()
             if known := probes.get(place, num_bytes=status.num_bytes, version=status.version):
@@ -192,22 +156,22 @@ def _probe_remote(root: Remote, paths: Paths, *, jobs: int | None, sha256: bool,
     with progress("fetch", len(paths), "recordings") as advance:
 
         def rows() -> Iterator[dict[str, Any]]:
-            places = _in_archive_order(root, paths) if archives.is_in_archive(root) else (root / path for path in paths)
-            for row in ordered_map(probe_one, places, jobs=workers):
+            found = _in_archive_order(root, paths) if archives.is_in_archive(root) else ((path, root / path) for path in paths)
+            for row in ordered_map(probe_one, found, jobs=workers):
                 advance(1)
                 yield row
 
         return frame_of_rows(rows(), schema).sort("path")
 
 
-def _in_archive_order(root: Remote, paths: Paths) -> Iterator[Remote]:
+def _in_archive_order(root: Remote, paths: Paths) -> Iterator[tuple[str, Location]]:
     """Yield the files of a compressed tar with their bytes; those that the archive no longer has come last, without."""
     missing = set(paths)
     with suppress(AudioError):  # it is truncated
         for place in archives.members_in_order(root, missing):
             missing.discard(place.path)
-            yield place
-    yield from (root / path for path in sorted(missing))
+            yield place.path, place
+    yield from ((path, root / path) for path in sorted(missing))
 
 
 def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:

@@ -19,8 +19,10 @@ from nbaudio.core.names import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts
+from nbaudio.storage.base import Location
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.location import LocalPath
+from nbaudio.storage.remote import remote
 from nbaudio.storage.urls import is_url
 
 REMOTE_FORMATS = frozenset({"librispeech", "folder"})
@@ -32,14 +34,14 @@ _decode = msgspec.json.Decoder(tuple[str, int, str | None]).decode
 _MOST_NAME_BYTES = 230
 
 
-def resolve_source(source: str | Path, cache: Cache) -> Path | Remote:
-    """Return the absolute path or the URL of a source, without opening it."""
+def resolve_source(source: str | Path, cache: Cache) -> Location:
+    """Return the absolute path or the address of a source, without opening it."""
     if not is_url(str(source)):
         path = Path(source).absolute()
         if not path.is_dir():
             with suppress(FileNotFoundError):  # the reader says what it expects
                 check_regular(path)
-        return path
+        return LocalPath(path)
     place = remote(str(source), cache)
     if place.is_scheme:
         raise InputError(f"{source}: names neither a file nor a folder")
@@ -47,7 +49,7 @@ def resolve_source(source: str | Path, cache: Cache) -> Path | Remote:
 
 
 def read_remote(
-    format: str, reader: Reader, place: Remote, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
+    format: str, reader: Reader, place: Location, options: Mapping[str, str], *, folder: Path, begin: Callable[[], object]
 ) -> Transcripts:
     """Read a remote source, fetched into `folder`; `begin` is called once it is known to exist, before anything is written."""
     try:
@@ -85,7 +87,7 @@ def read_remote(
     return found
 
 
-def _fetch(folder: Path, places: Mapping[str, Remote]) -> None:
+def _fetch(folder: Path, places: Mapping[str, Location]) -> None:
     """Fetch files whose current version is missing, and remove all other files."""
     log = folder / _FETCHED
     try:

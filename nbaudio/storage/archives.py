@@ -14,10 +14,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from nbaudio.core import guards
 from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names
 from nbaudio.storage.remote import Content, Remote, remote
 from nbaudio.storage.retry import convert_error
@@ -46,9 +47,9 @@ class Member(NamedTuple):
         return b"".join(iter(partial(file.read, _PIECE_BYTES), b"")) if file else b""
 
 
-def is_in_archive(place: Remote) -> bool:
+def is_in_archive(place: Location) -> TypeGuard[Remote]:
     """Return whether a folder or file is in a compressed tar."""
-    return place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
+    return isinstance(place, Remote) and place.root.startswith("tar://") and place.root.lower().endswith(_SUFFIXES)
 
 
 def members(archive: Path) -> Iterator[Member]:

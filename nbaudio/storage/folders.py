@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from nbaudio.core import atomic
 from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
@@ -19,7 +17,8 @@ from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_regular
 from nbaudio.core.threads import ordered_map
 from nbaudio.storage import upload
-from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.base import Location
+from nbaudio.storage.location import location
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import is_url, stays_inside
 
@@ -28,90 +27,107 @@ _JOBS = 8
 
 
 @dataclass(frozen=True)
-class LocalFolder:
-    """A folder on this machine.
+class Folder:
+    """A folder, local or remote, that complete files are published to and read from.
 
-    A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError.
-    """
-
-    root: Path
-
-    def __str__(self) -> str:
-        return str(self.root)
-
-    def new(self, name: str) -> AbstractContextManager[Path]:
-        """Yield a local path to write to; publish it under `name` when the context succeeds."""
-        return atomic_write(self._path(name))
-
-    @contextmanager
-    def local(self, name: str) -> Iterator[Path]:
-        """Yield a local path of the whole file, valid within the context."""
-        path = self._path(name)
-        try:
-            check_regular(path)
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: missing") from error
-        yield path
-
-    def read(self, name: str, start: int, stop: int) -> bytes:
-        """Return the bytes [start, stop) of a file."""
-        with self.local(name) as path, path.open("rb") as file:
-            file.seek(start)
-            data = file.read(stop - start)
-        if len(data) != stop - start:
-            raise AudioError(f"{path}: ends before byte {stop:,}")
-        return data
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
-        return self._path(name).is_file()
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a regular file."""
-        with self.local(name) as path:
-            return path.stat().st_size
-
-    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
-        path = self._path(name)
-        return path.exists() and num_bytes in (None, atomic.size_of(path)) and atomic.sha256_path(path) == sha256
-
-    def names(self) -> Iterator[str]:
-        """Yield all files, including hidden ones."""
-        return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if not path.is_dir())
-
-    def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
-        self._path(name).unlink(missing_ok=True)
-
-    def tidy(self) -> None:
-        """Remove temporary files of killed runs."""
-        atomic.remove_partials(self.root)
-
-    def _path(self, name: str) -> Path:
-        return self.root / _checked(name)
-
-
-@dataclass(frozen=True)
-class RemoteFolder:
-    """A remote folder; a file is written locally, uploaded, and removed locally, of a folder one file after the other.
+    A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
+    is written on this machine, uploaded, and removed here, a folder of files one file after the other.
 
     `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
-    while the version is the same, the file is not fetched to know its hash. None for a folder that is only read.
+    while the version is the same, the file is not fetched to know its hash. None for a folder that is local or only read.
     """
 
-    place: Remote
+    place: Location
     desk: Path | None = None
 
     def __str__(self) -> str:
         return str(self.place)
 
+    @property
+    def root(self) -> Path | None:
+        """Its path, if it is on this machine."""
+        return self.place.local
+
+    def new(self, name: str) -> AbstractContextManager[Path]:
+        """Yield a local path to write to; publish it under `name` when the context succeeds."""
+        place = self._place(name)
+        return self._upload(name) if place.local is None else atomic_write(place.local)
+
     @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
-        """See `LocalFolder.new`."""
+    def local(self, name: str) -> Iterator[Path]:
+        """Yield a local path of the whole file, valid within the context."""
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError), place.fetched() as path:
+            yield path
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """Return the bytes [start, stop) of a file."""
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError):
+            return place.read(start, stop)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a regular file."""
+        place = self._regular(name)
+        with convert_error(RemoteNotFoundError, InputError):
+            return place.status().num_bytes
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file."""
+        place = self._place(name)
+        if place.local is not None:
+            return place.local.is_file()
+        with convert_error(AudioError, InputError), suppress(RemoteNotFoundError):
+            place.status()
+            return True
+        return False
+
+    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
+        """Return whether a file or folder exists with this hash; it is read only if it has `num_bytes`."""
+        place = self._place(name)
+        if (path := place.local) is not None:
+            return path.exists() and num_bytes in (None, atomic.size_of(path)) and atomic.sha256_path(path) == sha256
+        try:
+            if not place.is_folder():
+                return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
+            parts = list(place.files())
+            hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
+            return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
+        except RemoteNotFoundError:
+            return False
+
+    def names(self) -> Iterator[str]:
+        """Yield all files, including hidden ones."""
+        if (root := self.root) is None:
+            return self.place.files()
+        return (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it exists."""
+        self._place(name).remove()
+
+    def tidy(self) -> None:
+        """Remove temporary files of killed runs."""
+        self.place.tidy()
+        if self.desk is not None:
+            shutil.rmtree(self.desk / "new", ignore_errors=True)
+
+    def _regular(self, name: str) -> Location:
+        """Return the location of a file; raise InputError if a local one is missing or not a regular file."""
+        place = self._place(name)
+        try:
+            if place.local is not None:
+                check_regular(place.local)
+        except FileNotFoundError as error:
+            raise InputError(f"{place}: missing") from error
+        return place
+
+    @contextmanager
+    def _upload(self, name: str) -> Iterator[Path]:
+        """Yield a path on the desk; upload what is written there."""
         if self.desk is None:
             raise NbaudioError(f"{self}: was opened to be read")
-        written = self.desk / "new" / _checked(name)
+        written = self.desk / "new" / name
         try:
             with atomic_write(written, sync=False) as partial:
                 yield partial
@@ -119,65 +135,16 @@ class RemoteFolder:
         finally:
             atomic.remove(written)
 
-    @contextmanager
-    def local(self, name: str) -> Iterator[Path]:
-        """See `LocalFolder.local`."""
-        with convert_error(RemoteNotFoundError, InputError), self._place(name).fetched() as path:
-            yield path
-
-    def read(self, name: str, start: int, stop: int) -> bytes:
-        """See `LocalFolder.read`."""
-        with convert_error(RemoteNotFoundError, InputError):
-            return self._place(name).read(start, stop)
-
-    def exists(self, name: str) -> bool:
-        """See `LocalFolder.exists`."""
-        with convert_error(AudioError, InputError), suppress(RemoteNotFoundError):
-            self._place(name).status()
-            return True
-        return False
-
-    def size(self, name: str) -> int:
-        """See `LocalFolder.size`."""
-        with convert_error(RemoteNotFoundError, InputError):
-            return self._place(name).status().num_bytes
-
-    def holds(self, name: str, sha256: str, num_bytes: int | None = None) -> bool:
-        """See `LocalFolder.holds`."""
-        place = self._place(name)
-        try:
-            if not place.is_folder():
-                return num_bytes in (None, place.status().num_bytes) and self._sha256(name) == sha256
-            parts = list(upload.names(place))
-            hashes = ordered_map(self._sha256, (f"{name}/{part}" for part in parts), jobs=_JOBS)
-            return atomic.sha256_listed(dict(zip(parts, hashes, strict=True))) == sha256
-        except RemoteNotFoundError:
-            return False
-
-    def names(self) -> Iterator[str]:
-        """See `LocalFolder.names`."""
-        return upload.names(self.place)
-
-    def remove(self, name: str) -> None:
-        """See `LocalFolder.remove`."""
-        upload.delete_file(self._place(name))
-
-    def tidy(self) -> None:
-        """See `LocalFolder.tidy`."""
-        upload.tidy(self.place)
-        if self.desk is not None:
-            shutil.rmtree(self.desk / "new", ignore_errors=True)
-
     def _send(self, name: str, written: Path, desk: Path) -> None:
         """Upload a file, or all files of a folder, and remove others from the remote folder."""
         if written.is_file():
             sha256 = sha256_file(written)
-            status = upload.send(self._place(name), written)
+            status = self._place(name).put(written)
             write_json(desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
             return
         parts = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
         deque(ordered_map(lambda part: self._send(f"{name}/{part}", written / part, desk), sorted(parts), jobs=_JOBS), maxlen=0)
-        for part in {*upload.names(self._place(name))} - parts:
+        for part in {*self._place(name).files()} - parts:
             self.remove(f"{name}/{part}")
 
     def _sha256(self, name: str) -> str:
@@ -190,31 +157,19 @@ class RemoteFolder:
         with self._place(name).fetched(found) as path:
             return sha256_file(path)
 
-    def _place(self, name: str) -> Remote:
-        return self.place / _checked(name)
-
-
-def _checked(name: str) -> str:
-    """Validate a name, which may come from an untrusted table."""
-    if not stays_inside(name):
-        raise InputError(f"{name}: leads out of the folder")
-    return name
-
-
-#: A folder to publish to and to read from.
-Folder = LocalFolder | RemoteFolder
+    def _place(self, name: str) -> Location:
+        """Validate a name, which may come from an untrusted table, and return the file's location."""
+        if not stays_inside(name):
+            raise InputError(f"{name}: leads out of the folder")
+        return self.place / name
 
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
     """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
-    if not is_url(str(where)):
-        return LocalFolder(Path(where).absolute())
-    if str(where).startswith("file://"):
-        return LocalFolder(Path(url2pathname(urlsplit(str(where)).path)))
-    place = remote(str(where))
-    if desk is not None:
+    place = location(str(where) if is_url(str(where)) else Path(where).absolute())
+    if desk is not None and place.local is None:
         upload.check_writable(str(place))
-    return RemoteFolder(place, desk)
+    return Folder(place, desk)
 
 
 def read_object(folder: Folder, name: str) -> dict[str, Any]:

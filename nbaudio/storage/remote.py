@@ -4,22 +4,24 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.guards import check_expansion
 from nbaudio.core.progress import on_message
+from nbaudio.storage import upload
+from nbaudio.storage.base import FileStatus
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network
 from nbaudio.storage.range_file import RangeFile
-from nbaudio.storage.retry import RemoteRefusedError, convert_error, with_retries
+from nbaudio.storage.retry import RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
 from nbaudio.storage.urls import ARCHIVES, WEB, check_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
@@ -37,13 +39,6 @@ _SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
 _VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
 
 
-class RemoteStat(NamedTuple):
-    """Size of a file, and its ETag or time of change, if the server says one."""
-
-    num_bytes: int
-    version: str | None
-
-
 class Content(NamedTuple):
     """Bytes of a file that were read with others, and its version."""
 
@@ -53,7 +48,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote file or folder; ``folder / path`` is a file or folder below it."""
+    """A remote file or folder; see `Location`."""
 
     root: str  # validated address of the folder
     cache: Cache | None = None  # keeps fetched files; None deletes them after use
@@ -61,6 +56,7 @@ class Remote:
     sha256: str | None = None  # of the file, if known; other bytes are refused
     content: Content | None = field(default=None, repr=False)  # the bytes, if they have been read already
     network: Network = field(default_factory=Network.of, repr=False, compare=False)
+    local: ClassVar[None] = None
 
     def __truediv__(self, path: str) -> "Remote":
         return replace(self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None)
@@ -77,13 +73,13 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """See `Location.name`."""
         own = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)).name
 
     @property
     def parent(self) -> "Remote":
-        """The folder that holds it."""
+        """See `Location.parent`."""
         if self.path:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
@@ -96,10 +92,10 @@ class Remote:
         address = (self.path if self.is_scheme else self.root).rpartition("::")[2]
         return urlsplit(address).netloc or "this machine"
 
-    def status(self) -> RemoteStat:
+    def status(self) -> FileStatus:
         """Return size and version; raise AudioError if the file cannot be read or its length is unknown."""
         if self.content is not None:
-            return RemoteStat(len(self.content.data), self.content.version)
+            return FileStatus(len(self.content.data), self.content.version)
         info = self._info()
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
@@ -110,10 +106,10 @@ class Remote:
                 check_expansion(self, info["compress_size"], info["size"])
             self.network.check_size(self, int(info["size"]))
         version = next((info[name] for name in _VERSIONS if info.get(name)), None)
-        return RemoteStat(int(info["size"]), None if version is None else str(version))
+        return FileStatus(int(info["size"]), None if version is None else str(version))
 
     @contextmanager
-    def fetched(self, status: RemoteStat | None = None) -> Iterator[Path]:
+    def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
         """Yield a local copy of the whole file, held in the cache within the context.
 
         `status` saves a request if it is known. Errors within the context that name the local file are made to name the address.
@@ -140,8 +136,8 @@ class Remote:
             except NbaudioError as error:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
-    def download(self, target: Path, status: RemoteStat) -> None:
-        """Write the whole file to a path that holds nothing or its first bytes; `status` is its current one."""
+    def download(self, target: Path, status: FileStatus) -> None:
+        """See `Location.download`."""
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
@@ -155,30 +151,26 @@ class Remote:
                 if size_of(target) < before + _PIECE_BYTES:
                     raise  # the transfer of a large file may break several times
 
-    def whole(self, most: int) -> bytes | None:
-        """Return all bytes of a file, or None if there are more than `most`."""
-        size = self.status().num_bytes
-        if size > most:
-            return None
-        return self.read(0, size) if size else b""
-
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes [start, stop); raise AudioError unless all of them can be read."""
+        """See `Location.read`."""
         return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
-        """Return whether it is a folder; on the web, whether the server sends a page instead of a file."""
+        """See `Location.is_folder`."""
         info = self._info()
         is_page = self._is_on_web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
         return info.get("type") == "directory" or is_page
 
-    def ranges(self, status: RemoteStat, *, windows: int, share: float) -> RangeFile | None:
-        """Return a file that reads ranges if that is cheaper than fetching the whole file, else None.
+    def ranges(self, windows: int, share: float) -> tuple[FileStatus, RangeFile | None]:
+        """See `Location.ranges`.
 
-        It is cheaper from 8 MB on if `share` (of the recording that is read, in `windows` pieces) and 1 MB per window are at most
-        a quarter of the file, unless it is cached already. The server must serve ranges and a version; the file must be WAV or
-        FLAC.
+        Ranges are cheaper from 8 MB on if `share` and 1 MB per window are at most a quarter of the file, unless it is cached
+        already. The server must serve ranges and a version; the file must be WAV or FLAC.
         """
+        status = self.status()
+        return status, self._ranges(status, windows, share)
+
+    def _ranges(self, status: FileStatus, windows: int, share: float) -> RangeFile | None:
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
             return None
@@ -198,14 +190,11 @@ class Remote:
         return RangeFile(self.read, check, status.num_bytes)
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
-        """Return the wanted files below the folder, relative and sorted, and those refused with a reason; no hidden ones.
-
-        None means that the server lists no folders. Raises InputError if the folder cannot be listed or does not exist.
-        """
+        """See `Location.listing`; raise InputError if the folder cannot be listed or does not exist."""
         if self.is_scheme:
             return None
         try:
-            found = with_retries(self, self.names)
+            found = with_retries(self, self._names)
         except AudioError as error:
             if self._is_on_web and isinstance(error, RemoteRefusedError):
                 return None
@@ -213,10 +202,47 @@ class Remote:
         paths, refused = filter_names(found, wanted)
         return None if self._is_on_web and not paths and not refused else (paths, refused)
 
+    def files(self) -> Iterator[str]:
+        """See `Location.files`; raise NbaudioError if it cannot be listed."""
+        with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
+            yield from sorted(with_retries(self, self._names))
+
+    @contextmanager
+    def new(self) -> Iterator[Path]:
+        """See `Location.new`; it is written on this machine and uploaded."""
+        with tempfile.TemporaryDirectory(prefix="nbaudio-") as folder:
+            with atomic_write(Path(folder) / self.name, sync=False) as partial:
+                yield partial
+            self.put(Path(folder) / self.name)
+
+    def put(self, source: Path) -> FileStatus:
+        """See `Location.put`; raise NbaudioError if that fails."""
+        return upload.send(self, source)
+
+    def tidy(self) -> None:
+        """See `Location.tidy`."""
+        upload.tidy(self)
+
+    def remove(self) -> None:
+        """See `Location.remove`; raise NbaudioError if that fails."""
+        fs, path, _ = self.located
+        with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
+            with_retries(self, lambda: fs.rm_file(path), done="removed")
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """See `Location.shared`; other runs are not known."""
+        self.tidy()
+        yield
+
+    def with_sha256(self, sha256: str | None) -> "Remote":
+        """See `Location.with_sha256`."""
+        return replace(self, sha256=sha256)
+
     def _info(self) -> dict[str, Any]:
         return with_retries(self, lambda: self.located.fs.info(self.located.path), proves=False)
 
-    def names(self) -> set[str]:
+    def _names(self) -> set[str]:
         """Return all files below the folder, relative to it; to be called through `with_retries`."""
         fs, top, scheme = self.located
         if scheme in WEB:
@@ -226,10 +252,10 @@ class Remote:
         # Archives may hold absolute names, which are reported and refused.
         return names if scheme in ARCHIVES else {name.removeprefix("/") for name in names}
 
-    def _identity(self, status: RemoteStat) -> str:
+    def _identity(self, status: FileStatus) -> str:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
-    def _download(self, partial: Path, found: RemoteStat) -> None:
+    def _download(self, partial: Path, found: FileStatus) -> None:
         """Fetch the whole file; on the web, resume with the missing bytes."""
         held = size_of(partial)
         if not (self._is_on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
@@ -240,7 +266,7 @@ class Remote:
         if (held := partial.stat().st_size) != found.num_bytes:
             raise ConnectionError(f"{held:,} of {found.num_bytes:,} bytes came")
 
-    def _resumed(self, partial: Path, held: int, found: RemoteStat) -> bool:
+    def _resumed(self, partial: Path, held: int, found: FileStatus) -> bool:
         """Append the missing bytes; return False if the server serves no ranges."""
         try:
             with partial.open("ab") as file:
@@ -262,7 +288,7 @@ class Remote:
 
     @property
     def is_scheme(self) -> bool:
-        """Whether it stands for all addresses of a scheme (``s3://``)."""
+        """See `Location.is_scheme`."""
         return self.root.endswith("://") and "::" not in self.root
 
     @property

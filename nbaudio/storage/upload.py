@@ -4,15 +4,17 @@ Object stores show an object only when it is complete. Other filesystems show pa
 name and moved onto it.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.storage.remote import Remote, RemoteStat
-from nbaudio.storage.retry import RemoteNotFoundError, convert_error, with_retries
+from nbaudio.storage.base import FileStatus
+from nbaudio.storage.retry import convert_error, with_retries
+
+if TYPE_CHECKING:
+    from nbaudio.storage.remote import Remote
 
 # Object stores, with options that keep few parts of an upload in memory.
 _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
@@ -32,7 +34,7 @@ def check_writable(address: str) -> None:
         raise InputError(f"{address}: nothing can be written there; a folder can be written, or {known} with bucket and folder")
 
 
-def send(place: Remote, source: Path) -> RemoteStat:
+def send(place: "Remote", source: Path) -> FileStatus:
     """Upload a local file and return its size and version in the store; raise NbaudioError if that fails."""
 
     def write() -> None:
@@ -54,24 +56,11 @@ def send(place: Remote, source: Path) -> RemoteStat:
     return found
 
 
-def delete_file(place: Remote) -> None:
-    """Remove a file if it exists; raise NbaudioError if that fails."""
-    fs, path, _ = place.located
-    with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
-        with_retries(place, lambda: fs.rm_file(path), done="removed")
-
-
-def names(folder: Remote) -> Iterator[str]:
-    """Yield the names of all files below a folder, none if it does not exist; raise NbaudioError if it cannot be listed."""
-    with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
-        yield from sorted(with_retries(folder, folder.names))
-
-
-def tidy(folder: Remote) -> None:
+def tidy(folder: "Remote") -> None:
     """Remove what killed runs left below a folder: temporary files, and multipart uploads that were never completed."""
-    for name in names(folder):
+    for name in folder.files():
         if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
-            delete_file(folder / name)
+            (folder / name).remove()
     fs, path, scheme = folder.located
     if scheme != "s3":
         return  # other stores delete such uploads by themselves

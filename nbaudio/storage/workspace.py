@@ -27,9 +27,9 @@ from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.errors import InputError
 from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.guards import check_regular
+from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
-from nbaudio.storage.remote import Remote, remote
-from nbaudio.storage.urls import is_url
+from nbaudio.storage.location import location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,12 +110,18 @@ class Workspace:
             write_json(path, {"min_similarity": float(value)})
 
     @property
-    def audio_root(self) -> Path | Remote | None:
-        """The folder that `recordings.path` is relative to; None without audio."""
-        audio = self.settings.get("audio")
-        if audio and is_url(audio):
-            return remote(audio, Cache(self.path / "fetched", self.settings.get("cache", LIMIT)))
-        return Path(audio).absolute() if audio else None
+    def audio(self) -> Location | None:
+        """The folder or address that `recordings.path` is relative to; None without audio."""
+        settings = self.settings
+        if not (audio := settings.get("audio")):
+            return None
+        root = location(audio, Cache(self.path / "fetched", settings.get("cache", LIMIT)))
+        return root if root.local is None else location(root.local.absolute())
+
+    @property
+    def audio_root(self) -> Path | Location | None:
+        """The same as `audio`, but a `Path` if it is on this machine."""
+        return (audio := self.audio) and (audio.local or audio)
 
     @property
     def recordings(self) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
 from nbaudio.corpus.layout import MANIFEST, read_manifest
-from nbaudio.storage.folders import Folder, LocalFolder, folder_at
+from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
 from nbaudio.ui.filters import sort_and_filter
@@ -173,7 +173,7 @@ def segments(source: Source) -> pl.DataFrame:
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
     if folder.exists(MANIFEST):
         return _of_corpus(folder)
-    if isinstance(folder, LocalFolder) and folder.exists("workspace.json"):
+    if folder.root is not None and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.root)
         return with_durations(tables.read(workspace, _USED), workspace.recordings)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")

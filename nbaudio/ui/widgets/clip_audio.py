@@ -3,7 +3,6 @@
 Audio is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column per pixel.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from scipy import fft
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import LocationLike
+from nbaudio.storage.location import location
 from nbaudio.ui.widgets.base import Response
 
 RATE = 16000
@@ -28,7 +28,7 @@ _QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
 
 
 def read_window(
-    root: Path | Remote | None,
+    root: LocationLike | None,
     row: dict[str, Any],
     *,
     longest_s: float,
@@ -50,11 +50,11 @@ def read_window(
     shown_end = min(end, start + round(longest_s * rate))
     first, last = max(0, start - round(before * rate)), min(length, shown_end + round(after * rate))
     channel = channel or row.get("source_channel") or "mix"
-    return read_clip(root / path, first, last, num_samples=length, rate=RATE, channel=channel), first, shown_end
+    return read_clip(location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel), first, shown_end
 
 
 def read_clip_audio(
-    root: Path | Remote | None,
+    root: LocationLike | None,
     row: dict[str, Any],
     *,
     before: float = 0.0,

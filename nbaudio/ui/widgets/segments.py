@@ -19,7 +19,7 @@ from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
 from nbaudio.core.times import rescale
 from nbaudio.review.state import Correction, append_corrections, corrections
-from nbaudio.storage.remote import Remote
+from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import word_diff, words
 from nbaudio.text.score import normalization_steps
@@ -49,7 +49,7 @@ class Segments:
     """Segments of a workspace: all columns but the heaviest, `duration_s` and `INTERNAL_COLUMNS`; `place` is the table's row."""
 
     workspace: Workspace
-    audio_root: Path | Remote | None
+    audio_root: Location | None
     frame: pl.DataFrame
 
     def row(self, number: int) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
     facts = recordings.select("recording_id", "num_samples", recording_path="path").unique("recording_id", keep="first")
     frame = with_durations(frame, recordings.unique("recording_id", keep="first"))
     frame = frame.join(facts, on="recording_id", how="left", maintain_order="left")
-    return Segments(workspace, workspace.audio_root, frame)
+    return Segments(workspace, workspace.audio, frame)
 
 
 def align_words(

@@ -1,0 +1,176 @@
+"""Files and folders on this machine as locations, and the location of any path or address."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from nbaudio.core.atomic import atomic_write, escapes_folder, raise_disk_full, remove_partials, trusted_root
+from nbaudio.core.errors import AudioError
+from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
+from nbaudio.core.locks import lock
+from nbaudio.storage.base import FileStatus, Listing, Location, LocationLike
+from nbaudio.storage.cache import Cache
+from nbaudio.storage.remote import remote
+from nbaudio.storage.urls import is_url
+
+
+def location(place: LocationLike, cache: Cache | None = None) -> Location:
+    """Return the location of a path or address, without opening it; `cache` is for files that are fetched from there.
+
+    Raises InputError if the address is refused (see `nbaudio.storage.urls`); ``file:///a`` is the path ``/a``.
+    """
+    if isinstance(place, str):
+        if place.startswith("file://"):
+            return LocalPath(Path(url2pathname(urlsplit(place).path)))
+        return remote(place, cache) if is_url(place) else LocalPath(Path(place))
+    return LocalPath(place) if isinstance(place, Path) else place
+
+
+@dataclass(frozen=True)
+class LocalPath:
+    """A file or folder on this machine; see `Location`."""
+
+    local: Path
+    is_scheme: ClassVar[bool] = False
+
+    def __truediv__(self, path: str) -> "LocalPath":
+        return LocalPath(self.local / path)
+
+    def __str__(self) -> str:
+        return str(self.local)
+
+    @property
+    def name(self) -> str:
+        """See `Location.name`."""
+        return self.local.name
+
+    @property
+    def parent(self) -> "LocalPath":
+        """See `Location.parent`."""
+        return LocalPath(self.local.parent)
+
+    def status(self) -> FileStatus:
+        """See `Location.status`."""
+        found = self.local.stat()
+        return FileStatus(found.st_size, found.st_mtime_ns)
+
+    def is_folder(self) -> bool:
+        """See `Location.is_folder`."""
+        return self.local.is_dir()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See `Location.read`."""
+        with self.local.open("rb") as file:
+            file.seek(start)
+            data = file.read(stop - start)
+        if len(data) != stop - start:
+            raise AudioError(f"{self}: ends before byte {stop:,}")
+        return data
+
+    def fetched(self, _status: FileStatus | None = None) -> AbstractContextManager[Path]:
+        """See `Location.fetched`; it is the file itself."""
+        return nullcontext(self.local)
+
+    def download(self, target: Path, _status: FileStatus) -> None:
+        """See `Location.download`."""
+        shutil.copyfile(self.local, target)
+
+    def put(self, source: Path) -> FileStatus:
+        """See `Location.put`."""
+        with self.new() as partial:
+            shutil.copyfile(source, partial)
+        return self.status()
+
+    def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
+        """See `Location.ranges`; the file itself is cheaper."""
+        return None, None
+
+    def listing(self, wanted: Callable[[str], bool]) -> Listing:
+        """See `Location.listing`; links that lead out of the folder are refused."""
+        import polars as pl  # imported on demand, so that workers start faster
+
+        home = trusted_root(self.local)
+        found = [pl.Series("path", dtype=pl.String)]
+        refused: list[tuple[str, str]] = []
+        folders = [""]
+        while folders:
+            paths: list[str] = []  # of one folder at a time; as a column all of them take little memory
+            folder = folders.pop()
+            try:
+                # What scandir knows of a file costs no further system call.
+                with os.scandir(self.local / folder) as entries:
+                    for entry in entries:
+                        name, is_folder = f"{folder}{entry.name}", _is(entry.is_dir)
+                        if entry.name.startswith(".") or not (is_folder or wanted(entry.name)):
+                            continue
+                        reason = None
+                        if entry.is_symlink() and escapes_folder(self.local / name, home):
+                            reason = "a link that leads out of the audio folder"
+                        elif is_folder:
+                            folders += [] if entry.is_symlink() else [f"{name}/"]
+                            if wanted(entry.name):
+                                reason = "a folder with the name of a recording; recordings in it are read"
+                        elif escape_surrogates(name) != name:
+                            reason = NOT_UNICODE
+                        elif not _is(entry.is_file):
+                            reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
+                        else:
+                            paths.append(name)
+                        if reason:
+                            refused.append((escape_surrogates(name), reason))
+            except OSError as error:
+                refused.append((escape_surrogates(folder.rstrip("/") or "."), f"the folder cannot be read: {error.strerror}"))
+            found.append(pl.Series("path", paths, dtype=pl.String))
+        return pl.concat(found).sort(), sorted(refused)
+
+    def files(self) -> Iterator[str]:
+        """See `Location.files`."""
+        with suppress(FileNotFoundError):
+            yield from sorted(path.name for path in self.local.iterdir())
+
+    def new(self) -> AbstractContextManager[Path]:
+        """See `Location.new`."""
+        return atomic_write(self.local, sync=False)
+
+    def remove(self) -> None:
+        """See `Location.remove`."""
+        self.local.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """See `Location.tidy`."""
+        remove_partials(self.local)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """See `Location.shared`; each run holds a shared lock on the folder."""
+        with raise_disk_full(self.local):
+            self.local.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.local, os.O_RDONLY)
+        try:
+            self._tidy_unshared(folder)
+            lock(folder, shared=True, required=False)
+            yield
+            self._tidy_unshared(folder)
+        finally:
+            os.close(folder)
+
+    def with_sha256(self, _sha256: str | None) -> "LocalPath":
+        """See `Location.with_sha256`."""
+        return self
+
+    def _tidy_unshared(self, descriptor: int) -> None:
+        if lock(descriptor, wait=False, required=False):
+            self.tidy()
+
+
+def _is(check: Callable[[], bool]) -> bool:
+    """Check a directory entry; a loop of links is nothing."""
+    with suppress(OSError):
+        return check()
+    return False
