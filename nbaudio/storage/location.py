@@ -47,25 +47,20 @@ class LocalPath:
 
     @property
     def name(self) -> str:
-        """See `Location.name`."""
         return self.local.name
 
     @property
     def parent(self) -> "LocalPath":
-        """See `Location.parent`."""
         return LocalPath(self.local.parent)
 
     def status(self) -> FileStatus:
-        """See `Location.status`."""
         found = self.local.stat()
         return FileStatus(found.st_size, found.st_mtime_ns)
 
     def is_folder(self) -> bool:
-        """See `Location.is_folder`."""
         return self.local.is_dir()
 
     def read(self, start: int, stop: int) -> bytes:
-        """See `Location.read`."""
         with self.local.open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
@@ -78,11 +73,9 @@ class LocalPath:
         return nullcontext(self.local)
 
     def download(self, target: Path, _status: FileStatus) -> None:
-        """See `Location.download`."""
         shutil.copyfile(self.local, target)
 
     def put(self, source: Path) -> FileStatus:
-        """See `Location.put`."""
         with self.new() as partial:
             shutil.copyfile(source, partial)
         return self.status()
@@ -130,20 +123,16 @@ class LocalPath:
         return pl.concat(found).sort(), sorted(refused)
 
     def files(self) -> Iterator[str]:
-        """See `Location.files`."""
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
 
     def new(self) -> AbstractContextManager[Path]:
-        """See `Location.new`."""
         return atomic_write(self.local, sync=False)
 
     def remove(self) -> None:
-        """See `Location.remove`."""
         self.local.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """See `Location.tidy`."""
         remove_partials(self.local)
 
     @contextmanager
@@ -161,7 +150,6 @@ class LocalPath:
             os.close(folder)
 
     def with_sha256(self, _sha256: str | None) -> "LocalPath":
-        """See `Location.with_sha256`."""
         return self
 
     def _tidy_unshared(self, descriptor: int) -> None:

@@ -73,13 +73,11 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """See `Location.name`."""
         own = self.root.partition("::")[0].partition("://")[2]
         return PurePosixPath(self.path or (unquote(own) if urlsplit(self.root).scheme in WEB else own)).name
 
     @property
     def parent(self) -> "Remote":
-        """See `Location.parent`."""
         if self.path:
             return replace(self, path=self.path.rpartition("/")[0], sha256=None, content=None)
         inside, chain, outside = self.root.partition("::")
@@ -137,7 +135,6 @@ class Remote:
                 raise type(error)(str(error).replace(str(path), str(self))) from error
 
     def download(self, target: Path, status: FileStatus) -> None:
-        """See `Location.download`."""
         free = shutil.disk_usage(target.parent).free
         if status.num_bytes > free:
             raise AudioError(f"{self}: no space for its {status.num_bytes:,} bytes, {free:,} are free on the disk")
@@ -152,11 +149,9 @@ class Remote:
                     raise  # the transfer of a large file may break several times
 
     def read(self, start: int, stop: int) -> bytes:
-        """See `Location.read`."""
         return with_retries(self, lambda: self._range(start, stop))
 
     def is_folder(self) -> bool:
-        """See `Location.is_folder`."""
         info = self._info()
         is_page = self._is_on_web and info.get("mimetype") == "text/html" and not self.name.endswith((".html", ".htm"))
         return info.get("type") == "directory" or is_page
@@ -220,7 +215,6 @@ class Remote:
         return upload.send(self, source)
 
     def tidy(self) -> None:
-        """See `Location.tidy`."""
         upload.tidy(self)
 
     def remove(self) -> None:
@@ -236,7 +230,6 @@ class Remote:
         yield
 
     def with_sha256(self, sha256: str | None) -> "Remote":
-        """See `Location.with_sha256`."""
         return replace(self, sha256=sha256)
 
     def _info(self) -> dict[str, Any]:
@@ -288,7 +281,6 @@ class Remote:
 
     @property
     def is_scheme(self) -> bool:
-        """See `Location.is_scheme`."""
         return self.root.endswith("://") and "::" not in self.root
 
     @property
