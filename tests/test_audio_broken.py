@@ -117,7 +117,7 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
         "page.mp3": "a web page; did a download fail?",
         "zeros.wav": "nothing but zeros",
         "folder.wav": "no such recording (folder.wav: a folder with the name of a recording",
-        "gone.wav": "no such recording (gone.wav: a link that leads nowhere)",
+        "gone.wav": "no such recording (gone.wav: a broken link)",
         "shorten.sph": "compressed with shorten",
     }
     for name, reason in expected.items():

@@ -204,7 +204,7 @@ def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedPro
     done = nbaudio(*words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("nbaudio: ")
-    assert "--help' tells more" in done.stderr
+    assert "--help' has the options" in done.stderr
     as_json = nbaudio(*words, "--json")
     assert as_json.returncode == 2
     assert json.loads(as_json.stdout)["error"]

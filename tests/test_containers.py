@@ -304,7 +304,7 @@ def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
         lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
         lambda: converted(corpus, tmp_path / "d", "arrow"),
     ):
-        with pytest.raises(InputError, match="container arrow holds levels: encoding mulaw or linear, not flac"):
+        with pytest.raises(InputError, match="container arrow stores levels: encoding must be mulaw or linear, not flac"):
             refused()
     assert not (tmp_path / "d").exists()
 

@@ -340,11 +340,11 @@ def test_who_reviews_what_is_in_train_already_is_told(workspace: Workspace, tmp_
     assert make(workspace, tmp_path / "before").warnings == []
     said = ("", "ok", "", None, "ana", "2026-01-01T00:00:00Z", "panel")
     append_verdicts(workspace, [Verdict(key, *said) for key in train["segment_id"][:2]])
-    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train went to reviewers")
+    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train were drawn for review")
     report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
     drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(train["segment_id"][:2])
     assert report.facts["clips"] == len(workspace.reviewed_ids())
-    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train went to reviewers")
+    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train were drawn for review")
 
 
 def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:

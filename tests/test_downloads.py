@@ -205,7 +205,7 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     assert report.facts == {
         "files": 3, "there_before": 0, "fetched": 3, "failed": 0, "bytes": 900_003, "ledger": str(out / "downloads.jsonl")
     }  # fmt: skip
-    assert report.warnings == ["1 of the files came without a checksum; they are whole by their lengths alone"]
+    assert report.warnings == ["1 of the files have no checksum; only their lengths were verified"]
     assert left_behind(out) == ["a.wav", "b 2.wav", "c.wav"]
     assert (out / "b 2.wav").read_bytes() == BODY + b"b"
     row = ledger(out)["a.wav"]
@@ -231,7 +231,7 @@ def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
     assert sorted(path for path, *_ in web.log) == ["/a", "/b"]
     assert (report.facts["there_before"], report.facts["fetched"], report.problems) == (1, 2, [])
     assert (out / "a").read_bytes() == BODY + b"a"
-    assert any("a is not what was fetched" in note for note in report.warnings)
+    assert any("a has changed" in note for note in report.warnings)
     web.log.clear()
     assert get("/a", "/b", "/c").facts["there_before"] == 3
     assert web.log == []
@@ -281,7 +281,7 @@ def test_a_part_of_another_address_is_never_continued(web, get, out):
     web.tricks["/one/a"] = [cut(100_000), busy(404)]
     web.tricks["/two/a"] = [cut(150_000), busy(404)]
     for path in ("/one/a", "/two/a"):
-        assert get(path).problems == ["a: the server says 404 Not Found"]
+        assert get(path).problems == ["a: the server responded with 404 Not Found"]
     assert get("/one/a").problems == []
     assert web.asked("/one/a")[-1] is None
     assert (out / "a").read_bytes() == BODY
@@ -291,7 +291,7 @@ def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [cut(100_000), busy(500), busy(500)]
     report = get("/a", tries=2)
-    assert report.problems == ["a: the server says 500 Internal Server Error (2 tries in a row without a new byte)"]
+    assert report.problems == ["a: the server responded with 500 Internal Server Error (2 tries in a row without a new byte)"]
     assert left_behind(out) == [".a.partial"]
     assert ledger(out)["a"]["state"] == "failed"
     assert get("/a").problems == []
@@ -327,7 +327,7 @@ def test_a_longer_pause_than_wanted_gives_the_host_up_and_no_other(web, get, out
     other = {"url": f"{web.other_name}/d"}
     report = get("/a", "/b", "/c", other, connections=1, max_wait=60)
     assert [line.split(":")[0] for line in report.problems] == ["a", "b", "c"]
-    assert "asks for a pause of 86,400 s, at most 60 are waited" in ledger(out)["b"]["reason"]
+    assert "requires a wait of 86,400 s, more than the limit of 60 s" in ledger(out)["b"]["reason"]
     assert [path for path, *_ in web.log] == ["/a", "/d"]
     assert get("/a", "/b", "/c", other).problems == []
 
@@ -339,9 +339,9 @@ def test_passing_failures_are_tried_again_and_lasting_ones_told(web, get, out):
     web.tricks["/d"] = [busy(204)]
     report = get("/a", "/b", "/c", "/d", tries=5)
     assert report.problems == [
-        "b: the server says 503 Service Unavailable (5 tries in a row without a new byte)",
-        "c: the server says 404 Not Found",
-        "d: the server says 204 No Content",
+        "b: the server responded with 503 Service Unavailable (5 tries in a row without a new byte)",
+        "c: the server responded with 404 Not Found",
+        "d: the server responded with 204 No Content",
     ]
     assert (len(web.asked("/b")), len(web.asked("/c"))) == (5, 1)
     assert left_behind(out) == ["a"]
@@ -401,7 +401,7 @@ def test_compressed_against_our_wish(web, get, out):
     web.files = {"/a.wav": BODY, "/b.tar.gz": BODY}
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Encoding="x-gzip")]
-    assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), though asked not to"]
+    assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), which was not requested"]
     assert (out / "b.tar.gz").read_bytes() == BODY  # as sent: some servers call archives so
 
 
@@ -410,7 +410,7 @@ def test_a_web_page_is_no_recording(web, get, out):
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Type="text/html; charset=utf-8")] * 2
     (problem,) = get(*web.files).problems
-    assert problem.startswith("a.wav: the server sends a web page in its place")
+    assert problem.startswith("a.wav: the server sends a web page instead")
     row = {"url": f"{web.address}/a.wav", "checksum": md5(b"<html>please log in")}
     assert get(row).problems == []
 
@@ -426,10 +426,10 @@ def test_redirects_are_followed_to_web_addresses_and_not_for_ever(web, get, out)
     reasons = {name: row["reason"] for name, row in ledger(out).items()}
     assert (out / "a").read_bytes() == BODY
     assert reasons["a"] is None
-    assert reasons["b"].startswith("redirects go in a circle: http://")
+    assert reasons["b"].startswith("a redirect loop: http://")
     assert len(web.asked("/b")) + len(web.asked("/c")) == 2
-    assert "only http:// and https:// addresses are allowed" in reasons["d"]
-    assert reasons["e"] == "the server says 404 Not Found" or "redirect" in reasons["e"]
+    assert "only http:// and https:// URLs are allowed" in reasons["d"]
+    assert reasons["e"] == "the server responded with 404 Not Found" or "redirect" in reasons["e"]
     assert "user or password" in reasons["f"]
     assert "secret" not in (out / "downloads.jsonl").read_text()
     assert left_behind(out) == ["a"]
@@ -562,7 +562,7 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "http://example.org/a", "sha256": "0" * 32}, "64 hex digits"),
         ({"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32}, "two checksums that differ"),
         ({"name": "a"}, "only http:// and https://"),
-        (["http://example.org/a"], "no JSON object"),
+        (["http://example.org/a"], "not a JSON object"),
         ({"url": 5}, "no text"),
     ],
 )
@@ -602,7 +602,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     report = get(*({"url": f"{web.address}/{name}", "checksum": checksum} for name in "ab"))
     assert web.log == []
     assert report.facts["there_before"] == 1
-    assert report.problems == ["b: something else has its name, and nothing is overwritten; move it away, or give another name"]
+    assert report.problems == ["b: another file has its name and is not overwritten; move it away, or give another name"]
     assert (out / "b").read_text() == "mine"
 
 
@@ -660,7 +660,7 @@ def test_one_download_at_a_time(web, get, out):
 
     web.tricks["/a"] = [meanwhile]
     assert get("/a").problems == []
-    assert refused == [f"{out}: another download is at work there; wait for it, or take another folder"]
+    assert refused == [f"{out}: another download is active there; wait for it, or choose another folder"]
 
 
 def test_a_ledger_that_a_power_cut_cut_off(web, get, out):
@@ -725,7 +725,7 @@ def test_a_full_disk_stops_it_and_the_same_call_goes_on(web, get, out):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
     try:
-        with pytest.raises(DiskFullError, match="what is done is kept"):
+        with pytest.raises(DiskFullError, match="finished work is kept"):
             get("/a", "/b")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -791,7 +791,7 @@ def test_exit_codes_and_progress(web, tmp_path, out):
     path.write_text(json.dumps({"url": f"{web.address}/a"}) + "\n" + json.dumps({"url": f"{web.address}/b"}) + "\n")
     some = CliRunner().invoke(app, ["download", str(path), "--out", str(out)])
     assert some.exit_code == 1
-    assert "problem: b: the server says 404 Not Found" in some.stdout
+    assert "problem: b: the server responded with 404 Not Found" in some.stdout
     for part in ("300k/300k", "left", "B/s", "2/2 files"):
         assert part in some.stderr
     path.write_text(path.read_text().splitlines()[0])

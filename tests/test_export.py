@@ -321,7 +321,7 @@ def test_recordings_elsewhere_are_named_by_their_addresses(workspace, elsewhere,
     written = b"".join(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in content(tmp_path / "out").values())
     assert f"{elsewhere}/b%20%20c.flac".encode() in written
     assert str(tmp_path).encode() not in written
-    assert any("reads no addresses; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
+    assert any("reads no URLs; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
 
 
 @pytest.mark.parametrize("name", ["nemo", "lhotse"])

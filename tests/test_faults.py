@@ -93,7 +93,7 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
         report = made(workspace, tmp_path / "c")
     assert whole(tmp_path / "c")
     assert rejected(tmp_path / "c") == {
-        "r1": ["r1.flac: the file is no longer there; it was when it was ingested"],
+        "r1": ["r1.flac: the file has disappeared since it was ingested"],
         "r2": ["r2.flac: the file changed since it was ingested; run ingest again"],
         "r3": ["r3.flac: the file changed since it was ingested; run ingest again"],
     }
@@ -162,7 +162,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
             made(there, tmp_path / "c")
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
-        assert "the server says 500" in found["r1"][0]
+        assert "the server responded with 500" in found["r1"][0]
         assert "in 3 tries" in found["r2"][0]
         assert "Not enough data" in found["r3"][0]
         assert whole(tmp_path / "c")
@@ -209,7 +209,7 @@ def little_room():
 def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
-    with pytest.raises(DiskFullError, match="make room and run the same again"), atomic_write(tmp_path / "a.parquet") as partial:
+    with pytest.raises(DiskFullError, match="free some space and run"), atomic_write(tmp_path / "a.parquet") as partial:
         table.write_parquet(partial)  # polars has an error of its own for that
     assert not list(tmp_path.iterdir())
 
@@ -402,7 +402,7 @@ def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_p
     assert 0 <= facts["done"] < facts["total"] == report.facts["shards"]
     assert (facts["failures"], len(running.problems)) == (8, 1)
     assert "r1.flac" in running.problems[0]
-    assert facts["next"] == f"wait, and ask again: nbaudio status '{corpus}'"
+    assert facts["next"] == f"wait, then check again: nbaudio status '{corpus}'"
     lines = [line for line in run_log.read(Path(report.facts["log"])) if line["event"] == "progress"]
     assert lines[0]["failures"] in (0, 8)
     finished = status(corpus)
@@ -425,7 +425,7 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
     assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == ("killed", 3, "1 on far")
     assert report.problems == ["the run was killed, not before 2026-01-01T01:00:01.000Z"]
-    assert report.facts["next"] == "run the same command again: what is done is kept"
+    assert report.facts["next"] == "run the same command again: finished work is kept"
 
 
 @pytest.mark.parametrize(

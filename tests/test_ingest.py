@@ -258,7 +258,7 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
     [
         ("wav.scp", "a a.wav\nb sph2pipe -f wav b.sph |", "line 2.*'b' is a command"),
         ("wav.scp", "a a.wav\nb touch x |  ", "line 2.*command"),
-        ("wav.scp", "alone", "line 1.*a key, a blank and a file name"),
+        ("wav.scp", "alone", "line 1.*a key, a space and a file name"),
         ("wav.scp", "a a.wav\na b.wav", "line 2: 'a' is 'b.wav' here and 'a.wav' before"),
         ("names.csv", "name,file\na,b", "expected the columns name and path; it has name, file"),
         ("names.csv", "name,path\na,", "1 rows lack"),
@@ -310,10 +310,10 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
     assert paths.to_list() == ["inside/a.wav", "link in.wav"]
     assert dict(refused) == {
         "\\xff.wav": "its name is not Unicode; rename it",
-        "folder out": "a link that leads out of the audio folder",
+        "folder out": "a link that points outside the audio folder",
         "folder.wav": "a folder with the name of a recording; recordings in it are read",
-        "gone.wav": "a link that leads nowhere",
-        "link out.wav": "a link that leads out of the audio folder",
+        "gone.wav": "a broken link",
+        "link out.wav": "a link that points outside the audio folder",
         "pipe.wav": "a pipe, socket or device, not a file",
     }
 

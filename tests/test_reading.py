@@ -114,7 +114,7 @@ def test_what_is_not_there_is_told(corpus, tmp_path):
     for wrong in ({"rank": 2, "world_size": 2}, {"num_workers": 0}, {"buffer": 0}, {"batch_s": 0.0}, {"give": "mp3"}):
         with pytest.raises(InputError):
             opened.stream("train", **wrong)
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="not both"):
         opened.stream("train", consecutive=2, batch_s=3.0)
     with pytest.raises(InputError, match=r"is .* a corpus"):
         open_corpus(tmp_path)

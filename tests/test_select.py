@@ -374,7 +374,7 @@ def test_gold_passes_the_filters_like_any_other_segment(workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     select(workspace, dev=0, gold=True)
     assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list() == ["x0006"]
-    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers call none right"):
+    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers judged none right"):
         select(workspace, dev=0, gold=True, min_similarity=0.95)
 
 
@@ -493,7 +493,7 @@ def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_asked_for_
     assert asked.facts["rejected"] == {}
     assert "threshold" not in asked.facts
     [line] = [line for line in asked.warnings if "tuner" in line]
-    assert line == "similarity 0.83 was chosen in the tuner, but 0.8 was asked for and is used"
+    assert line == "similarity 0.83 was chosen in the tuner, but 0.8 was given and is used"
     scored.choose_threshold(None)
     assert select(scored, **ALONE).facts["parameters"]["min_similarity"] == 0.8
 
@@ -660,8 +660,8 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         (
             {"similarity": pl.when(pl.col("segment_id") < "x0018").then(0.9).otherwise(0.1)},
             {},
-            "dev is empty: a twentieth of the 18 segments that pass the filters is none (out: 102 below_similarity "
-            "(min_similarity 0.8)); ask for a size, such as --dev 10",
+            "dev is empty: a twentieth of the 18 segments that pass the filters is less than one (out: 102 below_similarity "
+            "(min_similarity 0.8)); set a size, such as --dev 10",
         ),
         ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),
     ],
@@ -674,9 +674,7 @@ def test_what_empties_a_split_is_named(workspace, changes, parameters, warning):
 def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
     low = pl.when(pl.col("segment_id") < "x0100").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
-    with pytest.raises(
-        InputError, match=r"test: 30 segments asked for.*of 120 segments the filters put out 100 below_similarity"
-    ):
+    with pytest.raises(InputError, match=r"test: 30 segments requested.*of 120 segments the filters reject 100 below_similarity"):
         select(workspace, test=30)
 
 

@@ -130,8 +130,8 @@ def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_pa
     [
         ("gs://bucket/nothing.json", "there is no such file"),
         ("gs://", "names neither a file nor a folder"),
-        ("https://me:geheim@host/asr.json", "no place in an address"),
-        ("https://host/asr.json?sig=geheim", "queries are not taken"),
+        ("https://me:geheim@host/asr.json", "must not contain a user or password"),
+        ("https://host/asr.json?sig=geheim", "queries are refused"),
         ("ftp://host/asr.json", "scheme 'ftp' is unknown"),
     ],
 )

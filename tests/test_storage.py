@@ -59,7 +59,7 @@ def test_addresses_are_told_from_paths_and_stay_inside():
     assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [True, False, False, False]
     assert filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav")) == (
         ["b.wav"],
-        [("../c.wav", "its name leads out of the audio folder")],
+        [("../c.wav", "its name points outside the audio folder")],
     )
     places = (remote("tar://LibriSpeech::/data/dev-clean.tar.gz"), remote("tar://::/data/all.tar"))
     assert [is_in_archive(place) for place in places] == [True, False]

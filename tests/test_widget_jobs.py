@@ -74,7 +74,7 @@ def test_cancel_stops_where_it_is_and_start_begins_again():
     ask(panel, "job.cancel")
     assert state(panel)["status"] == "cancelled"
     assert time.monotonic() - began < 1
-    with pytest.raises(NbaudioError, match="cancelled; start it, it goes on from what is done"):
+    with pytest.raises(NbaudioError, match="cancelled; start it to continue"):
         panel.result()
     ask(panel, "job.start")
     assert panel.result().step == "materialize"

@@ -65,7 +65,7 @@ def test_filters_by_condition_and_text():
 
 @given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
 def test_text_to_find_stands_for_itself(text):
-    frame = pl.DataFrame({"text": [f"x{text}y", "nothing of it", None]})
+    frame = pl.DataFrame({"text": [f"x{text}y", "none of it", None]})
     expected = [i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()]
     assert sort_and_filter(frame, find=text).tolist() == expected
 
@@ -76,7 +76,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"where": "similarity <"}, "filter 'similarity <': "),
         ({"where": "sim < 1"}, "sim"),
         ({"where": "similarity"}, "must be a condition"),
-        ({"where": "similarity < 'x'"}, "texts are quoted, numbers are not"),
+        ({"where": "similarity < 'x'"}, "quote strings, not numbers"),
         ({"where": "similarty < 0.5"}, "there is no column similarty; did you mean similarity"),
         ({"where": "segment_id = spk7"}, "there is no column spk7; a text is written 'spk7'"),
         ({"where": "similarity <"}, "not understood; write a condition such as similarity < 0.5"),

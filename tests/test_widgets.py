@@ -219,7 +219,7 @@ def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):
     row = clips.row(0, named=True)
     (tmp_path / "outside").write_bytes(b"x" * 100)
     clips.with_columns(shard=pl.lit("../outside")).write_parquet(corpus / "segments.parquet")
-    with pytest.raises(InputError, match="leads out of the folder"):
+    with pytest.raises(InputError, match="points outside the folder"):
         encoded(corpus, [row["segment_id"]])
     clips.write_parquet(corpus / "segments.parquet")
     shard = bytearray((corpus / row["shard"]).read_bytes())

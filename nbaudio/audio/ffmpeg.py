@@ -95,7 +95,7 @@ class AvRecording:
         context: AudioCodecContext | None = self._stream.codec_context
         if context is None:
             self.close()
-            raise AudioError(f"{path}: its sound is in a codec that is not known, or its header is damaged")
+            raise AudioError(f"{path}: its codec is unknown, or its header is damaged")
         self.sampling_rate: int = context.sample_rate
         self.num_channels: int = context.channels
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
@@ -217,7 +217,7 @@ class AvRecording:
         if not self._container.streams.audio:
             self._container.close()
             self._file.close()
-            raise AudioError(f"{self.path}: holds no sound, only pictures or text")
+            raise AudioError(f"{self.path}: has no audio stream, only pictures or text")
         self._stream = self._container.streams.audio[0]
 
     @cached_property

@@ -134,7 +134,7 @@ def _compare(
         with np.errstate(invalid="ignore"):
             off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
         if (off > _TOLERANCE.get(recording.codec, 0)).any():
-            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than reading it whole")
+            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode")
     return num_samples, warning
 
 

@@ -50,7 +50,7 @@ def raise_disk_full(target: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if full := disk_full_reason(error):
-            raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
+            raise DiskFullError(f"{target}: {full}; free some space and run the command again; finished work is kept") from error
         raise
 
 

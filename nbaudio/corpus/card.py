@@ -52,10 +52,10 @@ class About:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if value is not None and not isinstance(value, str):
-                raise InputError(f"{name} {value!r}: wanted is text; in YAML, quote it")
+                raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
         odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
         if odd:
-            raise InputError(f"language {odd[0]!r} is no code; wanted are codes such as hr or pt-BR, with commas between")
+            raise InputError(f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas")
 
     def languages(self) -> list[str]:
         """Return the codes."""

@@ -67,7 +67,7 @@ def convert(
     manifest = read_manifest(source)
     for name in TABLES:
         if not source.holds(name, manifest["tables"][name], manifest.get("table_bytes", {}).get(name)):
-            raise InputError(f"{source}/{name}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
+            raise InputError(f"{source}/{name}: changed since it was written; 'nbaudio verify {source}' lists all damage")
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **asdict(limits)}
@@ -84,7 +84,7 @@ def convert(
             show=show_progress,
         )
         if bad := [result.damaged for result in results if result.damaged]:
-            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
+            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' lists all damage")
         side_files = SideFileWriter(layout.folder)
         publish_shards(layout, results, container=writer, side_files=side_files)
         for name in TABLES[1:]:
@@ -117,7 +117,7 @@ def convert(
 def _local(where: str | Path) -> LocalFolder:
     if isinstance(folder := folder_at(where), LocalFolder):
         return folder
-    raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
+    raise InputError(f"{where}: convert reads and writes folders of this machine only")
 
 
 def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:

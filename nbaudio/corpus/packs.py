@@ -71,7 +71,7 @@ def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult
                     try:
                         yield from run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
                     except WorkerLostError:
-                        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
+                        why = "the worker that decodes it is killed: it crashes the decoder, or needs too much memory"
                         yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
         else:
             return
@@ -153,7 +153,7 @@ def _check_unchanged(source: Source) -> None:
             num_bytes, same = status.st_size, (status.st_size, status.st_mtime_ns) == (source.num_bytes, source.mtime_ns)
             same = same or (source.num_bytes is None and source.sha256 is None)
     except FileNotFoundError as error:
-        raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
+        raise AudioError(f"{file.name}: the file has disappeared since it was ingested") from error
     if not same and source.sha256 is not None and source.num_bytes in (None, num_bytes):
         with file.fetched() if isinstance(file, Remote) else nullcontext(file) as path:
             same = sha256_file(path) == source.sha256

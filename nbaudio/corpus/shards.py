@@ -156,5 +156,5 @@ def shard_advice(shards: Sequence[Shard]) -> str:
     if size >= _MIN_SHARD_BYTES:
         advice += f", for {more} take --shard-count {more * _SHARDS_PER_READER} ({round(size / 1e6)} MB each)"
     if max(sizes) > _MAX_SHARD_BYTES:
-        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs ask for it"
+        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs recommend it"
     return advice

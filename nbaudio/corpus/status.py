@@ -11,7 +11,7 @@ from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, 
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 
-_AGAIN = "run the same command again: what is done is kept"
+_AGAIN = "run the same command again: finished work is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
@@ -34,7 +34,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
     whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:
-        raise InputError(f"{folder}: no {MANIFEST}, and no run has begun one there (not a corpus)")
+        raise InputError(f"{folder}: no {MANIFEST}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written the manifest.
     if whole and not claimed and not (log and run_log.alive(log)):
         return _finished(folder)
@@ -51,8 +51,8 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 def next_step(corpus: object, *, failed: int) -> str:
     """Say what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    broken = f"the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments)"
-    return f"mend {broken} and run the same again, or go on: {verify}" if failed else verify
+    broken = f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
+    return f"repair {broken} and run the same command again, or continue: {verify}" if failed else verify
 
 
 def _finished(folder: Folder) -> Report:
@@ -92,7 +92,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "began": began.get("at"),
         "last_heard_of": run[-1].get("at"),
         "log": str(log),
-        "next": f"wait, and ask again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
+        "next": f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
     }
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
     if not alive:

@@ -108,7 +108,7 @@ def evidence(
         >>> segments = pl.DataFrame({"segment_id": ["a", "b"], **times, "text": "da", "similarity": [0.9, 1.0]})
         >>> workspace.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
         >>> evidence(workspace).warnings
-        ['nothing has been judged yet: nothing is known of the labels']
+        ['nothing has been judged yet: the quality of the labels is unknown']
     """
     state = ProofState.load(workspace)
     workspace = state.workspace
@@ -137,7 +137,7 @@ def evidence(
         "reviewed_by_similarity": _by_similarity(sample),
         "thresholds": [told.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
-        "review_next": advice if upcoming else "nothing: all has been given to reviewers",
+        "review_next": advice if upcoming else "nothing: all segments have been given to reviewers",
         "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
@@ -221,22 +221,22 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
     known, _, corpus, _ = state.parts
     warnings = []
     if sample.judged.is_empty():
-        warnings.append("nothing has been judged yet: nothing is known of the labels")
+        warnings.append("nothing has been judged yet: the quality of the labels is unknown")
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
         warnings.append(
             f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
-            f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
+            f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
         )
     if stale := [one.name for one in known if one.corpus != corpus]:
         warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
-    skipped = "rows before the last judged one were passed over; they count as unsure"
+    skipped = "rows before the last judged one were skipped; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
-    changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
+    changed = "judged rows have other words or times now; they count as unsure until they are judged again"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
     if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
         warnings.append(
-            f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
+            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: their verdicts prove nothing"
         )
     unseen = int((sample.population["rate"] <= 0).sum())
     if len(sample.judged) and unseen:

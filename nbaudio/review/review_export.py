@@ -277,10 +277,10 @@ def _report(
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = [f"{path}: exists and has been filled in or saved since: left as it is" for path in kept]
+    warnings = [f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept]
     if record.n > len(rows):
         others = " and have not been given to reviewers yet" if record.after else ""
-        warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
+        warnings.append(f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])

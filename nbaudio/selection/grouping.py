@@ -74,7 +74,7 @@ def choose_grouping(
     divide_by: Callable[[Sequence[str]], pl.DataFrame],
     lost_share: Callable[[pl.DataFrame], float],
 ) -> Grouping:
-    """Divide by the columns that were asked for, or by the first of `DEFAULTS` that is not costly.
+    """Divide by the columns that were requested, or by the first of `DEFAULTS` that is not costly.
 
     If that loses anything, single columns are tried too, for the report. `divide_by` divides `fit` by keys and raises an
     `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.

@@ -100,7 +100,7 @@ def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.
     least = parameters.min_similarity
     if below := accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)).height:
         held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
-        yield f"{held}: evidence speaks of those at or above it"
+        yield f"{held}: evidence covers those at or above it"
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
@@ -140,7 +140,7 @@ def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping
         if train and split not in sizes and target.amount:
             by_default = getattr(parameters, split) is None
             why = f"a twentieth of the {fit:,} segments that pass the filters is none" if by_default else f"{target} hold none"
-            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; ask for a size, such as --{split} 10"
+            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
 
 
 def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
     if preview:
-        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not seen"
+        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not detected"
     if unscored := after_filters["similarity"].fill_nan(None).null_count():
         yield f"{unscored:,} segments have no similarity and passed that filter"
     for key in columns:

@@ -122,7 +122,7 @@ def select(
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
-        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was asked for and is used")
+        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used")
     workspace.replace_columns(chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
@@ -156,8 +156,8 @@ def decide(
         if not sizes["test"]:
             out = reasons_of(frame.filter(_in(gold))["reason"], parameters)
             raise InputError(
-                "gold: of the segments that pass the filters, reviewers call none right as they are now; import verdicts first"
-                + (f", or keep more; of those that they call right the filters put out {out}" if out else "")
+                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
             )
     targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
 
@@ -166,7 +166,7 @@ def decide(
         if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
                 f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
-                "group by fewer or other columns, or ask for less (dev=0, test=0)"
+                "group by fewer or other columns, or request less (dev=0, test=0)"
             )
         return divided
 
@@ -182,7 +182,7 @@ def decide(
         grouping = choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
     except InputError as error:
         out = reasons_of(frame["reason"], parameters)
-        raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters put out {out}" if out else "")) from error
+        raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters reject {out}" if out else "")) from error
     reviewed_train = (pl.col("split") == "train") & _in(reviewed)
     fit = pl.concat([fit, grouping.divided], how="horizontal").with_columns(
         reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")

@@ -151,7 +151,7 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Path | Remote | Non
     elif is_url(str(audio)):
         return remote(str(audio), cache)
     if not Path(audio).is_dir():
-        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
+        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to ingest the transcripts only")
     return Path(audio).absolute()
 
 

@@ -59,7 +59,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                         continue
                     reason = None
                     if entry.is_symlink() and escapes_folder(root / name, home):
-                        reason = "a link that leads out of the audio folder"
+                        reason = "a link that points outside the audio folder"
                     elif is_folder:
                         folders += [] if entry.is_symlink() else [f"{name}/"]
                         reason = (
@@ -68,7 +68,7 @@ def list_audio(root: Path) -> tuple[pl.Series, list[tuple[str, str]]]:
                     elif escape_surrogates(name) != name:
                         reason = NOT_UNICODE
                     elif not _is(entry.is_file):
-                        reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
+                        reason = "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
                     else:
                         paths.append(name)
                     if reason:
@@ -88,7 +88,7 @@ def list_remote(root: Remote, names: Iterable[str]) -> tuple[pl.Series, list[tup
     for name in sorted(set(names)):
         try:
             if root.is_scheme and name.startswith(root.root) and "::" in name:
-                rejected.append((name, "an address inside another is not taken from transcripts"))
+                rejected.append((name, "nested URLs are not read from transcripts"))
             elif root.is_scheme and name.startswith(root.root):
                 paths.append(check_url(name))
             elif not root.is_scheme and is_audio(name) and stays_inside(name):

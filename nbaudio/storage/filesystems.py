@@ -98,7 +98,7 @@ def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[l
         if stays_inside(name):
             paths.append(name)
         else:
-            refused.append((name, "its name leads out of the audio folder"))
+            refused.append((name, "its name points outside the audio folder"))
     return paths, refused
 
 

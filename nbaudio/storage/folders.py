@@ -31,7 +31,7 @@ _JOBS = 8
 class LocalFolder:
     """A folder on this machine.
 
-    A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError.
+    A name that points outside the folder and a missing file raise InputError, bytes that cannot be read AudioError.
     """
 
     root: Path
@@ -110,7 +110,7 @@ class RemoteFolder:
     def new(self, name: str) -> Iterator[Path]:
         """See `LocalFolder.new`."""
         if self.desk is None:
-            raise NbaudioError(f"{self}: was opened to be read")
+            raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / _checked(name)
         try:
             with atomic_write(written, sync=False) as partial:
@@ -197,7 +197,7 @@ class RemoteFolder:
 def _checked(name: str) -> str:
     """Validate a name, which may come from an untrusted table."""
     if not stays_inside(name):
-        raise InputError(f"{name}: leads out of the folder")
+        raise InputError(f"{name}: points outside the folder")
     return name
 
 

@@ -48,7 +48,7 @@ class HttpStatusError(OSError):
     """A response with an error status; its headers may hold Retry-After."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(f"the server says {status}")
+        super().__init__(f"the server responded with {status}")
         self.status, self.headers = status, headers
 
 
@@ -187,10 +187,10 @@ class HttpFiles:
             # A whole file is as good if all of it was requested.
             is_whole = start == 0 and content_length(response.headers) == end
             if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
-                raise RemoteRefusedError(f"{url}: the server serves no ranges")
+                raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
-                raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {range_[:80] or 'of no range'} came")
-            return b"".join(_chunks(response, url, end - start, "that were asked for"))
+                raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
+            return b"".join(_chunks(response, url, end - start, "that were requested"))
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
@@ -205,7 +205,7 @@ class HttpFiles:
         server = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were asked for")) if is_page else b""
+            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were requested")) if is_page else b""
         found = set()
         for link, text in _LINK.findall(page.decode("utf8", "ignore")):
             address = link or text
@@ -226,7 +226,7 @@ class HttpFiles:
 
         size = self.info(url)["size"]
         if size is None:
-            raise ValueError("the server does not say how long it is")
+            raise ValueError("the server does not announce its length")
         return io.BufferedReader(RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
 
     @contextmanager
@@ -243,7 +243,7 @@ class HttpFiles:
                 url = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme not in WEB:
                 break
-        raise RedirectError("redirects go in a circle, or to what is no web address")
+        raise RedirectError("a redirect loop, or a redirect to an invalid URL")
 
 
 def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
@@ -254,7 +254,7 @@ def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
 def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:
     """Yield a body; raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`)."""
     if coding := content_coding(response.headers):
-        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), though asked not to")
+        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), which was not requested")
     left = most
     for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
         left -= len(chunk)

@@ -86,7 +86,7 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             now, asked = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
             if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
-                wish = f"the server asks to wait {asked:,.0f} s ({one_line_error(cause)})"
+                wish = f"the server requires a wait of {asked:,.0f} s ({one_line_error(cause)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
             if attempt == network.tries:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
@@ -128,9 +128,9 @@ def http_status(error: BaseException) -> int | None:
 def one_line_error(error: BaseException) -> str:
     """Return an error as one line without addresses, which may hold secrets."""
     if (status := http_status(error)) is not None:
-        return f"the server says {status}"
+        return f"the server responded with {status}"
     if isinstance(error, TimeoutError):  # its text depends on the library
-        return "nothing came in time"
+        return "no response in time"
     return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
 
 
@@ -158,7 +158,7 @@ def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioE
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment")
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:
-        return RemoteRefusedError(f"{place}: the server says {status}")
+        return RemoteRefusedError(f"{place}: the server responded with {status}")
     if isinstance(error, _PERMANENT):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")

@@ -119,7 +119,7 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
         time.sleep(_LOCK_PAUSE_S)
     began: dict[str, Any] = next((line for line in reversed(read(path)) if line.get("event") == "began"), {})
     who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}"
-    raise ExistsError(f"{of}: another run is at work there ({who}); wait for it, or stop it and run the same again")
+    raise ExistsError(f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again")
 
 
 def _truncate_old(file: BinaryIO) -> None:

@@ -40,13 +40,13 @@ def check_url(address: str) -> str:
             raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
         if scheme in ARCHIVES and part == parts[-1]:
             wanted = f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
-            raise InputError(f"{shown}: wanted is {wanted}")
+            raise InputError(f"{shown}: expected {wanted}")
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
-            raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
+            raise InputError(f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment")
         if scheme in WEB and ("?" in part or "#" in part):
             raise InputError(
-                f"{shown}: queries are not taken: they hold secrets, and addresses are written down; "
+                f"{shown}: queries are refused: they may hold secrets, and URLs are stored; "
                 "fetch such files with 'nbaudio download', which keeps no query, and name their folder"
             )
     first, *others = parts

@@ -165,7 +165,7 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
     needed = f"A proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
     if not reviewed:
-        return f"No segment has been reviewed yet: nothing is known of the labels.\n{needed}"
+        return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
     if reviewed >= least:
         needed = "The report of evidence names how many more reviews each threshold takes."
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"

@@ -167,7 +167,7 @@ def segments(source: Source) -> pl.DataFrame:
     if not isinstance(source, str | Path | Workspace):
         frame = as_polars(source, "segments")
         if "duration_s" not in frame.columns:
-            raise InputError("segments: no column duration_s; take the table that views.segments gives")
+            raise InputError("segments: no column duration_s; use the table that views.segments returns")
         return frame
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
     if folder.exists(MANIFEST):

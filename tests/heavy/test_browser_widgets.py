@@ -330,7 +330,7 @@ def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
         page.wait_for_function(NOW, arg="0.835")
         assert workspace.threshold is None
         page.get_by_role("button", name="store it in the workspace").click()
-        page.wait_for_selector(".nba-used:has-text('stored: select takes 0.835')")
+        page.wait_for_selector(".nba-used:has-text('stored: select uses 0.835')")
         assert workspace.threshold == 0.835
         assert ask("tuner.used") == "0.835"
         page.get_by_role("radio", name="wer").click()
@@ -469,7 +469,7 @@ def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
         page.keyboard.type(" kat")
         page.keyboard.press("Enter")
         page.keyboard.press("1")
-        page.wait_for_selector(".nba-alarm:has-text('there are right words')")
+        page.wait_for_selector(".nba-alarm:has-text('there are corrected words')")
         assert len(verdict_log(workspace)) == 0
         page.keyboard.press("2")
         page.wait_for_function(shown, arg="s1")

@@ -81,7 +81,7 @@ def download(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "list.csv").write_text("url,name\nftp://example.org/a.wav,a.wav\n")
         >>> download(folder / "list.csv", out=folder / "audio").problems
-        ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// addresses are allowed"]
+        ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// URLs are allowed"]
     """
     network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
     for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second)):
@@ -108,7 +108,7 @@ def download(
     problems = [f"{row.name}: {row.reason}" for row in rows.values() if row.state == "failed"]
     problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
     if unproven := sum(row.checksum is None for row in done.values()):
-        notes.append(f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone")
+        notes.append(f"{unproven:,} of the files have no checksum; only their lengths were verified")
     return Report(
         "download",
         {
@@ -143,7 +143,7 @@ def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> t
             if row is None:
                 rest.append(one)
                 if size:
-                    notes.append(f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again")
+                    notes.append(f"{one.name} has changed, or does not match the list any more; it is downloaded again")
             elif row.state == "failed" or row != ledger.row(one):
                 ledger.add(row)
     return rest, notes
@@ -235,7 +235,7 @@ class _Worker:
         task.pause = 0.0
         if error.pause is not None and not network.may_wait(task.host, error.pause, item=task.lost, now=now):
             most = network.max_wait
-            reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
+            reason = f"{reason}, and {task.host} requires a wait of {error.pause:,.0f} s, more than the limit of {most:,.0f} s"
             self._give_up(task, reason, self.queue.withdraw(task) if error.pause > most else ())
         elif given_up := network.given_up(task.host):
             self._give_up(task, given_up, self.queue.withdraw(task))

@@ -124,7 +124,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
         raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
     with file:
         if not is_locked:
-            raise ExistsError(f"{folder}: another download is at work there; wait for it, or take another folder")
+            raise ExistsError(f"{folder}: another download is active there; wait for it, or choose another folder")
         for left in folder.glob(f".{LEDGER}.*.partial"):
             left.unlink()
         ledger = Ledger(folder / LEDGER)

@@ -95,7 +95,7 @@ class JobPanel(BaseWidget):
         while self._running():
             time.sleep(POLL_S)
         if self._report is None:
-            raise NbaudioError(self._error or f"the job is {self._status}; start it, it goes on from what is done")
+            raise NbaudioError(self._error or f"the job is {self._status}; start it to continue")
         return self._report
 
     async def wait(self) -> Report:
