@@ -296,7 +296,7 @@ def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) ->
 
 
 def _exit_with_driver(driver: int) -> None:
-    """Exit this process when its parent is gone: workers of a killed run would write beside the next run."""
+    """Exit this process when its parent has ended: workers of a killed run would write at the same time as the next run."""
 
     def watch() -> None:
         while os.getppid() == driver:

@@ -306,7 +306,7 @@ def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(workspace: Workspa
     for limit in (20_000, 150_000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         try:
-            with pytest.raises(DiskFullError, match="run the same again"):
+            with pytest.raises(DiskFullError, match="run the command again"):
                 make(workspace, tmp_path / "b")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

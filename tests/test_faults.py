@@ -98,7 +98,7 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
         "r3": ["r3.flac: the file changed since it was ingested; run ingest again"],
     }
     assert report.facts["kept"] == 2 * 8
-    assert "run the same again" in report.facts["next"]
+    assert "run the same command again" in report.facts["next"]
 
 
 def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(workspace, tmp_path, monkeypatch):
@@ -240,7 +240,7 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DiskFullError, match="run the same again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+    with pytest.raises(DiskFullError, match="run the command again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
         pass
 
 

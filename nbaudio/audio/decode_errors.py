@@ -1,4 +1,4 @@
-"""Reasons why a file is not usable as a recording, as decoders give none that users understand."""
+"""Reasons why a file is not usable as a recording, since decoders give no reasons that users understand."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _HEAD_BYTES = 4096
 _SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
 _NAMES = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
 _NO_FORMAT = "the beginning of a WAV file without the part that says what its samples are, or damaged there"
-# What is wrong with a file that begins so and cannot be opened.
+# What is wrong with a file that begins with these bytes and cannot be opened.
 _DAMAGED = {start: f"begins like {name} and is damaged or cut short there" for start, name in _NAMES.items()}
 _DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), _NO_FORMAT)
 
@@ -23,7 +23,7 @@ def implausible_header(rate: int, channels: int) -> str | None:
 
 
 def unknown_format_reason(path: Path) -> str:
-    """Return what a file is that no decoder opens, judged by its first bytes."""
+    """Return what kind of file it is that no decoder opens, judging by its first bytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if _is_shortened(head):

@@ -42,7 +42,7 @@ def convert(
     Every clip is verified by its hash while it is copied. After an interruption, the same call resumes.
 
     Args:
-        corpus: the folder of a whole corpus.
+        corpus: the folder of a complete corpus.
         container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`.
         out: the new corpus's folder.
         shard_size: target size of a shard; `shard_count` and `window` as for `materialize`.
@@ -53,9 +53,9 @@ def convert(
         show_progress: show progress on standard error.
 
     Raises:
-        InputError: there is no whole corpus, or a parameter is invalid.
+        InputError: there is no complete corpus, or a parameter is invalid.
         AudioError: a clip is damaged.
-        ExistsError: `out` holds something else, or another run is at work there.
+        ExistsError: `out` holds something else, or another run is active there.
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
@@ -121,7 +121,7 @@ def _local(where: str | Path) -> LocalFolder:
 
 
 def _clips(source: LocalFolder, limits: ShardLimits) -> pl.DataFrame:
-    """Return the clips of a corpus, which may come from anywhere, as if its shards were packs."""
+    """Return the clips of a corpus, which may come from an untrusted source, as if its shards were packs."""
     table = read_parquet(source.root / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
     check_locations(source, table)
     for split, shard in table.select("split", "shard").unique().iter_rows():

@@ -120,7 +120,7 @@ def materialize(
 
     Raises:
         InputError: nothing is selected, there is no audio, or a parameter is invalid.
-        ExistsError: `out` holds something else, or another run is at work there.
+        ExistsError: `out` holds something else, or another run is active there.
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()

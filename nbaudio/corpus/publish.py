@@ -1,6 +1,6 @@
 """Tables of a corpus: the frozen copy of the workspace's segments, the files beside the shards, and corpus.json's facts.
 
-No table is held whole in memory.
+No whole table is in memory.
 """
 
 import os

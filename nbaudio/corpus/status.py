@@ -1,4 +1,4 @@
-"""Progress of a corpus that is being made: from any process, also after the one that makes it was killed."""
+"""Progress of a corpus that is being made; works from any process, also after the run was killed."""
 
 import shlex
 from datetime import timedelta
@@ -15,7 +15,7 @@ _AGAIN = "run the same command again: finished work is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
-    """Report how far a corpus is, whether a run is alive, and what to do next; nothing is changed.
+    """Report the progress of a corpus, whether a run is active, and what to do next; nothing is changed.
 
     Args:
         corpus: the folder that `materialize` or `convert` writes to, or its URL.
@@ -27,7 +27,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         began and last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
-        InputError: there is no corpus, and no run has begun one.
+    InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
     here = isinstance(folder, LocalFolder)
@@ -49,7 +49,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
 
 
 def next_step(corpus: object, *, failed: int) -> str:
-    """Say what to do with a finished corpus, `failed` segments of which could not be cut."""
+    """Return what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
     broken = f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
     return f"repair {broken} and run the same command again, or continue: {verify}" if failed else verify
@@ -102,7 +102,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how far a stage is, from its first line and the last one of its progress."""
+    """Return the progress of a stage, from its first line and its last progress line."""
     stage = lines[0]
     last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
     total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)

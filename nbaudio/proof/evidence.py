@@ -1,4 +1,4 @@
-"""The command `evidence`: what the verdicts of a workspace prove, as a report, a table and a list of what to review next."""
+"""The command `evidence`: report what the verdicts of a workspace prove, and what to review next."""
 
 import shlex
 from collections.abc import Mapping

@@ -68,7 +68,7 @@ def export(
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
-        overlap: how many segments all reviewers are given, to compute their agreement; the others are dealt out.
+        overlap: how many segments all reviewers are given, to compute their agreement; the others are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
         clips: ``wav`` or ``mp3``, which is a fifth of the size.
         tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
@@ -129,7 +129,7 @@ def export(
             made |= _zipped(made, part, path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
-    # The record first: a sheet must never be out while its segments can still go into training.
+    # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
@@ -165,7 +165,7 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
 def _new_record(
     name: str, asked: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
 ) -> ReviewRecord:
-    """Draw from what earlier reviews left of the pool; raise InputError if nothing is left."""
+    """Draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
     before = rounds(state, segments)
     drawn = draw(pool, **{option: asked[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():

@@ -46,7 +46,7 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Given:
-    """What reviewers were given."""
+    """The segments that reviewers were given."""
 
     records: Mapping[str, ReviewRecord]  # the reviews by name
     by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by content hash
@@ -57,7 +57,7 @@ class _Given:
 
     @classmethod
     def by(cls, state: ReviewState) -> "_Given":
-        """Collect what the reviews of a workspace gave out."""
+        """Collect what the reviews of a workspace have exported."""
         known = state.records
         drawn = pl.Series([key for one in known.values() for key in one.segment_ids], dtype=pl.String)
         segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
@@ -213,7 +213,7 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
     found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
     found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
     found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
-    # Count the rows that were given out and are gone.
+    # Count the rows that were exported and are missing.
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, match in matched:
         back[match.record.name, match.reviewer].add(match.segment_id)

@@ -15,7 +15,7 @@ from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 
-# The share of train that reviews take from which on the report warns.
+# The report warns if reviews remove at least this share of train.
 _MUCH_REVIEWED = 0.1
 
 
@@ -124,7 +124,7 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
 
 
 def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> Iterator[str]:
-    """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
+    """Warn of splits that are empty though they were requested, or from which reviews removed many segments, with the causes."""
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
     out = reasons_of(chosen["reason"], parameters, taken)
     held = "".join(f", {sizes[split]:,} in {split}" for split in HELD_OUT if split in sizes)

@@ -1,6 +1,6 @@
 """Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
-Each call decides everything from the tables. Decisions of people (`review.manual_decisions`) take precedence: what they reject is
+Each call decides everything from the tables. Manual decisions (`review.manual_decisions`) take precedence: what they reject is
 out for their reason, what they accept passes the filters on similarity and duration. The first rule that applies is the reason:
 those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
 `tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
@@ -32,7 +32,7 @@ from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
-# Most of a table's bytes; no rule looks at them unless splits are grouped by them.
+# Most of a table's bytes; rules do not need them, unless splits are grouped by them.
 _UNREAD = ("asr_text", "asr_text_normalized", "text_raw", "word_times")
 
 
@@ -66,14 +66,14 @@ def select(
         group_by: columns, none of whose values may be in two splits; a sequence, or names separated by commas; empty for none.
             ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments.
         seed: of all random choices.
-        gold: make test only of segments that reviewers call right (see `nbaudio.review.rounds`), by default of all of them
+        gold: fill test only with segments that reviewers judged right (see `nbaudio.review.rounds`), by default of all of them
             that pass the filters. Segments that share a value of `group_by` with them are rejected.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the workspace's segments.
 
     Raises:
-        InputError: a parameter is invalid, or more is asked for than there is.
+        InputError: a parameter is invalid, or more is requested than there is.
 
     Examples:
         >>> import tempfile
@@ -139,7 +139,7 @@ def decide(
 ) -> tuple[pl.DataFrame, Grouping]:
     """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
 
-    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they call right. `by_hand` has
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. `by_hand` has
     `segment_id`, `decision` and `reason` of what people accept or reject.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")

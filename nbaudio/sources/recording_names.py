@@ -1,4 +1,4 @@
-"""Resolve what names of recordings mean: names files, redacted URLs, and the source's own ids of recordings."""
+"""Resolve names of recordings: names files, redacted URLs, and the source's own ids of recordings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

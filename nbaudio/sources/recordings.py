@@ -214,7 +214,7 @@ def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
     """Group paths for one thread each, with their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
-        with suppress(OSError):  # gone since it was listed: probing it reports that
+        with suppress(OSError):  # removed since it was listed: probing it reports that
             size += (root / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield paths[first:after], size

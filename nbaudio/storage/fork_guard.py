@@ -1,4 +1,4 @@
-"""Detect processes that were forked after polars ran: the threads of polars are missing there, and most calls never return."""
+"""Detect processes that were forked after polars ran: they lack the threads of polars, and most calls would hang."""
 
 import os
 from pathlib import Path

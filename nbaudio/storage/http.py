@@ -40,7 +40,7 @@ _CONNECTIONS = 64
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
 _ARCHIVE_BLOCK_BYTES = 4 << 20
-# Links of a page, and addresses in its text.
+# Links of a page, and URLs in its text.
 _LINK = re.compile(r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ class HttpStatusError(OSError):
 
 
 class InvalidUrlError(ValueError):
-    """An URL that no request can be sent to."""
+    """A URL that no request can be sent to."""
 
 
 class HttpClient:
@@ -121,7 +121,7 @@ class HttpClient:
 
 
 def _connection_error(error: BaseException) -> ConnectionError:
-    """Return the cause of a failed connection, without addresses of objects."""
+    """Return the cause of a failed connection, without memory addresses."""
     while isinstance(inner := next((one for one in reversed(error.args) if isinstance(one, BaseException)), None), BaseException):
         error = inner
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
@@ -167,7 +167,7 @@ class HttpFiles:
     network: Network
 
     def info(self, url: str) -> dict[str, Any]:
-        """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
+        """Return what a server reports about a file: `size` (or None), `mimetype`, and the headers that identify its version."""
         # Some servers allow only GET.
         with suppress(ConnectionResetError), self._request("HEAD", url, raises=False) as response:
             status = response.status
@@ -181,7 +181,7 @@ class HttpFiles:
             return _file_info(response.headers)
 
     def cat_file(self, url: str, *, start: int, end: int) -> bytes:
-        """Return the bytes [start, end); raise RemoteRefusedError if the server serves no ranges, or another one."""
+        """Return the bytes [start, end); raise RemoteRefusedError if the server does not support ranges, or sends another one."""
         with self._request("GET", url, Range=f"bytes={start}-{end - 1}") as response:
             range_ = response.headers.get("Content-Range", "")
             # A whole file is as good if all of it was requested.
@@ -200,7 +200,7 @@ class HttpFiles:
                 file.write(chunk)
 
     def ls(self, url: str) -> list[str]:
-        """Return the addresses that the page of a folder links to below it."""
+        """Return the URLs that the page of a folder links to below it."""
         top = f"{url.rstrip('/')}/"
         server = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         with self._request("GET", url) as response:

@@ -1,6 +1,6 @@
 """Retry transient failures with exponential backoff and Retry-After; raise with the reason.
 
-Filesystems of fsspec raise what their libraries raise; what those errors say of the HTTP response is read here too.
+Filesystems of fsspec raise what their libraries raise; the HTTP status and headers are read from those errors here too.
 """
 
 import errno
@@ -36,11 +36,11 @@ _PERMANENT = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZ
 
 
 class RemoteRefusedError(AudioError):
-    """The server answered, and refused the request."""
+    """The server responded with a refusal."""
 
 
 class RedirectError(ConnectionError):
-    """Redirects that lead nowhere; without the address, which may be signed."""
+    """Too many redirects, or a redirect to an invalid URL; the message omits the URL, which may be signed."""
 
 
 class RemoteNotFoundError(RemoteRefusedError):
@@ -80,8 +80,8 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
             if permanent := _permanent_error(place, cause, done):
-                network.succeeded(host)  # it answers
-                # Without the cause, whose text may hold the signed address of a redirect.
+                network.succeeded(host)  # it responds
+                # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
             now, asked = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
@@ -126,7 +126,7 @@ def http_status(error: BaseException) -> int | None:
 
 
 def one_line_error(error: BaseException) -> str:
-    """Return an error as one line without addresses, which may hold secrets."""
+    """Return an error as one line without URLs, which may hold secrets."""
     if (status := http_status(error)) is not None:
         return f"the server responded with {status}"
     if isinstance(error, TimeoutError):  # its text depends on the library

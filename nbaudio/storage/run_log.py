@@ -96,7 +96,7 @@ def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
             if keep is not None:
                 with atomic_write(keep, sync=False) as partial:
                     shutil.copyfile(path, partial)
-        # Last of all: once the file is gone, another run may begin.
+        # Last of all: once the file is removed, another run may begin.
         path.unlink(missing_ok=True)
         with suppress(OSError):
             path.parent.rmdir()

@@ -69,7 +69,7 @@ def _columns(frame: pl.DataFrame) -> str:
 
 
 def _reason(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
-    """Say what is wrong with a filter; messages of Polars name columns and types that the user did not write."""
+    """Return what is wrong with a filter; messages of Polars name columns and types that the user did not write."""
     columns = [name for name in frame.columns if name not in INTERNAL_COLUMNS]
     if isinstance(error, pl.exceptions.ColumnNotFoundError) and (found := re.search(r'column "([^"]*)"', str(error))):
         name = found[1]
@@ -86,7 +86,7 @@ def _reason(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
 
 
 def similar_values(frame: pl.DataFrame, where: str) -> str:
-    """Say which text of a filter no row has, with similar values; empty if there is none."""
+    """Return which text of a filter no row has, with similar values; empty if there is none."""
     for name, value in re.findall(r"(\w+)\s*==?\s*'([^']*)'", where):
         if frame.schema.get(name) in (pl.String, pl.Categorical) or isinstance(frame.schema.get(name), pl.Enum):
             held = frame[name].cast(pl.String).drop_nulls().unique().sort()

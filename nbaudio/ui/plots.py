@@ -43,14 +43,14 @@ class Plot(Figure):
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
         with warnings.catch_warnings():
-            # Characters missing from the font are drawn as boxes; a page of warnings says no more.
+            # Characters missing from the font are drawn as boxes; a page of warnings adds nothing.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             self.savefig(file, format="png", metadata={"Software": None})
         return file.getvalue()
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
-    """Length of each recording, how much of it is transcribed, its rate and channels; a histogram when there are many."""
+    """Plot the length of each recording, its transcribed part, rate and channels; a histogram if there are many."""
     table = views.recordings(workspace)
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
@@ -88,7 +88,7 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
 
 
 def scores(source: Source) -> Plot:
-    """How similarity, word error rate and duration are distributed over the segments; WER above 1 counts as 1."""
+    """Plot the distributions of similarity, word error rate and duration over the segments; WER above 1 counts as 1."""
     segments = views.segments(source)
     plot = _plot(3.3)
     left, middle, right = plot.subplots(1, 3)
@@ -104,7 +104,7 @@ def scores(source: Source) -> Plot:
 
 
 def threshold(source: Source, value: float = 0.8) -> Plot:
-    """What a threshold on similarity keeps: the distribution with the part below it, and hours kept against the threshold."""
+    """Plot what a threshold on similarity keeps: the distribution with the part below it, and hours kept by threshold."""
     segments = views.segments(source)
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
@@ -133,7 +133,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
 
 
 def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
-    """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
+    """Plot precision against threshold from the verdicts: the estimate, its intervals, the lowest threshold that is proven."""
     curve = precision_curve(ProofState.load(workspace).sample(), precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
@@ -159,7 +159,7 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
 
 
 def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
-    """Say what is missing if no threshold is proven; empty if one is."""
+    """Return what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
     reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
@@ -172,7 +172,7 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
 
 
 def claimed(curve: Frame) -> Plot:
-    """Precision at the few thresholds of the curve in a ``corpus.json``."""
+    """Plot the precision at the few thresholds of the curve in a ``corpus.json``."""
     curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
@@ -198,7 +198,7 @@ def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
 
 
 def splits(source: Source) -> Plot:
-    """Hours of each speaker by split, those that are out among them, and why segments are out."""
+    """Plot the hours of each speaker by split, rejected ones included, and the reasons of rejected segments."""
     segments = views.segments(source)
     spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
@@ -228,7 +228,7 @@ def splits(source: Source) -> Plot:
 
 
 def shards(corpus: str | Path) -> Plot:
-    """Size of each shard by split; a histogram when there are many."""
+    """Plot the size of each shard by split; a histogram if there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
     parts = {split: part for split in SPLITS if len(part := table.filter(pl.col("split") == split))}
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]

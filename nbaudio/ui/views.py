@@ -19,7 +19,7 @@ from nbaudio.text import vocabulary
 from nbaudio.ui.filters import sort_and_filter
 
 Source = str | Path | Workspace | Frame
-"""A workspace or a corpus, its folder or address; or its `segments` in polars or pandas, to read them only once."""
+"""A workspace or a corpus, its folder or URL; or its `segments` in polars or pandas, to read them only once."""
 
 ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
@@ -148,7 +148,7 @@ def speakers(source: Source) -> pl.DataFrame:
 
 
 def reasons(source: Source) -> pl.DataFrame:
-    """Return why segments are out: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
+    """Return why segments are rejected: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
     found = segments(source).drop_nulls("reason").group_by("reason")
     counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
     return counted.sort("segments", "reason", descending=[True, False])

@@ -77,7 +77,7 @@ def test_what_is_not_caught_is_told(demonstrated):
     caught, problems = check_demo(out, ["ingest: transcripts.jsonl line 53: not JSON", "verify: train/train.tar: missing"])
     assert "verify: train/train.tar: missing" in problems
     assert not [line for line in problems if "line 53" in line]
-    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line broken off in the middle")} <= set(problems)
+    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line that ends in the middle")} <= set(problems)
     assert not set(NAMES) & set(caught)
     json.dumps(caught)
 

@@ -31,7 +31,7 @@ from nbaudio.storage.urls import redact
 
 __all__ = ["LEDGER", "download", "read_list"]
 
-# Hashing more than this shows its progress.
+# Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
@@ -52,7 +52,7 @@ def download(
     r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
 
     ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state, bytes, sha256, checksum, reason.
-    Addresses are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
+    URLs are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
     that set them, are in `nbaudio.storage.network`.
 
     Args:
@@ -125,7 +125,7 @@ def download(
 
 
 def pause_seconds(seed: int, url: str, failures: int) -> float:
-    """Return the backoff before the next try of an address, with jitter by the seed, so that clients do not retry at once."""
+    """Return the backoff before the next try of a URL, with jitter by the seed, so that clients do not retry at once."""
     key = f"{seed} {failures} {url}".encode(errors="surrogatepass")
     return backoff_seconds(failures, int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64)
 
@@ -163,7 +163,7 @@ def _fetch_all(queue: RateLimitedQueue, make: Callable[..., Fetcher], num_files:
         try:
             futures = {pool.submit(worker.work) for _ in range(connections)}
             while futures:
-                # With a timeout, for a Ctrl-C just before the wait.
+                # A timeout, so that a Ctrl-C just before the wait is noticed.
                 done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
@@ -211,7 +211,7 @@ class _Worker:
             if not self.queue.stopped:
                 self._retry(task, error, failed)
         except PermanentError as error:
-            network.succeeded(task.host)  # it answers
+            network.succeeded(task.host)  # it responds
             if not self.queue.stopped:
                 self._give_up(task, str(error))
         except OSError as error:

@@ -29,7 +29,7 @@ _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
 _HASHES = tuple(_ALGORITHM.values())
-# Filesystems allow 255 bytes, and `.name.partial` must fit.
+# Filesystems allow names of 255 bytes, and `.name.partial` must fit.
 _MAX_NAME_BYTES = 240
 
 
@@ -67,12 +67,12 @@ def check_name(name: str) -> str:
 
 
 def display_url(url: str) -> str:
-    """Return an address, even an invalid one, for messages and the ledger: short, without user, password and query."""
+    """Return a URL, even an invalid one, for messages and the ledger: short, without user, password and query."""
     return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
 
 
 def check_url(url: str) -> str:
-    """Return the address; raise InputError unless it is an http or https URL without user and password."""
+    """Return the URL; raise InputError unless it is an http or https URL without user and password."""
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError as error:
@@ -139,7 +139,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})") from error
     if "url" not in table.columns:
-        has = redact(", ".join(table.columns))  # addresses, if the header line is missing
+        has = redact(", ".join(table.columns))  # URLs, if the header line is missing
         raise InputError(f"{path}: a column url is required, name and checksum are optional; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 

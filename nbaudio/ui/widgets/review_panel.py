@@ -45,7 +45,7 @@ class _Done:
 
 
 def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
-    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it was dealt out."""
+    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it is divided."""
     if review is None:
         return None, list(VERDICTS), False
     record = ReviewRecord.find(workspace, review)

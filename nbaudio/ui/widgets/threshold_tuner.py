@@ -1,4 +1,4 @@
-"""Threshold to drag over a histogram: what it keeps, which speakers lose, how segments on both sides of it sound.
+"""Threshold to drag over a histogram: what it keeps, which speakers lose segments, and clips on both sides of it.
 
 Segments, hours and speakers are counted once for all positions; a position is an index into `Scale.grid`. Segments without a
 score pass every threshold, as in `select`; invalid durations count as no hours.
