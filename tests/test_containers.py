@@ -255,7 +255,7 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
     _, corpus = base
     with pytest.raises(InputError, match="missing"):
         converted(tmp_path, tmp_path / "c", "zip")
-    with pytest.raises(InputError, match="folder of this machine"):
+    with pytest.raises(InputError, match="folders of this machine"):
         converted(corpus, "s3://bucket/c", "zip")
     with pytest.raises(InputError, match="webdataset, parquet, zip"):
         converted(corpus, tmp_path / "c", "rar")

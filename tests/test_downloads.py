@@ -505,16 +505,16 @@ def test_no_more_connections_and_requests_than_wanted(web, get):
 
 def test_a_host_that_rests_holds_up_no_other():
     tasks = [DownloadTask(DownloadItem(f"http://{host}/{i}", ""), f"http://{host}/{i}") for host in "ab" for i in range(3)]
-    turns = RateLimitedQueue(tasks, per_host=1, per_second=1e6)
-    first = turns.take()
+    queue = RateLimitedQueue(tasks, per_host=1, per_second=1e6)
+    first = queue.take()
     assert first.host == "a"
-    turns.again(first, after=60, rest=True)
+    queue.requeue(first, after=60, rest=True)
     for i in range(3):
-        task = turns.take()
+        task = queue.take()
         assert task.address == f"http://b/{i}"
-        turns.finish(task)
-    turns.finish(DownloadTask(first.wanted, "", host="a"))
-    assert [task.address for task in turns.withdraw(first)] == ["http://a/1", "http://a/2", "http://a/0"]
+        queue.finish(task)
+    queue.finish(DownloadTask(first.wanted, "", host="a"))
+    assert [task.address for task in queue.withdraw(first)] == ["http://a/1", "http://a/2", "http://a/0"]
 
 
 # the list
@@ -554,7 +554,7 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "file:///etc/passwd"}, "only http:// and https://"),
         ({"url": "/etc/passwd"}, "only http:// and https://"),
         ({"url": "http://"}, "only http:// and https://"),
-        ({"url": "http://[::1/a"}, "no address"),
+        ({"url": "http://[::1/a"}, "is not a URL"),
         ({"url": "http://me:secret@example.org/a"}, "user or password"),
         ({"url": "http://example.org/a", "checksum": "sha256:12"}, "64 hex digits"),
         ({"url": "http://example.org/a", "checksum": "sha1:" + "0" * 40}, "64 hex digits"),
@@ -563,7 +563,7 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32}, "two checksums that differ"),
         ({"name": "a"}, "only http:// and https://"),
         (["http://example.org/a"], "not a JSON object"),
-        ({"url": 5}, "no text"),
+        ({"url": 5}, "is not a string"),
     ],
 )
 def test_rows_of_no_use_are_refused_with_their_reason(get, out, row, says):
@@ -587,7 +587,7 @@ def test_two_addresses_of_one_name_are_told_apart(web, get, out):
     web.files = {"/1/a.wav": b"1", "/2/A.wav": b"2"}
     report = get("/1/a.wav", "/2/A.wav", "/1/a.wav")
     assert len(report.problems) == 1
-    assert "its name 'A.wav' is that of line 1; give each a name of its own" in report.problems[0]
+    assert "its name 'A.wav' is also that of line 1; give each another name" in report.problems[0]
     rows = [{"url": f"{web.address}/1/a.wav"}, {"url": f"{web.address}/2/A.wav", "name": "other.wav"}]
     assert get(*rows).problems == []
     assert {path.name: path.read_bytes() for path in out.glob("*.wav")} == {"a.wav": b"1", "other.wav": b"2"}
@@ -610,7 +610,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     ("name", "text", "says"),
     [
         ("absent.csv", None, "absent.csv"),
-        ("list.csv", "address\nhttp://x/a\n", "a column url is wanted"),
+        ("list.csv", "address\nhttp://x/a\n", "a column url is required"),
         ("list.csv", "", "cannot be read"),
         ("list.txt", "http://x/a", "a .csv, .tsv or .jsonl"),
         ("list.jsonl", b"\xff", "cannot be read"),

@@ -543,7 +543,7 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
     )
     report = evidence(workspace)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
-    assert any(line.startswith("2 judged segments were drawn by no review, or") for line in report.warnings)
+    assert any(line.startswith("2 judged segments were not drawn by a review, or") for line in report.warnings)
 
 
 def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_path):

@@ -317,7 +317,7 @@ def test_a_corpus_that_is_moved_elsewhere_is_whole(workspace, tmp_path):
 
 def test_two_runs_into_one_folder(workspace, tmp_path):
     def meet():
-        with pytest.raises(ExistsError, match=rf"c: another run is at work there \(process {os.getpid()} on .*, since 20"):
+        with pytest.raises(ExistsError, match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20"):
             made(workspace, tmp_path / "c")
         told = status(tmp_path / "c")
         assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
@@ -337,7 +337,7 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
     again = partial(convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
 
     def meet():
-        with pytest.raises(ExistsError, match="another run is at work there"):
+        with pytest.raises(ExistsError, match="another run is active there"):
             again()
 
     with listen_to_progress(Meanwhile("pack", meet)):

@@ -249,8 +249,8 @@ def unknown_id(table, columns):
 @pytest.mark.parametrize(
     ("edit", "says", "taken"),
     [
-        (put("verdict", "fine"), "verdict 'fine' is none of ok, wrong words, cut off, ", 3),
-        (put("verdict", "=A1"), "verdict '=A1' is none of ok", 3),
+        (put("verdict", "fine"), "verdict 'fine' is not one of ok, wrong words, cut off, ", 3),
+        (put("verdict", "=A1"), "verdict '=A1' is not one of ok", 3),
         (unknown_id, "row 2: the id 's99' is unknown: not imported", 3),
         (put("key", "nb 0123456789abcdef - sheet"), "with such texts and times was not in review 'sheet'", 3),
         (put("key", "nb 0123456789abcdef - other"), "review 'other' was not exported from this workspace", 3),
@@ -361,7 +361,7 @@ def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
     other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
     review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
     report = review.import_(workspace, filled(tmp_path / "again" / "sheet.xlsx"))
-    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is taken"]
+    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is imported"]
     assert held(workspace) == {}
     nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
     review.export(nameless, out=tmp_path / "third.xlsx", n=5)

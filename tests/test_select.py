@@ -272,7 +272,7 @@ def test_grouping_that_leaves_nothing_for_train_is_refused():
         ({"test": -1}, "test=-1"),
         ({"seed": "42"}, "seed='42'"),
         ({"group_by": ("chamber",)}, "'chamber' is not a column"),
-        ({"test": 41}, "test: 41 segments asked for"),
+        ({"test": 41}, "test: 41 segments requested"),
     ],
 )
 def test_what_is_not_allowed_is_named(parameters, message):
@@ -364,7 +364,7 @@ def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspa
     assert report.facts["leakage"]["speaker"] == report.facts["leakage"]["recording"] == 0
     select(workspace, dev=6, test=1, gold=True)
     assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].is_in(["x0000", "x0001", "x0007"]).all()
-    with pytest.raises(InputError, match=r"test: 4 segments asked for, but of the 3 segments that pass the filters and are gold"):
+    with pytest.raises(InputError, match=r"test: 4 segments requested, but of the 3 segments that pass the filters and are gold"):
         select(workspace, dev=6, test=4, gold=True)
 
 

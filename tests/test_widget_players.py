@@ -84,7 +84,7 @@ def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
     row = {"recording_path": "a.wav", "start_sample": 5, "end_sample": 10**9, "sampling_rate": 44100, "num_samples": 396900}
     with pytest.raises(AudioError, match="not inside the recording"):
         read_clip_audio(workspace.audio_root, row)
-    with pytest.raises(AudioError, match="its recording is not there"):
+    with pytest.raises(AudioError, match="its recording is missing"):
         read_clip_audio(None, row)
     with pytest.raises(InputError, match="columns=0"):
         read_clip_audio(workspace.audio_root, row, columns=0)

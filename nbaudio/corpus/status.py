@@ -11,7 +11,7 @@ from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, 
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, LocalFolder, folder_at
 
-_AGAIN = "run the same command again: finished work is kept"
+_RESUME = "run the same command again: finished work is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
@@ -44,7 +44,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InputError(f"{log}: not the log of a run ({type(error).__name__}: {error})") from error
     hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
-    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _AGAIN}
+    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _RESUME}
     return Report("status", facts, problems=["it is not finished"])
 
 
@@ -92,7 +92,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "began": began.get("at"),
         "last_heard_of": run[-1].get("at"),
         "log": str(log),
-        "next": f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
+        "next": f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME,
     }
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
     if not alive:

@@ -68,7 +68,7 @@ def _weights(
         keys.replace_strict(one.rows["segment_id"], one.rows["probability"], default=0.0, return_dtype=pl.Float64).to_numpy()
         for one in rounds
     ]
-    heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
+    reviewed = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
     weight = np.zeros(len(keys))
@@ -78,10 +78,10 @@ def _weights(
         before = [number[name] for name in one.after if name in number]
         # If an unopened round did not draw what it was certain to draw, it had learned from verdicts; no weight may be infinite.
         unknown = np.prod([np.maximum(1 - chances[k], _LEAST_LEFT) for k in before if not reached[k]], axis=0)
-        own = heard[place] & (drawn[place] > 0)
+        own = reviewed[place] & (drawn[place] > 0)
         stands = np.divide(1.0, drawn[place] * reached[place] * unknown, out=np.zeros(len(keys)), where=own)
         for k in before:
-            stands = np.where(heard[k] & ~own, 1 / max(reached[k], np.finfo(float).tiny), stands)
+            stands = np.where(reviewed[k] & ~own, 1 / max(reached[k], np.finfo(float).tiny), stands)
         weight += mixture[place] * stands
     return weight
 

@@ -95,7 +95,7 @@ def assign_splits(
             such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
             raise InputError(
                 f"{name}: {target} requested, but of the {allowed[name].sum():,} {such}{grouping} "
-                f"{Target(have, target.unit)} can be had: {remedy}"
+                f"{Target(have, target.unit)} are available: {remedy}"
             )
     division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
     split = division.split_of_rows()

@@ -78,10 +78,10 @@ def read_remote(
         raise InputError(f"{place}: cannot be stored in {folder} ({error.strerror or error})") from error
     root = found.audio_root
     if isinstance(root, Path) and root.is_relative_to(folder):
-        # Recordings lie beside the source: in its folder, or that of a single file.
-        beside = place if is_folder else place.parent
+        # Recordings are beside the source: in its folder, or that of a single file.
+        audio_folder = place if is_folder else place.parent
         relative = root.relative_to(folder).as_posix()
-        return replace(found, audio_root=str(beside if relative == "." else beside / relative))
+        return replace(found, audio_root=str(audio_folder if relative == "." else audio_folder / relative))
     return found
 
 

@@ -163,11 +163,11 @@ def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str
     if curve["proven"].any():
         return ""
     reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
-    needed = f"A proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
+    needed = f"A proof needs at least {least:,} reviewed segments above a threshold, even if all are right."
     if not reviewed:
         return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
     if reviewed >= least:
-        needed = "The report of evidence names how many more reviews each threshold takes."
+        needed = "The report of evidence has the number of further reviews for each threshold."
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
 
 
@@ -205,7 +205,9 @@ def splits(source: Source) -> Plot:
     rows = max(len(most), len(why), 4)
     plot = _plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    title = f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    title = (
+        f"The {len(most)} speakers with most kept hours, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    )
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
     _axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))

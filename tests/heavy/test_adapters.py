@@ -330,7 +330,7 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
 def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
     stream = corpus.stream("train")
     next(iter(stream))
-    with pytest.raises(InputError, match="the stream has begun"):
+    with pytest.raises(InputError, match="the stream has started"):
         adapt(stream)
 
 

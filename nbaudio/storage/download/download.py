@@ -220,7 +220,7 @@ class _Worker:
             self._give_up(task, f"it cannot be written: {error.strerror}")
         else:
             if row is None:
-                self.queue.again(task)
+                self.queue.requeue(task)
                 return
             network.succeeded(task.host)
             self.bar.finish(task.wanted.name)
@@ -247,7 +247,7 @@ class _Worker:
                 task.pause = pause_seconds(self.seed, task.wanted.url, task.failures)
             else:
                 task.lost += error.pause
-            self.queue.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
+            self.queue.requeue(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
 
     def _give_up(self, task: DownloadTask, reason: str, others: Iterable[DownloadTask] = ()) -> None:
         """Write the failure of a task, and of others of its host, to the ledger, and finish the task."""

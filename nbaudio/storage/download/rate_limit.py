@@ -73,7 +73,7 @@ class RateLimitedQueue:
                     return heapq.heappop(host.queue)[2]
             return None
 
-    def again(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
+    def requeue(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
         """Queue a task again after some seconds; `rest` sends no request to its host until then."""
         with self._changed:
             self._hosts[task.host].active -= 1
