@@ -144,7 +144,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("format", ["AIFF", "AU", "RF64", "W64", "VOC", "NIST", "WAV"])
-def test_a_recording_that_ends_too_early_is_told(tmp_path: Path, format: str) -> None:
+def test_a_recording_that_ends_too_early_is_reported(tmp_path: Path, format: str) -> None:
     path = tmp_path / "a"
     sf.write(path, sweeps(4, RATE, channels=1), RATE, format=format, subtype="PCM_16")
     assert probe(path).warning is None
@@ -186,7 +186,7 @@ def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
     assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
 
 
-def test_what_may_not_be_read_is_told_as_such(open_folder: Path) -> None:
+def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)
     (folder / "mine").mkdir()

@@ -210,7 +210,7 @@ def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedPro
     assert json.loads(as_json.stdout)["error"]
 
 
-def test_nothing_asked_for_is_the_help(tmp_path: Path) -> None:
+def test_nothing_requested_is_the_help(tmp_path: Path) -> None:
     for words in ((), ("review",)):
         command = [sys.executable, "-m", "nbaudio", *words]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

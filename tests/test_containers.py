@@ -176,7 +176,7 @@ def killed(corpora, tmp_path_factory):
 
 
 @some_containers
-def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
+def test_killed_midway_it_continues(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
     report = converted(base[1], killed / container, container)
@@ -235,7 +235,7 @@ def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, c
 
 
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
-def test_windows_lie_together_in_order_and_cross_no_recording(base, tmp_path, container):
+def test_windows_are_stored_together_in_order_and_cross_no_recording(base, tmp_path, container):
     workspace, corpus = base
     made(workspace, tmp_path / "made", container=container, window=4)
     converted(corpus, tmp_path / "c", container, window=4)

@@ -335,7 +335,7 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         make(workspace, tmp_path / "c", **options)
 
 
-def test_who_reviews_what_is_in_train_already_is_told(workspace: Workspace, tmp_path: Path) -> None:
+def test_who_reviews_what_is_in_train_already_is_reported(workspace: Workspace, tmp_path: Path) -> None:
     train = workspace.segments.filter(pl.col("split") == "train")
     assert make(workspace, tmp_path / "before").warnings == []
     said = ("", "ok", "", None, "ana", "2026-01-01T00:00:00Z", "panel")

@@ -163,7 +163,7 @@ def test_a_budget_is_filled_with_accepted_segments_first(tmp_path):
     assert (len(kept), out.is_in(kept.implode()).all()) == (5, True)
 
 
-def test_what_was_accepted_below_the_threshold_is_told(workspace):
+def test_what_was_accepted_below_the_threshold_is_reported(workspace):
     review.import_decisions(workspace, pd.DataFrame({"segment_id": ["x0000"], "decision": "accept"}))
     warnings = nbaudio.select(workspace, **ALL).warnings
     assert any("1 segments below min_similarity 0.8 are in, accepted by hand" in warning for warning in warnings)

@@ -87,7 +87,7 @@ def test_every_line_is_a_segment_or_a_problem(reports_and_workspace):
         ("finance_committee", "below_similarity", [5, 15]),
     ],
 )
-def test_trouble_is_caught(workspace, recording, reason, sentences):
+def test_problem_is_caught(workspace, recording, reason, sentences):
     assert out_of(workspace, recording, reason) == sentences
 
 

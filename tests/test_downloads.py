@@ -237,7 +237,7 @@ def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
     assert web.log == []
 
 
-def test_goes_on_where_a_connection_broke(web, get, out):
+def test_continues_where_a_connection_broke(web, get, out):
     web.files = {"/a.wav": BODY}
     web.tricks["/a.wav"] = [cut(100_000), cut(50_000), cut(0)]
     assert get("/a.wav", tries=2).problems == []
@@ -276,7 +276,7 @@ def test_a_file_that_changed_meanwhile_is_begun_anew(web, get, out, trick):
     assert left_behind(out) == ["a"]
 
 
-def test_a_part_of_another_address_is_never_continued(web, get, out):
+def test_a_part_of_another_url_is_never_continued(web, get, out):
     web.files = {"/one/a": BODY, "/two/a": bytes(reversed(BODY))}
     web.tricks["/one/a"] = [cut(100_000), busy(404)]
     web.tricks["/two/a"] = [cut(150_000), busy(404)]
@@ -332,7 +332,7 @@ def test_a_longer_pause_than_wanted_gives_the_host_up_and_no_other(web, get, out
     assert get("/a", "/b", "/c", other).problems == []
 
 
-def test_passing_failures_are_tried_again_and_lasting_ones_told(web, get, out):
+def test_transient_failures_are_retried_and_permanent_ones_reported(web, get, out):
     web.files = {"/a": BODY, "/b": BODY, "/d": BODY}
     web.tricks["/a"] = [busy(503), busy(502), busy(429), cut(10)]
     web.tricks["/b"] = [busy(503)] * 9
@@ -366,7 +366,7 @@ def test_nobody_answers(tmp_path, out):
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("trick", [too_long_a_length, no_length, chunked])
-def test_what_cannot_be_known_to_be_whole_gets_no_final_name(web, get, out, trick, checksum):
+def test_what_cannot_be_known_to_be_complete_gets_no_final_name(web, get, out, trick, checksum):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [trick] * 9
     report = get({"url": f"{web.address}/a", **({"checksum": md5(BODY)} if checksum else {})}, tries=2)
@@ -532,7 +532,7 @@ BAD_NAMES += ["CON", "nul.wav", "a.", "a ", "downloads.jsonl", "x" * 241]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_names_never_lead_out_of_the_folder(web, get, out, tmp_path, name):
+def test_names_never_point_outside_the_folder(web, get, out, tmp_path, name):
     web.files = {"/a": BODY}
     report = get({"url": f"{web.address}/a", "name": name})
     assert len(report.problems) == 1
@@ -583,7 +583,7 @@ def test_a_mended_list_clears_its_refusals(web, get, out):
     assert list(ledger(out)) == ["a"]
 
 
-def test_two_addresses_of_one_name_are_told_apart(web, get, out):
+def test_two_urls_of_one_name_are_distinguished(web, get, out):
     web.files = {"/1/a.wav": b"1", "/2/A.wav": b"2"}
     report = get("/1/a.wav", "/2/A.wav", "/1/a.wav")
     assert len(report.problems) == 1
@@ -686,7 +686,7 @@ def test_ingest_reads_straight_from_the_folder(web, get, out, tmp_path, recorded
     assert Workspace.open(tmp_path / "W").recordings.filter(pl.col("path") == name).height == 1
 
 
-def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
+def test_stopped_by_hand_it_ends_at_once_and_continues_later(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     silent = threading.Event()
 
@@ -719,7 +719,7 @@ def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
     assert (out / "a").read_bytes() == BODY
 
 
-def test_a_full_disk_stops_it_and_the_same_call_goes_on(web, get, out):
+def test_a_full_disk_stops_it_and_the_same_call_continues(web, get, out):
     web.files = {"/a": BODY, "/b": b"small"}
     web.tricks["/b"] = [busy(503)]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -77,7 +77,7 @@ class Meanwhile:
 # recordings
 
 
-def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_goes_on(workspace, tmp_path):
+def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(workspace, tmp_path):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
 
@@ -259,7 +259,7 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
-def test_only_what_is_damaged_is_made_again(workspace, tmp_path):
+def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[1]
@@ -303,7 +303,7 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     assert contents(tmp_path / "again") == wanted
 
 
-def test_a_corpus_that_is_moved_elsewhere_is_whole(workspace, tmp_path):
+def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     (tmp_path / "another disk").mkdir()
     shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
@@ -440,7 +440,7 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
         ],
     ],
 )
-def test_a_log_that_is_none_is_told_in_one_line(tmp_path, lines):
+def test_a_log_that_is_none_is_reported_in_one_line(tmp_path, lines):
     (tmp_path / ".work").mkdir()
     (tmp_path / ".work/log.jsonl").write_text("\n".join(lines))
     with pytest.raises(InputError, match="not the log of a run"):

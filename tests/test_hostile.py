@@ -139,7 +139,7 @@ def test_names_stay_below_the_audio_folder(place, format):
 
 
 @every_format
-def test_texts_come_back_as_they_are_or_are_told(place, format):
+def test_texts_come_back_as_they_are_or_are_reported(place, format):
     source = SOURCES[format](place / "source", [("a.wav", text) for text in TEXTS])
     with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
         report = nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)

@@ -127,7 +127,7 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
         ({"alignment": {"word": [["a"]]}}, "alignment: expected a word"),
     ],
 )
-def test_lhotse_troubles_of_a_line(tmp_path, change, reason):
+def test_lhotse_problems_of_a_line(tmp_path, change, reason):
     found = of_lhotse(tmp_path, SUPERVISION | change, SUPERVISION)
     assert len(found.frame) == 1
     assert found.problems.select("file", "line").rows() == [("supervisions.jsonl", 1)]

@@ -263,7 +263,7 @@ def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
     assert not (tmp_path / "t.xlsx").exists()
 
 
-def test_what_has_been_put_into_train_before_is_told(workspace, tmp_path):
+def test_what_has_been_put_into_train_before_is_reported(workspace, tmp_path):
     train = pl.lit("train", dtype=SEGMENTS["split"])
     change(workspace, split=pl.when(pl.col("recording_id") == "a").then(train))
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
@@ -301,7 +301,7 @@ def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_c
     assert again.to_dict() == second.to_dict()
 
 
-def test_a_number_is_honoured_up_to_all_and_what_is_left_for_training_is_said(workspace, tmp_path):
+def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported(workspace, tmp_path):
     workspace = many(workspace, 200)
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
     [line] = [line for line in report.warnings if "stay out of train" in line]

@@ -268,14 +268,14 @@ def unknown_id(table, columns):
         ),
     ],
 )
-def test_rows_in_doubt_are_told_and_not_taken(workspace, sheet, edit, says, taken):
+def test_rows_in_doubt_are_reported_and_not_taken(workspace, sheet, edit, says, taken):
     report = review.import_(workspace, change(filled(sheet), edit))
     assert [line for line in report.problems if says in line]
     assert all("sheet.xlsx row " in line for line in report.problems)
     assert report.facts["new"] == taken == len(held(workspace))
 
 
-def test_a_remark_without_a_verdict_is_told_and_not_taken(workspace, sheet):
+def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
     fill_in(sheet, {"s0": {"comment": "hm"}, "s1": {"corrected text": "x"}, "s2": "ok"})
     report = review.import_(workspace, sheet)
     assert [line.split(": ", 1)[1] for line in report.problems] == [
@@ -284,7 +284,7 @@ def test_a_remark_without_a_verdict_is_told_and_not_taken(workspace, sheet):
     assert held(workspace) == {"s2": "ok"}
 
 
-def test_ok_with_a_corrected_text_is_told_and_not_taken(workspace, sheet):
+def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
     fill_in(sheet, {"s0": {"verdict": "ok", "corrected text": "x"}, "s1": {"verdict": "ok", "corrected text": "drugi "}})
     report = review.import_(workspace, sheet)
     assert [line.split(": ", 1)[1] for line in report.problems] == [
@@ -304,7 +304,7 @@ def test_rows_that_are_gone_are_counted(workspace, sheet):
     assert [line for line in report.warnings if "2 of its rows are missing, such as s" in line]
 
 
-def test_a_column_of_somebody_elses_is_told(workspace, sheet):
+def test_a_column_of_somebody_elses_is_reported(workspace, sheet):
     def add(table, columns):
         table.cell(1, 14).value = "mood"
         table.cell(3, 14).value = "good"
@@ -329,7 +329,7 @@ def test_a_column_that_only_sounds_like_ours_is_somebody_elses(workspace, sheet,
     assert [line for line in report.warnings if f"'{name}' is unknown" in line]
 
 
-def test_verdicts_in_another_tab_are_told(workspace, sheet):
+def test_verdicts_in_another_tab_are_reported(workspace, sheet):
     book = openpyxl.load_workbook(filled(sheet))
     book.copy_worksheet(book["review"]).title = "mine"
     book.save(sheet)
@@ -735,7 +735,7 @@ def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(workspace, 
     assert_frame_equal(workspace.segments.select(names), never.select(names))
 
 
-def test_export_goes_on_after_corrections(workspace, sheet):
+def test_export_continues_after_corrections(workspace, sheet):
     fresh = sheet.read_bytes()
     returned = correction(sheet, "drugi kat", to=sheet.with_name("returned.xlsx"))
     review.import_(workspace, returned)

@@ -409,7 +409,7 @@ def test_keys_may_be_given_as_one_string(workspace):
         ({}, {"hours": 3}, "the budget is not reached"),
     ],
 )
-def test_what_is_worth_knowing_is_said(workspace, changes, parameters, warning):
+def test_what_is_worth_knowing_is_reported(workspace, changes, parameters, warning):
     workspace.save(segments=workspace.segments.with_columns(**{name: pl.lit(value) for name, value in changes.items()}))
     assert [line for line in select(workspace, **parameters).warnings if warning in line]
 
@@ -452,7 +452,7 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert f"'nbaudio select {sittings.path} --group-by speaker_id,recording_id'" in line
 
 
-def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avoids_it_is_said(sittings):
+def test_a_costly_grouping_that_is_requested_is_kept_to_and_the_command_that_avoids_it_is_reported(sittings):
     report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
@@ -480,7 +480,7 @@ def scored(workspace):
     return workspace
 
 
-def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_asked_for_and_is_named(scored):
+def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_requested_and_is_named(scored):
     assert "threshold" not in select(scored, **ALONE).facts
     assert select(scored, **ALONE).facts["rejected"] == {}
     scored.choose_threshold(0.83)
@@ -531,7 +531,7 @@ def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
     assert report.warnings == []
 
 
-def test_one_speaker_who_would_be_lost_is_said_with_what_avoids_it(workspace):
+def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace):
     rows = [segment(n, recording=f"r{n % 20}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
     report = select(workspace)
@@ -587,7 +587,7 @@ def with_source_splits(workspace, name):
 @pytest.mark.parametrize(
     "name", ["test-clean", "validation", "dev_clean_2", "test_eval92", "DEV", "eval", "train_dev", "dt05_real"]
 )
-def test_held_out_segments_of_the_source_that_would_be_trained_on_are_said(workspace, name):
+def test_held_out_segments_of_the_source_that_would_be_trained_on_are_reported(workspace, name):
     with_source_splits(workspace, name)
     result = CliRunner().invoke(cli, ["select", str(workspace.path), "--json"])
     assert result.exit_code == 0

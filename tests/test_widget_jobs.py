@@ -27,7 +27,7 @@ def state(panel, until=lambda state: state["status"] not in ("running", "stoppin
     raise AssertionError(found)
 
 
-def test_stages_rate_time_left_and_ledger_are_told_while_it_runs():
+def test_stages_rate_time_left_and_ledger_are_reported_while_it_runs():
     go_on = Event()
 
     def step():

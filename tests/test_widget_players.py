@@ -74,7 +74,7 @@ def test_channels_and_volume(workspace):
     np.testing.assert_array_equal(heard(read_clip_audio(root, owned, even=False).later[0]), right)
 
 
-def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
+def test_what_cannot_be_played_says_why_and_still_has_its_words(workspace):
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     player = Player(workspace, ["b_0.0-2.37"])
     said, buffers = ask(player, "clip", number=0, **AS_RECORDED)

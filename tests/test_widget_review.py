@@ -64,7 +64,7 @@ def test_undo_withdraws_or_puts_back_what_was_said_before(workspace):
     assert [line["verdict"] for line in lines(workspace)] == ["ok", "noise", "ok", None]
 
 
-def test_the_next_kernel_goes_on_where_this_one_stopped(workspace):
+def test_the_next_kernel_continues_where_this_one_stopped(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     for number in (0, 1, 3):
         ask(panel, "review.give", number=number, verdict="ok", **GIVE)

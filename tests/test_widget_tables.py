@@ -88,7 +88,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"sort": "list"}, "holds lists"),
     ],
 )
-def test_what_cannot_be_asked_is_said(asked, message):
+def test_what_cannot_be_asked_is_reported(asked, message):
     with pytest.raises(InputError) as caught:
         sort_and_filter(FRAME, **asked)
     assert message in str(caught.value)
@@ -127,7 +127,7 @@ def test_front_end_sorts_pages_marks_and_moves():
     assert arranged == {"total": 0, "all": 5, "version": 2, "note": "no text 'Dobar don'; did you mean 'Dobar dan'?"}
 
 
-def test_an_error_is_told_to_the_front_end_and_leaves_the_rows_as_they_were():
+def test_an_error_is_sent_to_the_front_end_and_leaves_the_rows_as_they_were():
     table = SegmentTable(FRAME)
     answer, _ = ask(table, "table.arrange", where="sim < 1", find="", sort="", descending=False)
     assert set(answer) == {"error"}

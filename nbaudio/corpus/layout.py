@@ -1,6 +1,6 @@
 """Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run.
 
-CORPUS/corpus.json is written last: if it exists, the corpus is complete. CORPUS/.work holds the claim, and the state and log of an
+CORPUS/corpus.json is written last: if it exists, the corpus is complete. `.work` holds the claim, and the state and log of an
 unfinished run; for a corpus at a URL, state and log are in the workspace. The log of a finished run is in the workspace too.
 """
 

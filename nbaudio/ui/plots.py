@@ -189,7 +189,7 @@ def claimed(curve: Frame) -> Plot:
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
     plot = _plot(3.8)
     title = f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed"
-    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="right, of what is kept")
+    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
     # Leave out thresholds that keep nearly everything.
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
     for first in curve.filter(all_kept)["threshold"].tail(1):
@@ -217,7 +217,7 @@ def splits(source: Source) -> Plot:
         left.barh(np.arange(len(most)), length, left=start, color=color, hatch=hatch, edgecolor="white", label=label)
         start = start + length
     _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
-    _axes(right, f"{why['segments'].sum():,} segments are out", x="segments")
+    _axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
     bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GRAY)
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
     _name_rows(right, why["reason"].to_list())

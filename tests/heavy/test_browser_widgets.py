@@ -365,7 +365,7 @@ def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspa
         assert (pixels(page, ".nba-plot") == linear).all()
 
 
-def test_only_clips_of_the_present_threshold_are_heard(lab, workspace):
+def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")

@@ -31,7 +31,7 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_every_trouble_is_caught(demonstrated):
+def test_every_problem_is_caught(demonstrated):
     out, report = demonstrated
     assert report.problems == []
     assert set(NAMES) | set(SEGMENTS) < {row["trouble"] for row in report.facts["troubles"]}
@@ -68,7 +68,7 @@ def test_same_bytes_from_a_run_by_parts(demonstrated, tmp_path):
     assert contents(tmp_path / "corpus") == contents(out / "corpus")
 
 
-def test_what_is_not_caught_is_told(demonstrated):
+def test_what_is_not_caught_is_reported(demonstrated):
     out, _ = demonstrated
     workspace = Workspace.open(out / "workspace")
     workspace.save(names=workspace.table("names").with_columns(decision=pl.lit("exact")))

@@ -130,7 +130,7 @@ def test_addresses_of_transcripts_are_taken_with_a_bare_scheme(archive, web, tmp
 # servers with a temper
 
 
-def test_what_passes_is_tried_again_and_leaves_no_trace(archive, web, local, tmp_path):
+def test_what_is_transient_is_retried_and_leaves_no_trace(archive, web, local, tmp_path):
     web.busy.update({NAMES[0]: 2, "audio": 2})
     web.cut[NAMES[1]] = 2
     first, report, made = make(archive, tmp_path, f"{web.url}/audio")
@@ -162,7 +162,7 @@ def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(archive, we
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_broken_transfer_goes_on_where_it_broke(web, tmp_path, ranges):
+def test_a_broken_transfer_continues_where_it_broke(web, tmp_path, ranges):
     data = np.random.default_rng(3).bytes(4_000_000)
     (web.folder / "large.wav").write_bytes(data)
     web.cut["large.wav"], web.ranges = 2, ranges
@@ -188,7 +188,7 @@ def test_a_file_that_changes_while_a_broken_transfer_goes_on_is_refused(web, tmp
     assert not list((tmp_path / "cache").glob("*/*"))
 
 
-def test_what_lasts_is_in_the_ledger_and_the_rest_goes_on(archive, web, local, tmp_path):
+def test_what_is_permanent_is_in_the_ledger_and_the_rest_is_processed(archive, web, local, tmp_path):
     web.lists = False
     web.gone.add(NAMES[2])
     web.cut[NAMES[1]] = 99
@@ -239,13 +239,13 @@ def test_without_a_hash_a_new_version_is_refused(archive, web, tmp_path):
     assert sorted(kept["recording_id"].unique()) == ["x#y?", "č & 100%"]
 
 
-def test_server_that_cannot_be_reached_is_said_in_one_line(archive, tmp_path):
+def test_server_that_cannot_be_reached_is_reported_in_one_line(archive, tmp_path):
     with pytest.raises(InputError, match="could not be read in 3 tries"):
         ingest("parlaspeech", archive / "asr.json", audio="http://127.0.0.1:9/audio", out=tmp_path / "w")
     assert not (tmp_path / "w").exists()
 
 
-def test_segments_are_heard_and_reviewed_from_there(archive, web, tmp_path):
+def test_segments_are_played_and_reviewed_from_there(archive, web, tmp_path):
     ingest("parlaspeech", archive / "asr.json", audio=f"{web.url}/audio", out=tmp_path / "w")
     ids = Workspace.open(tmp_path / "w").segments["segment_id"].to_list()
     assert all(clip.audio for clip in Player(tmp_path / "w", ids).clips.clips)
@@ -436,7 +436,7 @@ def test_missing_package_names_the_extra(address, extra, monkeypatch, tmp_path):
         remote(address, Cache(tmp_path)).listing(lambda _: True)
 
 
-def test_missing_client_of_hadoop_is_said_in_one_line(monkeypatch):
+def test_missing_client_of_hadoop_is_reported_in_one_line(monkeypatch):
     monkeypatch.setattr("pyarrow.fs.HadoopFileSystem", no_libjvm)
     with pytest.raises(InputError, match="hdfs://node/a: Hadoop's own client is needed"):
         remote("hdfs://node/a").listing(lambda _: True)
@@ -457,7 +457,7 @@ def test_member_names_never_escape(tmp_path):
         assert path.is_relative_to(tmp_path / "cache")
 
 
-def test_pages_that_lead_elsewhere_are_not_followed(archive, tmp_path):
+def test_pages_that_point_elsewhere_are_not_followed(archive, tmp_path):
     page = "".join(
         f'<a href="{link}">x</a>' for link in ("/", "../up.wav", "/other/b.wav", "?C=M;O=A", "a.wav", "http://h/c.wav")
     )
