@@ -1,4 +1,4 @@
-"""Breaking things on purpose: runs that are killed anywhere, seeded; disks that are full. What is left must be whole."""
+"""Fault injection: runs killed at seeded random points, full disks; all remaining files must be complete."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A small source of every layout, with real audio, its troubles, and what ingest is to make of it."""
+"""A small source of every layout, with real audio, its problems, and the expected tables of ingest."""
 
 import gzip
 import json

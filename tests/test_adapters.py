@@ -1,4 +1,4 @@
-"""Adapters without their frameworks: padded batches of NumPy arrays, and what is said where a framework is missing."""
+"""Adapters without their frameworks: padded batches of NumPy arrays, and the error if a framework is missing."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Broken recordings end in the ledger with a reason for people; damaged headers neither crash, nor hang, nor eat memory."""
+"""Broken recordings are in the ledger with a readable reason; damaged headers cause no crash, hang or large allocation."""
 
 import json
 import os

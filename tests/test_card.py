@@ -1,4 +1,4 @@
-"""The data card: what Hugging Face reads of it, and that nothing in it is taken for markup."""
+"""The data card: its header for Hugging Face, and escaping of markup."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The command line: every command end to end on real audio, its exit codes, and one line for what is wrong."""
+"""The command line: every command end to end on real audio, exit codes, and errors in one line."""
 
 import inspect
 import json

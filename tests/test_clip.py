@@ -1,4 +1,4 @@
-"""`nbaudio.clip`: a segment as `materialize` cuts it, to listen to, to save and to hand to pydub."""
+"""`nbaudio.clip`: a segment as `materialize` cuts it, to play, save and pass to pydub."""
 
 import base64
 import io

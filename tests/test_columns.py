@@ -1,4 +1,4 @@
-"""Which column of a table holds what, and what a source calls its recordings."""
+"""Which column of a table holds which field, and the source's ids of recordings."""
 
 import json
 import re

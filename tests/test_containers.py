@@ -1,4 +1,4 @@
-"""What holds of every container: one contract, all of them."""
+"""The contract of every container."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""A corpus holds what was selected, byte for byte the same however it was made, and every fault in it is found."""
+"""A corpus holds the selected segments, with the same bytes however it was made, and `verify` finds every fault."""
 
 import hashlib
 import io

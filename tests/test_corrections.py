@@ -1,4 +1,4 @@
-"""Corrected bounds: a log that only grows, and the step that puts what holds into the table."""
+"""Corrected bounds: an append-only log, and the step that applies it to the table."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""Decisions about single segments, edited in pandas: taken, kept, followed by `select`, taken back."""
+"""Decisions on single segments, edited in pandas: imported, kept, followed by `select`, withdrawn."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The demo corpus holds the troubles that its README lists, and each is caught by the rule named there."""
+"""The demo corpus has the problems that its README lists, and each is caught by the rule named there."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Downloads against a real server on this machine that limits, breaks off, lies and changes its mind."""
+"""Downloads from a local server that limits, truncates, sends wrong data and changes files."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What is exported comes back to the sample, names real files, lets nothing run and has the same bytes each time."""
+"""Exports read back sample-exact, name real files, execute nothing and have the same bytes each time."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Things break in the middle of a run: what is lost is ledgered, what is done is kept, the bytes are those of a quiet run."""
+"""Faults during a run: losses are in the ledger, finished work is kept, the bytes equal those of an undisturbed run."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Input that means harm, through every reader, container, export, sheet, page and widget: text stays text, in its place."""
+"""Hostile input through every reader, container, export, sheet, page and widget: text stays text, in its folder."""
 
 import ast
 import csv

@@ -1,4 +1,4 @@
-"""Ingest takes what the field's files hold, exactly, and says what it could not take."""
+"""Ingest reads transcripts and recordings exactly, and reports everything that it could not read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every layout keeps one contract: its segments are there to the sample, its troubles are told, and a corpus comes out of it."""
+"""The contract of every layout: exact segments, reported problems, and a corpus at the end."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What splits share is found, all of it, and told the same however the table is read."""
+"""Leakage checks find everything that splits share, however the table is read."""
 
 import hashlib
 import json

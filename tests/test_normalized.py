@@ -1,4 +1,4 @@
-"""Normal forms of transcripts: a column of their own beside the source's words, and how a corpus ships them."""
+"""Normal forms of transcripts: a separate column, and how a corpus ships them."""
 
 import json
 

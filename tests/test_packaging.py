@@ -1,4 +1,4 @@
-"""What is installed, locked and shipped, and which module may import what."""
+"""What is installed, locked and shipped, and which module may import which library."""
 
 import ast
 import csv

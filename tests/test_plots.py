@@ -1,4 +1,4 @@
-"""Tables to look at and plots: what they show is what the workspace holds, whatever names and numbers it has."""
+"""Views and plots show the contents of the workspace, whatever names and numbers it has."""
 
 import io
 import subprocess

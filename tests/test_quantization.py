@@ -1,4 +1,4 @@
-"""256 levels: the formula, its inverse, what is lost, and corpora of them."""
+"""Quantization to 256 levels: the formula, its inverse, the noise, and corpora of levels."""
 
 import io
 import math

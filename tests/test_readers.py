@@ -1,4 +1,4 @@
-"""What each foreign format may look like: the same content in every spelling is read as the same, and each trouble is told."""
+"""Variants of each foreign format: equal content is read as equal, and each problem is reported."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Corpora read back: any clip of any container, here and elsewhere; streams that give each clip once, and go on."""
+"""Reading a corpus: any clip of any container, local and remote; streams that give each clip once and resume."""
 
 import json
 import multiprocessing

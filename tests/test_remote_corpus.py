@@ -1,4 +1,4 @@
-"""Corpora in stores: the bytes of the local one, nothing half-written in sight, and nothing done twice."""
+"""Corpora in object stores: the bytes of the local corpus, no partial objects, and no work done twice."""
 
 import json
 import signal

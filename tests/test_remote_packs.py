@@ -1,4 +1,4 @@
-"""Packs in a store, for workers that share no disk: the same corpus, nothing cut twice, damage found."""
+"""Packs in an object store, for workers without a shared disk: the same corpus, nothing cut twice, damage found."""
 
 import shutil
 

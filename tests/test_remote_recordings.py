@@ -1,4 +1,4 @@
-"""Recordings that lie elsewhere: the same corpora as from a folder, whatever the servers do; or a ledger that says why not."""
+"""Remote recordings: the same corpora as from a local folder, whatever the servers do, or the reason in the ledger."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Sheets that come back: every verdict in its place whatever was done to the sheet, and a word for what cannot be taken."""
+"""Returned sheets: every verdict is matched whatever was done to the sheet, and unusable rows are reported."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Servers that lie, never end, never answer or echo secrets: for downloads, and for recordings that ingest fetches."""
+"""Servers that send wrong lengths, endless bodies, nothing, or secrets: for downloads and for recordings of ingest."""
 
 import gzip
 import hashlib

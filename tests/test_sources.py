@@ -1,4 +1,4 @@
-"""Sources that lie elsewhere: the same workspaces as from a folder, for every layout."""
+"""Remote sources: the same workspaces as from a local folder, for every layout."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Addresses, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
+"""URLs, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
 
 import zipfile
 

@@ -1,4 +1,4 @@
-"""JobPanel without a browser: a step in a thread, watched, cancelled at once, taken up again."""
+"""JobPanel without a browser: a step in a thread, with progress, cancelled at once, resumed."""
 
 import asyncio
 import time

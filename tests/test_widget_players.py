@@ -1,4 +1,4 @@
-"""Player and TranscriptDiff without a browser: what is heard, what is drawn, which words stand beside which."""
+"""Player and TranscriptDiff without a browser: audio, pictures, and aligned words."""
 
 import io
 import json

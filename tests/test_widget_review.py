@@ -1,4 +1,4 @@
-"""ReviewPanel without a browser: verdicts are on the disk at once, taken back, taken up again, by several reviewers."""
+"""ReviewPanel without a browser: verdicts are on disk at once, undone, continued, by several reviewers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""ThresholdTuner without a browser: every position counted at once equals counting at one."""
+"""ThresholdTuner without a browser: counts of all positions equal those of each position alone."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A corpus in each framework: the clips are those that `read` gives, each comes once, and what was killed goes on exactly."""
+"""A corpus in each framework: the clips equal those of `read`, each comes once, and a killed run resumes exactly."""
 
 import json
 import multiprocessing

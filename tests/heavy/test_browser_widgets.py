@@ -1,4 +1,4 @@
-"""The widgets in JupyterLab, by keys and mouse: what is painted, what sounds, what Python knows, and what must not happen."""
+"""The widgets in JupyterLab, by keys and mouse: pixels, sound, state in Python, and unwanted effects."""
 
 import json
 import time

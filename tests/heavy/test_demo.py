@@ -1,4 +1,4 @@
-"""The demo from ingest to verify: every trouble is caught, running it again does nothing anew, and what is missed is told."""
+"""The demo from ingest to verify: every problem is caught, a second run redoes nothing, and missed problems are reported."""
 
 import json
 import os

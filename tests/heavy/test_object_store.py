@@ -1,4 +1,4 @@
-"""Recordings and corpora in an object store: moto's S3 server on this machine, asked through s3fs as any other."""
+"""Recordings and corpora in an object store: moto's S3 server on this machine, through s3fs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Notebooks whose kernel ended: what was saved shows when it is opened again, and live widgets say that the kernel is gone."""
+"""Notebooks whose kernel ended: saved outputs show when reopened, and live widgets report that the kernel is gone."""
 
 import json
 import os
