@@ -113,7 +113,7 @@ def test_errors_of_libraries_and_of_the_disk_are_read():
 
 def test_limits_are_given_or_of_the_environment():
     assert Network.of(timeout=5, max_size="2GB").max_size == 2_000_000_000
-    with pytest.raises(InputError, match=r"^tries is 0; a whole number, 1 or more, is wanted$"):
+    with pytest.raises(InputError, match=r"^tries is 0; it must be a whole number, 1 or more$"):
         Network.of(tries=0)
     with environment(tries=7):
         assert Network.of().tries == 7

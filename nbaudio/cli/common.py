@@ -24,8 +24,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it
-    if asked:
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer calls it
+    if requested:
         from nbaudio.core.version import __version__
 
         typer.echo(f"nbaudio {__version__}")

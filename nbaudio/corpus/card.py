@@ -77,8 +77,8 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
     readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    asked = manifest["selection"].get("parameters", {})
-    selected = [(name, value) for name, value in asked.items() if value is not None and value != []]
+    parameters = manifest["selection"].get("parameters", {})
+    selected = [(name, value) for name, value in parameters.items() if value is not None and value != []]
     parts = [
         f"---\n{described}---\n\n# {_plain(title)}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "

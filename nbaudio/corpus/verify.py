@@ -145,7 +145,7 @@ def _check_lists(folder: Folder, manifest: dict[str, Any], segments: pl.DataFram
     if len(listed) < len(shards):
         problems.append(f"{MANIFEST}: a shard is listed twice")
     if lost := max(segments.height - sum(held.values()), 0):
-        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
+        problems.append(f"segments.parquet: {lost:,} clips are in shards that {MANIFEST} does not list")
     problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
     sizes = manifest.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in TABLES}

@@ -88,14 +88,14 @@ def evidence(
 
     Args:
         workspace: the workspace or its folder.
-        precision: the wanted share of right segments, in (0, 1).
+        precision: the target share of right segments, in (0, 1).
         confidence: of the proof, in (0, 1).
         min_duration: shorter segments do not count, as in `select`; seconds.
         max_duration: longer segments do not count; seconds.
 
     Returns:
-        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to keep the wanted
-        precision; how many more reviews a lower one would take, and which. The whole curve is in ``W/reports/evidence.json``.
+        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to reach the
+        target precision; how many more reviews a lower one takes, and which. The whole curve is in ``W/reports/evidence.json``.
         Its warnings say if the reviews prove nothing.
 
     Raises:
@@ -121,11 +121,11 @@ def evidence(
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
-    asked = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
-    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {asked}"
+    options = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
+    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {options}"
     # Not all thresholds of a selection are on the grid of the curve.
     shown = [one for one in dict.fromkeys((now, lowest)) if one is not None]
-    told = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
+    rows = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
         "rounds": [
@@ -135,7 +135,7 @@ def evidence(
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
         "reviewed_by_similarity": _by_similarity(sample),
-        "thresholds": [told.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
+        "thresholds": [rows.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
         "review_next": advice if upcoming else "nothing: all segments have been given to reviewers",
         "first_of_them": upcoming[:_SHOWN_NEXT],
@@ -157,17 +157,17 @@ def selection_claim(workspace: Workspace | str | Path | ReviewState) -> dict[str
     workspace = state.workspace
     if state.verdicts.is_empty():
         return {}
-    asked = dict(workspace.report("evidence").get("asked", {}))
-    lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
+    parameters = dict(workspace.report("evidence").get("asked", {}))
+    lengths = {name: parameters.pop(name) for name in ("min_duration", "max_duration") if name in parameters}
     sample = state.sample(**lengths)
     if sample.judged.is_empty():
         return {}
     used = selection_threshold(workspace.report("select").get("facts", {}))
-    at = curve(sample, **asked, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
-    found = curve(sample, **asked)
+    at = curve(sample, **parameters, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
+    found = curve(sample, **parameters)
     few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
-    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(found), "method": METHOD}
-    return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
+    claim = {"wanted": _wanted(**parameters), "lowest proven": _lowest(found), "method": METHOD}
+    return {**next(iter(at), {}), **claim, "curve": few.to_dicts()}
 
 
 def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
         warnings.append(
-            f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
+            f"no threshold is proven to reach the target precision; {best['threshold']:g}, the best, taken by itself keeps at "
             f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
         )
     if stale := [one.name for one in known if one.corpus != corpus]:

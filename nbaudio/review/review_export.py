@@ -108,10 +108,10 @@ def export(
         left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
-    asked: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
-    asked |= {"overlap": overlap, "verdicts": list(verdicts)}
-    record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
-    record.check_asked(asked)
+    options: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
+    options |= {"overlap": overlap, "verdicts": list(verdicts)}
+    record = record or _new_record(out.stem, options, state, segments=segments, pool=pool, silent=silent)
+    record.check_parameters(options)
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     most = max(map(len, shares.values()))
     check_size(most, 0 if workspace.audio_root is None else most)
@@ -163,18 +163,18 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
 
 
 def _new_record(
-    name: str, asked: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+    name: str, options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
 ) -> ReviewRecord:
     """Draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
     before = rounds(state, segments)
-    drawn = draw(pool, **{option: asked[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
+    drawn = draw(pool, **{option: options[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():
         given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
-        **asked,
+        **options,
         corpus=fingerprint(segments),
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),

@@ -240,8 +240,8 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
         if named != segment_id and named in given.by_id[review]:
             raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
         return _Match(given.records[review], segment_id, content, reviewer)
-    asked = sheet.origin.get("review")
-    reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
+    origin = sheet.origin.get("review")
+    reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:

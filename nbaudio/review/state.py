@@ -117,9 +117,9 @@ class ReviewRecord:
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
-    def check_asked(self, asked: Mapping[str, object]) -> None:
-        """Raise ExistsError unless a second export asks for the same values of these attributes."""
-        changed = [name for name, value in asked.items() if getattr(self, name) != value]
+    def check_parameters(self, parameters: Mapping[str, object]) -> None:
+        """Raise ExistsError unless a second export has the same values of these attributes."""
+        changed = [name for name, value in parameters.items() if getattr(self, name) != value]
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)

@@ -83,16 +83,16 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
                 network.succeeded(host)  # it responds
                 # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
-            now, asked = time.monotonic(), _retry_after_of(cause)
+            now, delay = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
-            if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
-                wish = f"the server requires a wait of {asked:,.0f} s ({one_line_error(cause)})"
+            if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
+                wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(cause)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
             if attempt == network.tries:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
-            pause = backoff_seconds(attempt, random.random()) if asked is None else 0.0  # noqa: S311 - spreads requests, no secret
+            pause = backoff_seconds(attempt, random.random()) if delay is None else 0.0  # noqa: S311 - spreads requests, no secret
             with waiting(host):
-                time.sleep(pause if asked is None else asked)
+                time.sleep(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)

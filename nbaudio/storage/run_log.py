@@ -75,14 +75,14 @@ class _LogWriter:
 
 
 @contextmanager
-def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
+def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
     """Log the progress of this thread to `path` and lock it (ExistsError if another run has the lock on the output `of`).
 
     On success the log is copied to `keep`, removed if that is None, and its folder is removed if it held only the log.
     """
     with _locked_log(path, of) as file:
         log = _LogWriter(file)
-        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in told.items()}
+        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}
         log.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), parameters=parameters)
         try:
             with listen_to_progress(log):

@@ -142,7 +142,7 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     axes.fill_between(x, known["low_all"], known["high_all"], color=PALE, label=f"{interval}, all thresholds at once")
     axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{interval}, each threshold")
     axes.plot(x, known["precision"], color=BLUE, label="estimate")
-    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"wanted: {precision:.4g}")
+    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")

@@ -64,7 +64,7 @@ def download(
         per_second: requests to a host.
         tries: consecutive requests without a new byte before a file fails.
         timeout: seconds without a byte before a request fails.
-        max_wait: seconds; files of a host that asks for a longer pause (Retry-After) fail.
+        max_wait: seconds; files of a host that requires a longer pause (Retry-After) fail.
         max_size: of the largest file, in bytes or a size such as ``"50GB"``.
         seed: of the jitter of pauses between tries; random by default.
 
@@ -86,7 +86,7 @@ def download(
     network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
     for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second)):
         if not value > 0:
-            raise InputError(f"{name} is {value}; more than 0 is wanted")
+            raise InputError(f"{name} is {value}; it must be more than 0")
     wanted, refused = read_list(source)
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
