@@ -112,7 +112,7 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
     report = _job(tmp_path, tmp_path)
     expected = {
         "empty.wav": "the file is empty",
-        "header.wav": "a header without a single sample behind it",
+        "header.wav": "a header without any sample",
         "text.wav": "not audio but text",
         "page.mp3": "a web page; did a download fail?",
         "zeros.wav": "nothing but zeros",

@@ -554,7 +554,7 @@ def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_pat
     workspace.save(segments=pl.concat([workspace.segments, more]))
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
-    assert "drawn from other segments than there are now, so they prove nothing: one" in report.warnings
+    assert "drawn from segments that have been replaced since, so they prove nothing: one" in report.warnings
 
 
 def test_durations_are_those_of_select(workspace):

@@ -137,7 +137,7 @@ def evidence(
         "reviewed_by_similarity": _by_similarity(sample),
         "thresholds": [rows.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
-        "review_next": advice if upcoming else "nothing: all segments have been given to reviewers",
+        "review_next": advice if upcoming else "nothing: all segments have been drawn",
         "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
@@ -229,7 +229,7 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
             f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
         )
     if stale := [one.name for one in known if one.corpus != corpus]:
-        warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
+        warnings.append(f"drawn from segments that have been replaced since, so they prove nothing: {', '.join(stale)}")
     skipped = "rows before the last judged one were skipped; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
     changed = "judged rows have other words or times now; they count as unsure until they are judged again"
@@ -241,7 +241,7 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
     unseen = int((sample.population["rate"] <= 0).sum())
     if len(sample.judged) and unseen:
         warnings.append(
-            f"{unseen:,} of {len(sample.population):,} segments could be drawn by no round that has verdicts: "
+            f"{unseen:,} of {len(sample.population):,} segments could not be drawn by any round that has verdicts: "
             "lower bounds count them as wrong, estimates leave them out"
         )
     if unsure := int((sample.judged["verdict"] == "unsure").sum()):

@@ -152,7 +152,7 @@ def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioE
     """Return the error to raise if a retry does not help, else None."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
+        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'location'}")
     if isinstance(error, RedirectError):
         return RemoteRefusedError(f"{place}: {error}")
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
