@@ -622,7 +622,7 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
         assert "No segment has been reviewed yet: the quality of the labels is unknown." in words
     elif n == 6 and not proven:
         assert "6 segments have been reviewed: no threshold is proven to keep" in words
-        assert f"takes at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
+        assert f"needs at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
 
 
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):

@@ -660,7 +660,7 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         (
             {"similarity": pl.when(pl.col("segment_id") < "x0018").then(0.9).otherwise(0.1)},
             {},
-            "dev is empty: a twentieth of the 18 segments that pass the filters is less than one (out: 102 below_similarity "
+            "dev is empty: 5 % of the 18 segments that pass the filters is less than one (out: 102 below_similarity "
             "(min_similarity 0.8)); set a size, such as --dev 10",
         ),
         ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),

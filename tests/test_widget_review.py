@@ -123,7 +123,7 @@ def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, 
     shares = [ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"] for name in ("ana", "ivo")]
     assert [len(share) for share in shares] == [3, 3]
     assert len(set(pl.concat(shares))) == 5
-    with pytest.raises(InputError, match="nothing was given to 'eva'; it was dealt out to ana, ivo"):
+    with pytest.raises(InputError, match="no segment was assigned to 'eva'; its reviewers are ana, ivo"):
         ReviewPanel(workspace, review="sheet", reviewer="eva")
 
 

@@ -78,7 +78,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"where": "similarity"}, "must be a condition"),
         ({"where": "similarity < 'x'"}, "quote strings, not numbers"),
         ({"where": "similarty < 0.5"}, "there is no column similarty; did you mean similarity"),
-        ({"where": "segment_id = spk7"}, "there is no column spk7; a text is written 'spk7'"),
+        ({"where": "segment_id = spk7"}, "there is no column spk7; strings are quoted: 'spk7'"),
         ({"where": "similarity <"}, "not understood; write a condition such as similarity < 0.5"),
         ({"where": "loud(similarity) > 1"}, "there is no function loud"),
         ({"sort": "similarty"}, "did you mean similarity"),

@@ -139,7 +139,7 @@ def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping
         target = parameters.target(split, default=1)
         if train and split not in sizes and target.amount:
             by_default = getattr(parameters, split) is None
-            why = f"a twentieth of the {fit:,} segments that pass the filters is none" if by_default else f"{target} hold none"
+            why = f"5 % of the {fit:,} segments that pass the filters is less than one" if by_default else f"{target} hold none"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
 
 
