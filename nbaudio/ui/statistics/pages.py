@@ -111,7 +111,7 @@ def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section
 def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
     finite = {label: kept[name].filter(kept[name].is_finite()) for name, label in _MEASURES.items()}
     rows = [
-        {"of what is kept": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
+        {"measure": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
         for label, values in finite.items()
         if len(values)
     ]
@@ -154,7 +154,7 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     spoken = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
     tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
-    about = f"Hours by split, for the speakers with most of {len(spoken):,}."
+    about = f"Hours by split; of {len(spoken):,} speakers, those with the most hours."
     return Section("Splits and speakers", about, tables, plots.splits(segments)._repr_png_())
 
 
