@@ -40,7 +40,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def started(workspace: Path, out: Path, *, jobs: int = 2, engine: str = "loky") -> subprocess.Popen:
-    """A run in a process of its own, which has begun its first stage (or is over already)."""
+    """A run in a separate process, which has begun its first stage (or is over already)."""
     command = [sys.executable, "-c", RUN, str(workspace), str(out), str(jobs), engine]
     run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     log = out / ".work/log.jsonl"

@@ -100,7 +100,7 @@ def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, worksp
         page.keyboard.press("1")
         page.wait_for_selector(".nba-alarm:visible:has-text('nothing is saved until it responds')")
         os.kill(pid, signal.SIGKILL)
-        page.wait_for_selector(f".nba-alarm:visible:has-text('not kept: {GONE}')")
+        page.wait_for_selector(f".nba-alarm:visible:has-text('not saved: {GONE}')")
         assert "0 of 9 judged" in page.locator(".nba-progress").inner_text()
         assert page.locator(".nba-verdicts [aria-pressed=true]").count() == 0
         page.locator(".jp-Dialog .jp-mod-accept").click()  # JupyterLab's own message
@@ -132,5 +132,5 @@ def test_a_kernel_without_the_widget_is_noticed_when_no_answer_comes(lab, worksp
         ask("0", forget)
         page.locator(".nba-review-panel").focus()
         page.keyboard.press("1")
-        page.wait_for_selector(f".nba-alarm:visible:has-text('not kept: {GONE}')")
+        page.wait_for_selector(f".nba-alarm:visible:has-text('not saved: {GONE}')")
     assert len(verdict_log(workspace)) == 0

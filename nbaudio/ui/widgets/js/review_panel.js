@@ -88,7 +88,7 @@ function render(widget) {
       try {
         progress((await kept).result);
       } catch (error) {
-        showError(`not kept: ${error.message}`);
+        showError(`not saved: ${error.message}`);
         buttons.forEach((element) => element.setAttribute("aria-pressed", false));
         if (error.message !== GONE) go(there, { play: false });
         return;
