@@ -239,7 +239,7 @@ def _say(corpus: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
         (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
         (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
-        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips lie in shards that corpus.json does not list"),
+        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips are in shards that corpus.json does not list"),
         (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
         (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
         (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),

@@ -254,7 +254,7 @@ def _accepted(run: _Run) -> pl.DataFrame:
     where = run.workspace.path
     for name, dtype in parquet_schema(run.table).items():
         if name in RESERVED:
-            raise InputError(f"{run.table}: the column name {name!r} is reserved in corpora; rename it")
+            raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
         if dtype in (pl.Binary, pl.Object):
             raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
