@@ -1,4 +1,4 @@
-"""Minimal sources of every layout: from rows of names and texts, with one segment, and tables in every file format."""
+"""Minimal sources of every layout: from rows of names and texts, with a single segment, and tables in every file format."""
 
 import csv
 import json
