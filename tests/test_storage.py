@@ -53,7 +53,7 @@ def test_half_a_line_at_the_end_of_a_log_is_dropped(tmp_path):
     assert list(parse_lines(log.read_bytes())) == [{"n": 1}, {"n": 3}]
 
 
-def test_urls_differ_from_paths_and_stay_inside():
+def test_addresses_are_told_from_paths_and_stay_inside():
     assert [is_url(text) for text in ("s3://bucket/a", "zip://::a.zip", "a/b c.wav")] == [True, True, False]
     assert check_url("https://host/a%20b") == "https://host/a%20b"
     assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [True, False, False, False]

@@ -48,7 +48,7 @@ def read(source: Path | Remote, *, unpack: str = "no") -> Transcripts:
     elif source.is_dir():
         root = source / "LibriSpeech" if (source / "LibriSpeech").is_dir() else source
         check_link(root, source)
-        # The file about all splits is beside a single one.
+        # The file about all splits lies beside a single one.
         beside = root.parent / _SPEAKERS
         files = chain([(_SPEAKERS, guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
@@ -169,7 +169,7 @@ def _in_remote(source: Remote) -> tuple[Remote, Iterator[_File]]:
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
-            with suppress(AudioError):  # the file about all splits is beside a single one
+            with suppress(AudioError):  # the file about all splits lies beside a single one
                 yield _SPEAKERS, (source.parent / _SPEAKERS).whole(guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
         for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):

@@ -38,7 +38,7 @@ _VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", 
 
 
 class RemoteStat(NamedTuple):
-    """Size of a file, and its ETag or time of change, if the server responded with one."""
+    """Size of a file, and its ETag or time of change, if the server says one."""
 
     num_bytes: int
     version: str | None

@@ -65,7 +65,7 @@ class Segments:
         if "word_times" not in table.collect_schema():
             return None
         found = table.slice(row["place"], 1).select("segment_id", "word_times").collect()
-        # The table may have been replaced since.
+        # The table may have been written anew since.
         if found.is_empty() or found["segment_id"][0] != row["segment_id"] or found["word_times"][0] is None:
             return None
         return [(time["start"], time["end"]) for time in found["word_times"][0]]
