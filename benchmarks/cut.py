@@ -7,7 +7,7 @@ References, each with as many processes as nbaudio has jobs:
     bare loop   soundfile window read, mean of channels, soxr HQ, FLAC, tar; the fastest that is written in an afternoon
     pydub       every recording loaded whole, cut and exported clip by clip
     ffmpeg      one call a segment
-pydub and ffmpeg are run on a share of the recordings and scaled up. Every contender runs in processes of its own; wall time, CPU
+pydub and ffmpeg are run on a share of the recordings and scaled up. Every contender runs in separate processes; wall time, CPU
 time and the resident memory of all its processes together are taken from outside. Recordings are the bundled demo speech, laid
 end to end in 48 kHz stereo. Needs ffmpeg, to make the recordings and as a reference; numbers go to standard output as Markdown.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/engines.py [--engines loky,threading,dask,ray,spark,beam] [--jobs 1,2] [--tasks 400] [--work 0.05]
 
-Every measurement is a process of its own. *Start* is until as many empty tasks as there are jobs are back; *a task* the time of
+Every measurement is a separate process. *Start* is until as many empty tasks as there are jobs are back; *a task* the time of
 each of `--tasks` further ones; both with the most jobs. *Speed-up* is of 64 tasks that compute for `--work` seconds each, against
 one job of loky, which runs them in the driver: jobs beyond the cores tell what they cost, not what they could bring. The serial
 fraction f is that of Amdahl's law, speed-up = 1 / (f + (1 - f) / jobs), for jobs up to the number of cores.
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def ask(arguments: list[str]) -> dict[str, float]:
-    """The same program, in a process of its own."""
+    """The same program, in a separate process."""
     done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -4,7 +4,7 @@
                                [--engine loky] [--jobs 2] [--folder DIR] [--required-mb 1000] [--driver-mb 700]
 
 Recordings have `--each` segments of `--seconds` of noise, and are all names of one file: what is planned, opened, cut, packed and
-published is what as many files would be, only the disk has less to hold. For each size one run in a process of its own; its peak
+published is what as many files would be, only the disk has less to hold. For each size one run in a separate process; its peak
 of resident memory and that of all its processes together are taken from outside. Required: all together stay under
 `--required-mb`, the driver under `--driver-mb`; the exit code is 1 where they do not. Numbers go to standard output as Markdown.
 """

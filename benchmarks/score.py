@@ -5,7 +5,7 @@
 Reference: polars.read_ndjson, list.join of both word lists, rapidfuzz.process.cpdist(scorer=Levenshtein.distance): distances
 alone; `reference*` lets cpdist use all processors. Ours: the same work, which is the pairs (ingest's reader with word_times=no)
 and their similarity, each block scored while the next is read; `ours*` is all that ingest and score do one after the other, word
-times, WER and CER included. The sides take turns, each in a process of its own; the best of its runs counts, and the highest of
+times, WER and CER included. The sides take turns, each in a separate process; the best of its runs counts, and the highest of
 its peaks of resident memory. Required: ours at most 0.8 of the reference's time, all under 1 GB; the exit code is 1 where that
 fails. Other work on the machine hits the sides unequally: the seconds of all processors tell how much there was.
 
@@ -133,7 +133,7 @@ class Run(NamedTuple):
 
 
 def measure(side: str, path: Path) -> Run:
-    """Run one side in a process of its own."""
+    """Run one side in a separate process."""
     command = [sys.executable, __file__, str(path), "--side", side]
     return Run(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 

@@ -2,7 +2,7 @@
 
     python benchmarks/stream.py [--clips 6000] [--seconds 6] [--only READER ...] [--lines local,40ms,200Mbit] [--folder DIR]
 
-Each reader gives every clip of a split once, shuffled, as float32, in a process of its own. Samples per second count from when
+Each reader gives every clip of a split once, shuffled, as float32, in a separate process. Samples per second count from when
 its libraries are imported, so with what it takes to open. Memory is the most that the process and its children held at once.
 `40ms` goes through benchmarks/delayed.py, `200Mbit` through the same line with that limit. Floors: clips that are in memory
 decoded by soundfile in as many processes; over HTTP ranges of 16 clips by 4 kept connections, decoded as they come; of clips by
@@ -224,7 +224,7 @@ READERS = {
 }
 
 
-# --- one reader, in a process of its own
+# --- one reader, in a separate process
 
 
 def run_reader(name: str, where: str, folder: str, workers: int) -> None:

@@ -275,7 +275,7 @@ def _run_joblib(function: Callable[[Task], Result], tasks: Iterable[Task], *, jo
             if max(losses[number] for number in over) >= _ATTEMPTS:
                 raise WorkerLostError(
                     f"workers were lost {_ATTEMPTS} times over the same tasks (killed, short of memory, a decoder's crash); "
-                    "with fewer jobs they need less memory; run the same again, what is done is kept",
+                    "with fewer jobs they need less memory; run the command again, finished work is kept",
                     underway.values(),
                 ) from error
         else:
@@ -296,7 +296,7 @@ def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) ->
 
 
 def _exit_with_driver(driver: int) -> None:
-    """Exit this process when its parent is gone: workers of a killed run would write beside the next run."""
+    """Exit this process when its parent has ended: workers of a killed run would write at the same time as the next run."""
 
     def watch() -> None:
         while os.getppid() == driver:

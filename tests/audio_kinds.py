@@ -1,4 +1,4 @@
-"""Recordings of every kind that nbaudio reads, made with what it installs; and what their windows must hold to."""
+"""Recordings of every kind that nbaudio reads, made with its own requirements; and the tolerances of their windows."""
 
 import subprocess
 from collections.abc import Callable

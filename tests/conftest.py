@@ -1,4 +1,4 @@
-"""Small, real audio for tests: made with what the package installs, never with a program of the machine."""
+"""Small, real audio for tests: made with the package's requirements, not with programs of the machine."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Breaking things on purpose: runs that are killed anywhere, seeded; disks that are full. What is left must be whole."""
+"""Fault injection: runs killed at seeded random points, full disks; all remaining files must be complete."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def started(workspace: Path, out: Path, *, jobs: int = 2, engine: str = "loky") -> subprocess.Popen:
-    """A run in a process of its own, which has begun its first stage (or is over already)."""
+    """A run in a separate process, which has begun its first stage (or is over already)."""
     command = [sys.executable, "-c", RUN, str(workspace), str(out), str(jobs), engine]
     run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     log = out / ".work/log.jsonl"

@@ -1,4 +1,4 @@
-"""A program for tests: damages recordings and reads what comes of it, in a process of its own.
+"""A program for tests: damages recordings and reads the results, in a separate process.
 
     python fuzzing.py SPECIMENS SCRATCH MUTATIONS SEED
 

@@ -1,4 +1,4 @@
-"""What means harm: names, texts, archives, manifests and bombs. Every reader, writer, sheet, page and widget meets all of it.
+"""Hostile inputs: names, texts, archives, manifests and bombs, for every reader, writer, sheet, page and widget.
 
 Wherever something comes of one of them that must not, a file or a word appears that is called after `PWNED`.
 """

@@ -1,4 +1,4 @@
-"""Workspaces to review, and hands that fill in their sheets."""
+"""Workspaces to review, and functions that fill in review sheets."""
 
 import datetime as dt
 import os

@@ -244,11 +244,11 @@ def lhotse(folder: Path) -> Made:
         "u7": ("b.flac", 7600, 11600, "u7", None),
     }
     problems = [
-        ("line 2", "'r2' is a command; nothing is run"),
+        ("line 2", "'r2' is a command; commands are not executed"),
         ("line 3", "'url'"),
         ("line 4", "'r4' has 0 files"),
         ("line 5", "'r5' is transformed"),
-        ("line 3", "'r2' is a command; nothing is run"),
+        ("line 3", "'r2' is a command; commands are not executed"),
         ("line 4", "'r9' is not among the recordings"),
         ("line 5", "start: expected a number"),
         ("line 6", "Input data was truncated"),
@@ -306,11 +306,11 @@ def kaldi(folder: Path) -> Made:
         "u3": ("b.flac", 0, 8000, "\u00a0evo", "s2"),
     }
     problems = [
-        ("line 3", "'r3' is a command; nothing is run"),
+        ("line 3", "'r3' is a command; commands are not executed"),
         ("line 4", "'r4' has no file name"),
         ("line 4", "'u4': no usable recording 'r3'"),
         ("line 5", "'u5': expected utterance, recording"),
-        ("as a whole", "'u9' is no utterance"),
+        ("as a whole", "'u9' is not an utterance"),
         ("u6", "empty_text"),
     ]
     further = {"source_recording": "r1", "speaker_gender": "f", "source_duration": "3.00"}

@@ -1,4 +1,4 @@
-"""Stores for tests: folders of this machine behind fsspec, under the schemes of stores that no test can reach.
+"""Object stores for tests: local folders behind fsspec, under the schemes of stores that tests cannot reach.
 
 `Bucket` shows an object when all of it has come, as object stores do; `Cluster` shows what is being written, as HDFS does.
 """

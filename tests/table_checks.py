@@ -1,4 +1,4 @@
-"""Checks of workspace tables: every rule of `nbaudio.core.tables`, and those that ingest holds by itself."""
+"""Checks of workspace tables: every rule of `nbaudio.core.tables`, and those that ingest guarantees."""
 
 import polars as pl
 

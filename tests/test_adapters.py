@@ -1,4 +1,4 @@
-"""Adapters without their frameworks: padded batches of NumPy arrays, and what is said where a framework is missing."""
+"""Adapters without their frameworks: padded batches of NumPy arrays, and the error if a framework is missing."""
 
 import sys
 
@@ -77,7 +77,7 @@ def test_batches_go_on_where_the_stream_was(make, steps):
         ({}, {"multiple": -1}, "multiple must be 1 or more, not -1"),
         ({}, {"dtype": "int8"}, "type of samples 'int8' is unknown; known are float32, int16"),
         ({}, {"columns": ["txt"]}, "column 'txt' is unknown; known are segment_id, .*text"),
-        ({"give": "encoded"}, {}, "the stream gives encoded clips: make it with give='samples'"),
+        ({"give": "encoded"}, {}, "the stream yields encoded clips: create it with give='samples'"),
     ],
 )
 def test_wrong_use_of_batches(make, stream, options, message):

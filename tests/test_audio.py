@@ -1,4 +1,4 @@
-"""Windows are exact, clips are what the whole recording's conversion would give, and headers are not believed."""
+"""Windows are exact, clips equal the conversion of the whole recording, and headers are not trusted."""
 
 import struct
 from pathlib import Path

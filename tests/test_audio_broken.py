@@ -1,4 +1,4 @@
-"""Broken recordings end in the ledger with a reason for people; damaged headers neither crash, nor hang, nor eat memory."""
+"""Broken recordings are in the ledger with a readable reason; damaged headers cause no crash, hang or large allocation."""
 
 import json
 import os
@@ -112,12 +112,12 @@ def test_every_broken_specimen_is_in_the_ledger_with_its_reason(tmp_path: Path) 
     report = _job(tmp_path, tmp_path)
     expected = {
         "empty.wav": "the file is empty",
-        "header.wav": "a header without a single sample behind it",
+        "header.wav": "a header without any sample",
         "text.wav": "not audio but text",
         "page.mp3": "a web page; did a download fail?",
         "zeros.wav": "nothing but zeros",
         "folder.wav": "no such recording (folder.wav: a folder with the name of a recording",
-        "gone.wav": "no such recording (gone.wav: a link that leads nowhere)",
+        "gone.wav": "no such recording (gone.wav: a broken link)",
         "shorten.sph": "compressed with shorten",
     }
     for name, reason in expected.items():
@@ -144,7 +144,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("format", ["AIFF", "AU", "RF64", "W64", "VOC", "NIST", "WAV"])
-def test_a_recording_that_ends_too_early_is_told(tmp_path: Path, format: str) -> None:
+def test_a_recording_that_ends_too_early_is_reported(tmp_path: Path, format: str) -> None:
     path = tmp_path / "a"
     sf.write(path, sweeps(4, RATE, channels=1), RATE, format=format, subtype="PCM_16")
     assert probe(path).warning is None
@@ -186,7 +186,7 @@ def test_a_flac_may_leave_its_length_open(tmp_path: Path) -> None:
     assert np.array_equal(read_clip(path, RATE, 4 * RATE), clip)
 
 
-def test_what_may_not_be_read_is_told_as_such(open_folder: Path) -> None:
+def test_what_may_not_be_read_is_reported_as_such(open_folder: Path) -> None:
     folder = open_folder
     (folder / "audio/closed").mkdir(parents=True)
     (folder / "mine").mkdir()
@@ -261,7 +261,7 @@ def test_flac_with_a_damaged_block_length_is_refused(tmp_path: Path, channels: i
     damaged = bytearray(path.read_bytes())
     damaged[44:47] = bytes([0, 0, 0x80])  # the length of the block of comments, behind the 42 bytes of the stream's
     path.write_bytes(damaged)
-    with pytest.raises(AudioError, match=r"a\.flac: a header without a single sample"):
+    with pytest.raises(AudioError, match=r"a\.flac: a header without any sample"):
         probe(path)
 
 

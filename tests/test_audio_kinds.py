@@ -125,9 +125,7 @@ def test_vorbis_windows_are_right_in_files_of_many_pages(tmp_path: Path) -> None
         assert largest_difference(path, probe(path).num_samples, windows=100, seed=1) == 0
 
 
-def test_ogg_windows_do_not_depend_on_what_lies_in_memory_behind_a_packet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ogg_windows_do_not_depend_on_what_is_in_memory_behind_a_packet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # FFmpeg's decoder of Opus reads behind a packet's end: it needs zeros there, and memory holds what was there before.
     kind = next(kind for kind in KINDS if kind.name == "Opus in Ogg")
     path = make(kind._replace(rate=8000, channels=1), tmp_path, 2.0, low=True)

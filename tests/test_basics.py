@@ -64,7 +64,7 @@ def test_hashes_depend_on_keys_and_salt():
 
 def test_bundled_files_are_found_or_listed():
     assert bundled("data_manifests/demo.yaml").name == "demo.yaml"
-    with pytest.raises(errors.InputError, match=r"data_manifests/demo\.yml: does not come with nbaudio; data_manifests holds"):
+    with pytest.raises(errors.InputError, match=r"data_manifests/demo\.yml: is not bundled with nbaudio; data_manifests holds"):
         bundled("data_manifests/demo.yml")
 
 

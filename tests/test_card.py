@@ -1,4 +1,4 @@
-"""The data card: what Hugging Face reads of it, and that nothing in it is taken for markup."""
+"""The data card: its header for Hugging Face, and escaping of markup."""
 
 import json
 import re
@@ -113,7 +113,7 @@ def test_a_card_that_somebody_edited_stays_and_any_other_is_renewed(workspace, t
     assert "# Drugi" in path.read_text(encoding="utf8")
     path.write_text("Read by hand.", encoding="utf8")
     for _ in range(2):
-        assert make(workspace, tmp_path / "c", title="Treći").warnings == [f"{path} was edited and stays as it is"]
+        assert make(workspace, tmp_path / "c", title="Treći").warnings == [f"{path} was edited and is not overwritten"]
         assert path.read_text(encoding="utf8") == "Read by hand."
     path.unlink()
     assert make(workspace, tmp_path / "c", title="Treći").warnings == []
@@ -141,12 +141,12 @@ def test_what_people_supply_is_shown_as_it_is(workspace, tmp_path, text):
 
 
 def test_norwegian_is_not_no_language(workspace, tmp_path):
-    with pytest.raises(InputError, match="language False: wanted is text; in YAML, quote it"):
+    with pytest.raises(InputError, match="language False: must be text; in YAML, quote it"):
         make(workspace, tmp_path / "c", language=yaml.safe_load("no"))
 
 
 @pytest.mark.parametrize("language", ["Croatian", "hr_HR", "hr,,en", " "])
 def test_a_language_is_a_code(workspace, tmp_path, language):
-    with pytest.raises(InputError, match="is no code"):
+    with pytest.raises(InputError, match="is not a language code"):
         make(workspace, tmp_path / "c", language=language)
     assert not (tmp_path / "c").exists()

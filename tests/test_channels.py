@@ -1,4 +1,4 @@
-"""Two speakers on two channels of one recording: both are segments, each is cut, heard and exported from its own channel."""
+"""Two speakers on two channels of one recording: both are segments, each is cut, played and exported from its channel."""
 
 import hashlib
 

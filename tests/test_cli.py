@@ -1,4 +1,4 @@
-"""The command line: every command end to end on real audio, its exit codes, and one line for what is wrong."""
+"""The command line: every command end to end on real audio, exit codes, and errors in one line."""
 
 import inspect
 import json
@@ -204,13 +204,13 @@ def test_wrong_use_is_exit_code_2(nbaudio: Callable[..., subprocess.CompletedPro
     done = nbaudio(*words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("nbaudio: ")
-    assert "--help' tells more" in done.stderr
+    assert "--help' has the options" in done.stderr
     as_json = nbaudio(*words, "--json")
     assert as_json.returncode == 2
     assert json.loads(as_json.stdout)["error"]
 
 
-def test_nothing_asked_for_is_the_help(tmp_path: Path) -> None:
+def test_nothing_requested_is_the_help(tmp_path: Path) -> None:
     for words in ((), ("review",)):
         command = [sys.executable, "-m", "nbaudio", *words]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

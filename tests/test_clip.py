@@ -1,4 +1,4 @@
-"""`nbaudio.clip`: a segment as `materialize` cuts it, to listen to, to save and to hand to pydub."""
+"""`nbaudio.clip`: a segment as `materialize` cuts it, to play, save and pass to pydub."""
 
 import base64
 import io
@@ -65,7 +65,7 @@ def test_what_cannot_be_cut_says_why(workspace):
     with pytest.raises(AudioError, match="not inside the recording of"):
         nbaudio.clip(workspace, key)
     workspace.save(segments=segments, recordings=recordings.clear())
-    with pytest.raises(AudioError, match="is not there; ingest with audio"):
+    with pytest.raises(AudioError, match="is missing; ingest with audio"):
         nbaudio.clip(workspace, key)
 
 

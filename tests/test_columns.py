@@ -1,4 +1,4 @@
-"""Which column of a table holds what, and what a source calls its recordings."""
+"""Which column of a table holds which field, and the source's ids of recordings."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_of_several_columns_the_same_is_taken_whatever_their_order_and_the_other
     assert segments["text"].to_list() == ["da", "do"]
     assert segments["recording_id"].to_list() == ["c", "d"]
     assert segments.select("sentence", "transcript").row(0) == ("Dobar dan.", "ne")
-    said = "text is taken from column 'text', not from 'transcript' or 'sentence': --option text=COLUMN takes another"
+    said = "text is taken from column 'text', not from 'transcript' or 'sentence': --option text=COLUMN selects another"
     assert [line for line in report.warnings if line.startswith(said)]
 
 
@@ -92,7 +92,7 @@ def test_an_id_that_does_not_tell_segments_apart_is_not_theirs(tmp_path, ids):
     assert segments["id"].to_list() == ids
     assert report.problems == []
     assert "segment_id" not in columns_of(report.facts)
-    assert [line for line in report.warnings if line.startswith("column 'id' repeats and is not taken")]
+    assert [line for line in report.warnings if line.startswith("column 'id' has repeated values and is not used")]
     _, segments = taken(tmp_path / "t.csv", tmp_path / "w", segment_id="id")
     assert segments["segment_id"][0] == "r1"
 

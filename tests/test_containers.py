@@ -1,4 +1,4 @@
-"""What holds of every container: one contract, all of them."""
+"""The contract of every container."""
 
 import hashlib
 import io
@@ -176,7 +176,7 @@ def killed(corpora, tmp_path_factory):
 
 
 @some_containers
-def test_killed_midway_it_goes_on(base, killed, tmp_path, container):
+def test_killed_midway_it_continues(base, killed, tmp_path, container):
     assert list((killed / container).rglob(".*.partial"))
     assert not (killed / container / "corpus.json").exists()
     report = converted(base[1], killed / container, container)
@@ -235,7 +235,7 @@ def test_harm_to_any_sort_of_file_and_further_shards_are_found(base, tmp_path, c
 
 
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord"])
-def test_windows_lie_together_in_order_and_cross_no_recording(base, tmp_path, container):
+def test_windows_are_stored_together_in_order_and_cross_no_recording(base, tmp_path, container):
     workspace, corpus = base
     made(workspace, tmp_path / "made", container=container, window=4)
     converted(corpus, tmp_path / "c", container, window=4)
@@ -255,7 +255,7 @@ def test_convert_refuses_what_is_no_corpus_damaged_or_taken(base, tmp_path):
     _, corpus = base
     with pytest.raises(InputError, match="missing"):
         converted(tmp_path, tmp_path / "c", "zip")
-    with pytest.raises(InputError, match="folder of this machine"):
+    with pytest.raises(InputError, match="folders of this machine"):
         converted(corpus, "s3://bucket/c", "zip")
     with pytest.raises(InputError, match="webdataset, parquet, zip"):
         converted(corpus, tmp_path / "c", "rar")
@@ -304,7 +304,7 @@ def test_arrow_is_mapped_and_refuses_other_encodings(base, tmp_path):
         lambda: made(workspace, tmp_path / "d", container="arrow", encoding="flac"),
         lambda: converted(corpus, tmp_path / "d", "arrow"),
     ):
-        with pytest.raises(InputError, match="container arrow holds levels: encoding mulaw or linear, not flac"):
+        with pytest.raises(InputError, match="container arrow stores levels: encoding must be mulaw or linear, not flac"):
             refused()
     assert not (tmp_path / "d").exists()
 

@@ -1,4 +1,4 @@
-"""A corpus holds what was selected, byte for byte the same however it was made, and every fault in it is found."""
+"""A corpus holds the selected segments, with the same bytes however it was made, and `verify` finds every fault."""
 
 import hashlib
 import io
@@ -239,7 +239,7 @@ def _say(corpus: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda c: shutil.copy(sorted((c / "train").iterdir())[0], c / "train/train-00099-of-00100.tar"), "not listed"),
         (lambda c: pl.read_parquet(c / "rejected.parquet").head(0).write_parquet(c / "rejected.parquet"), "rejected.parquet"),
         (lambda c: (c / "vocab.json").write_text("{}"), "vocab.json"),
-        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips lie in shards that corpus.json does not list"),
+        (lambda c: _say(c, lambda said: said["shards"].pop()), "clips are in shards that corpus.json does not list"),
         (lambda c: _say(c, lambda said: said["shards"].append(said["shards"][0])), "a shard is listed twice"),
         (lambda c: _say(c, lambda said: said["shards"][0].update(segments=1)), "clips of segments.parquet; corpus.json says 1"),
         (lambda c: _say(c, lambda said: said["splits"]["train"].update(recordings=99)), "recordings; corpus.json says 99"),
@@ -306,7 +306,7 @@ def test_a_full_disk_stops_cleanly_and_the_rest_is_done_later(workspace: Workspa
     for limit in (20_000, 150_000):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         try:
-            with pytest.raises(DiskFullError, match="run the same again"):
+            with pytest.raises(DiskFullError, match="run the command again"):
                 make(workspace, tmp_path / "b")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -335,16 +335,16 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         make(workspace, tmp_path / "c", **options)
 
 
-def test_who_reviews_what_is_in_train_already_is_told(workspace: Workspace, tmp_path: Path) -> None:
+def test_who_reviews_what_is_in_train_already_is_reported(workspace: Workspace, tmp_path: Path) -> None:
     train = workspace.segments.filter(pl.col("split") == "train")
     assert make(workspace, tmp_path / "before").warnings == []
     said = ("", "ok", "", None, "ana", "2026-01-01T00:00:00Z", "panel")
     append_verdicts(workspace, [Verdict(key, *said) for key in train["segment_id"][:2]])
-    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train went to reviewers")
+    assert make(workspace, tmp_path / "judged").warnings[0].startswith("2 clips of train were drawn for review")
     report = review.export(workspace, out=tmp_path / "sheet.xlsx", n=train.height, seed=1)
     drawn = (set(workspace.reviewed_ids()) & set(train["segment_id"])) | set(train["segment_id"][:2])
     assert report.facts["clips"] == len(workspace.reviewed_ids())
-    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train went to reviewers")
+    assert make(workspace, tmp_path / "after").warnings[0].startswith(f"{len(drawn)} clips of train were drawn for review")
 
 
 def test_what_is_not_ready_is_refused_with_the_step_that_is_missing(workspace: Workspace, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Corrected bounds: a log that only grows, and the step that puts what holds into the table."""
+"""Corrected bounds: an append-only log, and the step that applies it to the table."""
 
 import polars as pl
 import pytest
@@ -26,7 +26,7 @@ def bounds(workspace):
     return workspace.segments.select("start_sample", "end_sample").rows()
 
 
-def test_the_last_line_holds_and_nothing_is_changed_before_it_is_asked_for(workspace):
+def test_the_last_line_holds_and_nothing_is_changed_before_it_is_requested(workspace):
     ids, before = workspace.segments["segment_id"], bounds(workspace)
     (start, end), rate = before[1], 44100
     append_corrections(workspace, [Correction(ids[1], start - rate, end, start, end, "ana", WHEN)])
@@ -62,7 +62,7 @@ def test_word_times_move_with_the_start(workspace):
     assert [round(value, 4) for value in moved[2][0].values()] == [1.1, 2.1]
 
 
-def test_a_verdict_is_about_the_bounds_that_were_heard_and_the_first_ones_stay_known(workspace):
+def test_a_verdict_is_about_the_bounds_that_were_played_and_the_first_ones_stay_known(workspace):
     whole = workspace.segments
     segment = whole.row(2, named=True)
     key, start, end = segment["segment_id"], segment["start_sample"], segment["end_sample"]
@@ -83,7 +83,7 @@ def test_a_verdict_is_about_the_bounds_that_were_heard_and_the_first_ones_stay_k
     assert gold_ids(workspace, workspace.segments) == {key}
 
 
-def test_bounds_that_are_no_longer_those_of_the_table_are_told(workspace):
+def test_bounds_that_are_no_longer_those_of_the_table_are_reported(workspace):
     segment_id = workspace.segments["segment_id"][0]
     before = bounds(workspace)
     append_corrections(workspace, [Correction(segment_id, 5, 60000, 17, 18, "ana", WHEN)])

@@ -1,4 +1,4 @@
-"""Decisions about single segments, edited in pandas: taken, kept, followed by `select`, taken back."""
+"""Decisions on single segments, edited in pandas: imported, kept, followed by `select`, withdrawn."""
 
 import numpy as np
 import pandas as pd
@@ -97,13 +97,13 @@ def test_decisions_hold_for_every_later_selection_until_they_are_taken_back(work
     [
         (pd.DataFrame(), "no column segment_id; columns are none"),
         (pd.DataFrame({"segment_id": ["x0000"]}), "no column decision; columns are segment_id"),
-        (pd.DataFrame({"segment_id": ["x0000", "y", "z"], "decision": "accept"}), "has no segment 'y', 'z'; nothing was taken"),
+        (pd.DataFrame({"segment_id": ["x0000", "y", "z"], "decision": "accept"}), "has no segment 'y', 'z'; nothing imported"),
         (pd.DataFrame({"segment_id": [*"abcde"], "decision": "accept"}), "has no segment 'a', 'b', 'c' and 2 more"),
         (pd.DataFrame({"segment_id": [7], "decision": "accept"}), "has no segment '7'"),
         (pd.DataFrame({"segment_id": ["x0000"], "decision": "Yes"}), "pending, accept, reject; unknown are 'Yes'"),
         (pd.DataFrame({"segment_id": ["x0000"], "decision": [True]}), "unknown are 'true'"),
         (pd.DataFrame({"segment_id": ["x0000", None], "decision": "accept"}), "rows with a decision have no segment_id"),
-        (pd.DataFrame({"segment_id": ["x0000"] * 2, "decision": ["accept", "reject"]}), "given twice, differently: 'x0000'"),
+        (pd.DataFrame({"segment_id": ["x0000"] * 2, "decision": ["accept", "reject"]}), "given twice, but differently: 'x0000'"),
         (pd.DataFrame({"segment_id": ["x0003"], "decision": "reject", "reason": "too_long"}), "a rule of select .*'too_long'"),
         ([("x0000", "accept")], "must be a pandas or polars DataFrame, not list"),
     ],
@@ -163,7 +163,7 @@ def test_a_budget_is_filled_with_accepted_segments_first(tmp_path):
     assert (len(kept), out.is_in(kept.implode()).all()) == (5, True)
 
 
-def test_what_was_accepted_below_the_threshold_is_told(workspace):
+def test_what_was_accepted_below_the_threshold_is_reported(workspace):
     review.import_decisions(workspace, pd.DataFrame({"segment_id": ["x0000"], "decision": "accept"}))
     warnings = nbaudio.select(workspace, **ALL).warnings
     assert any("1 segments below min_similarity 0.8 are in, accepted by hand" in warning for warning in warnings)

@@ -1,4 +1,4 @@
-"""The demo corpus holds the troubles that its README lists, and each is caught by the rule named there."""
+"""The demo corpus has the problems that its README lists, and each is caught by the rule named there."""
 
 import re
 from collections import Counter
@@ -87,7 +87,7 @@ def test_every_line_is_a_segment_or_a_problem(reports_and_workspace):
         ("finance_committee", "below_similarity", [5, 15]),
     ],
 )
-def test_trouble_is_caught(workspace, recording, reason, sentences):
+def test_problem_is_caught(workspace, recording, reason, sentences):
     assert out_of(workspace, recording, reason) == sentences
 
 

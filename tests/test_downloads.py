@@ -1,4 +1,4 @@
-"""Downloads against a real server on this machine that limits, breaks off, lies and changes its mind."""
+"""Downloads from a local server that limits, truncates, sends wrong data and changes files."""
 
 import hashlib
 import json
@@ -205,7 +205,7 @@ def test_fetches_a_table_of_addresses_and_checks_it(web, tmp_path, out):
     assert report.facts == {
         "files": 3, "there_before": 0, "fetched": 3, "failed": 0, "bytes": 900_003, "ledger": str(out / "downloads.jsonl")
     }  # fmt: skip
-    assert report.warnings == ["1 of the files came without a checksum; they are whole by their lengths alone"]
+    assert report.warnings == ["1 of the files have no checksum; only their lengths were verified"]
     assert left_behind(out) == ["a.wav", "b 2.wav", "c.wav"]
     assert (out / "b 2.wav").read_bytes() == BODY + b"b"
     row = ledger(out)["a.wav"]
@@ -231,13 +231,13 @@ def test_a_second_run_asks_for_nothing_but_what_changed(web, get, out):
     assert sorted(path for path, *_ in web.log) == ["/a", "/b"]
     assert (report.facts["there_before"], report.facts["fetched"], report.problems) == (1, 2, [])
     assert (out / "a").read_bytes() == BODY + b"a"
-    assert any("a is not what was fetched" in note for note in report.warnings)
+    assert any("a has changed" in note for note in report.warnings)
     web.log.clear()
     assert get("/a", "/b", "/c").facts["there_before"] == 3
     assert web.log == []
 
 
-def test_goes_on_where_a_connection_broke(web, get, out):
+def test_continues_where_a_connection_broke(web, get, out):
     web.files = {"/a.wav": BODY}
     web.tricks["/a.wav"] = [cut(100_000), cut(50_000), cut(0)]
     assert get("/a.wav", tries=2).problems == []
@@ -276,12 +276,12 @@ def test_a_file_that_changed_meanwhile_is_begun_anew(web, get, out, trick):
     assert left_behind(out) == ["a"]
 
 
-def test_a_part_of_another_address_is_never_continued(web, get, out):
+def test_a_part_of_another_url_is_never_continued(web, get, out):
     web.files = {"/one/a": BODY, "/two/a": bytes(reversed(BODY))}
     web.tricks["/one/a"] = [cut(100_000), busy(404)]
     web.tricks["/two/a"] = [cut(150_000), busy(404)]
     for path in ("/one/a", "/two/a"):
-        assert get(path).problems == ["a: the server says 404 Not Found"]
+        assert get(path).problems == ["a: the server responded with 404 Not Found"]
     assert get("/one/a").problems == []
     assert web.asked("/one/a")[-1] is None
     assert (out / "a").read_bytes() == BODY
@@ -291,7 +291,7 @@ def test_a_failed_part_is_kept_for_the_next_run(web, get, out):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [cut(100_000), busy(500), busy(500)]
     report = get("/a", tries=2)
-    assert report.problems == ["a: the server says 500 Internal Server Error (2 tries in a row without a new byte)"]
+    assert report.problems == ["a: the server responded with 500 Internal Server Error (2 tries in a row without a new byte)"]
     assert left_behind(out) == [".a.partial"]
     assert ledger(out)["a"]["state"] == "failed"
     assert get("/a").problems == []
@@ -327,21 +327,21 @@ def test_a_longer_pause_than_wanted_gives_the_host_up_and_no_other(web, get, out
     other = {"url": f"{web.other_name}/d"}
     report = get("/a", "/b", "/c", other, connections=1, max_wait=60)
     assert [line.split(":")[0] for line in report.problems] == ["a", "b", "c"]
-    assert "asks for a pause of 86,400 s, at most 60 are waited" in ledger(out)["b"]["reason"]
+    assert "requires a wait of 86,400 s, more than the limit of 60 s" in ledger(out)["b"]["reason"]
     assert [path for path, *_ in web.log] == ["/a", "/d"]
     assert get("/a", "/b", "/c", other).problems == []
 
 
-def test_passing_failures_are_tried_again_and_lasting_ones_told(web, get, out):
+def test_transient_failures_are_retried_and_permanent_ones_reported(web, get, out):
     web.files = {"/a": BODY, "/b": BODY, "/d": BODY}
     web.tricks["/a"] = [busy(503), busy(502), busy(429), cut(10)]
     web.tricks["/b"] = [busy(503)] * 9
     web.tricks["/d"] = [busy(204)]
     report = get("/a", "/b", "/c", "/d", tries=5)
     assert report.problems == [
-        "b: the server says 503 Service Unavailable (5 tries in a row without a new byte)",
-        "c: the server says 404 Not Found",
-        "d: the server says 204 No Content",
+        "b: the server responded with 503 Service Unavailable (5 tries in a row without a new byte)",
+        "c: the server responded with 404 Not Found",
+        "d: the server responded with 204 No Content",
     ]
     assert (len(web.asked("/b")), len(web.asked("/c"))) == (5, 1)
     assert left_behind(out) == ["a"]
@@ -366,7 +366,7 @@ def test_nobody_answers(tmp_path, out):
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("trick", [too_long_a_length, no_length, chunked])
-def test_what_cannot_be_known_to_be_whole_gets_no_final_name(web, get, out, trick, checksum):
+def test_what_cannot_be_known_to_be_complete_gets_no_final_name(web, get, out, trick, checksum):
     web.files = {"/a": BODY}
     web.tricks["/a"] = [trick] * 9
     report = get({"url": f"{web.address}/a", **({"checksum": md5(BODY)} if checksum else {})}, tries=2)
@@ -401,7 +401,7 @@ def test_compressed_against_our_wish(web, get, out):
     web.files = {"/a.wav": BODY, "/b.tar.gz": BODY}
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Encoding="x-gzip")]
-    assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), though asked not to"]
+    assert get("/a.wav", "/b.tar.gz").problems == ["a.wav: the server sends it compressed (x-gzip), which was not requested"]
     assert (out / "b.tar.gz").read_bytes() == BODY  # as sent: some servers call archives so
 
 
@@ -410,7 +410,7 @@ def test_a_web_page_is_no_recording(web, get, out):
     for path in web.files:
         web.tricks[path] = [cut(None, Content_Type="text/html; charset=utf-8")] * 2
     (problem,) = get(*web.files).problems
-    assert problem.startswith("a.wav: the server sends a web page in its place")
+    assert problem.startswith("a.wav: the server sends a web page instead")
     row = {"url": f"{web.address}/a.wav", "checksum": md5(b"<html>please log in")}
     assert get(row).problems == []
 
@@ -426,10 +426,10 @@ def test_redirects_are_followed_to_web_addresses_and_not_for_ever(web, get, out)
     reasons = {name: row["reason"] for name, row in ledger(out).items()}
     assert (out / "a").read_bytes() == BODY
     assert reasons["a"] is None
-    assert reasons["b"].startswith("redirects go in a circle: http://")
+    assert reasons["b"].startswith("a redirect loop: http://")
     assert len(web.asked("/b")) + len(web.asked("/c")) == 2
-    assert "only http:// and https:// addresses are allowed" in reasons["d"]
-    assert reasons["e"] == "the server says 404 Not Found" or "redirect" in reasons["e"]
+    assert "only http:// and https:// URLs are allowed" in reasons["d"]
+    assert reasons["e"] == "the server responded with 404 Not Found" or "redirect" in reasons["e"]
     assert "user or password" in reasons["f"]
     assert "secret" not in (out / "downloads.jsonl").read_text()
     assert left_behind(out) == ["a"]
@@ -505,16 +505,16 @@ def test_no_more_connections_and_requests_than_wanted(web, get):
 
 def test_a_host_that_rests_holds_up_no_other():
     tasks = [DownloadTask(DownloadItem(f"http://{host}/{i}", ""), f"http://{host}/{i}") for host in "ab" for i in range(3)]
-    turns = RateLimitedQueue(tasks, per_host=1, per_second=1e6)
-    first = turns.take()
+    queue = RateLimitedQueue(tasks, per_host=1, per_second=1e6)
+    first = queue.take()
     assert first.host == "a"
-    turns.again(first, after=60, rest=True)
+    queue.requeue(first, after=60, rest=True)
     for i in range(3):
-        task = turns.take()
+        task = queue.take()
         assert task.address == f"http://b/{i}"
-        turns.finish(task)
-    turns.finish(DownloadTask(first.wanted, "", host="a"))
-    assert [task.address for task in turns.withdraw(first)] == ["http://a/1", "http://a/2", "http://a/0"]
+        queue.finish(task)
+    queue.finish(DownloadTask(first.wanted, "", host="a"))
+    assert [task.address for task in queue.withdraw(first)] == ["http://a/1", "http://a/2", "http://a/0"]
 
 
 # the list
@@ -532,7 +532,7 @@ BAD_NAMES += ["CON", "nul.wav", "a.", "a ", "downloads.jsonl", "x" * 241]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_names_never_lead_out_of_the_folder(web, get, out, tmp_path, name):
+def test_names_never_point_outside_the_folder(web, get, out, tmp_path, name):
     web.files = {"/a": BODY}
     report = get({"url": f"{web.address}/a", "name": name})
     assert len(report.problems) == 1
@@ -554,7 +554,7 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "file:///etc/passwd"}, "only http:// and https://"),
         ({"url": "/etc/passwd"}, "only http:// and https://"),
         ({"url": "http://"}, "only http:// and https://"),
-        ({"url": "http://[::1/a"}, "no address"),
+        ({"url": "http://[::1/a"}, "is not a URL"),
         ({"url": "http://me:secret@example.org/a"}, "user or password"),
         ({"url": "http://example.org/a", "checksum": "sha256:12"}, "64 hex digits"),
         ({"url": "http://example.org/a", "checksum": "sha1:" + "0" * 40}, "64 hex digits"),
@@ -562,8 +562,8 @@ def test_names_in_addresses_neither(web, get, out, end):
         ({"url": "http://example.org/a", "sha256": "0" * 32}, "64 hex digits"),
         ({"url": "http://example.org/a", "sha256": "0" * 64, "checksum": "md5:" + "0" * 32}, "two checksums that differ"),
         ({"name": "a"}, "only http:// and https://"),
-        (["http://example.org/a"], "no JSON object"),
-        ({"url": 5}, "no text"),
+        (["http://example.org/a"], "not a JSON object"),
+        ({"url": 5}, "is not a string"),
     ],
 )
 def test_rows_of_no_use_are_refused_with_their_reason(get, out, row, says):
@@ -583,11 +583,11 @@ def test_a_mended_list_clears_its_refusals(web, get, out):
     assert list(ledger(out)) == ["a"]
 
 
-def test_two_addresses_of_one_name_are_told_apart(web, get, out):
+def test_two_urls_of_one_name_are_distinguished(web, get, out):
     web.files = {"/1/a.wav": b"1", "/2/A.wav": b"2"}
     report = get("/1/a.wav", "/2/A.wav", "/1/a.wav")
     assert len(report.problems) == 1
-    assert "its name 'A.wav' is that of line 1; give each a name of its own" in report.problems[0]
+    assert "its name 'A.wav' is also that of line 1; give each another name" in report.problems[0]
     rows = [{"url": f"{web.address}/1/a.wav"}, {"url": f"{web.address}/2/A.wav", "name": "other.wav"}]
     assert get(*rows).problems == []
     assert {path.name: path.read_bytes() for path in out.glob("*.wav")} == {"a.wav": b"1", "other.wav": b"2"}
@@ -602,7 +602,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     report = get(*({"url": f"{web.address}/{name}", "checksum": checksum} for name in "ab"))
     assert web.log == []
     assert report.facts["there_before"] == 1
-    assert report.problems == ["b: something else has its name, and nothing is overwritten; move it away, or give another name"]
+    assert report.problems == ["b: another file has its name and is not overwritten; move it away, or give another name"]
     assert (out / "b").read_text() == "mine"
 
 
@@ -610,7 +610,7 @@ def test_what_was_there_is_taken_by_its_checksum_or_left_alone(web, get, out):
     ("name", "text", "says"),
     [
         ("absent.csv", None, "absent.csv"),
-        ("list.csv", "address\nhttp://x/a\n", "a column url is wanted"),
+        ("list.csv", "address\nhttp://x/a\n", "a column url is required"),
         ("list.csv", "", "cannot be read"),
         ("list.txt", "http://x/a", "a .csv, .tsv or .jsonl"),
         ("list.jsonl", b"\xff", "cannot be read"),
@@ -660,7 +660,7 @@ def test_one_download_at_a_time(web, get, out):
 
     web.tricks["/a"] = [meanwhile]
     assert get("/a").problems == []
-    assert refused == [f"{out}: another download is at work there; wait for it, or take another folder"]
+    assert refused == [f"{out}: another download is active there; wait for it, or choose another folder"]
 
 
 def test_a_ledger_that_a_power_cut_cut_off(web, get, out):
@@ -686,7 +686,7 @@ def test_ingest_reads_straight_from_the_folder(web, get, out, tmp_path, recorded
     assert Workspace.open(tmp_path / "W").recordings.filter(pl.col("path") == name).height == 1
 
 
-def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
+def test_stopped_by_hand_it_ends_at_once_and_continues_later(web, get, out):
     web.files = {"/a": BODY, "/b": BODY}
     silent = threading.Event()
 
@@ -719,13 +719,13 @@ def test_stopped_by_hand_it_ends_at_once_and_goes_on_later(web, get, out):
     assert (out / "a").read_bytes() == BODY
 
 
-def test_a_full_disk_stops_it_and_the_same_call_goes_on(web, get, out):
+def test_a_full_disk_stops_it_and_the_same_call_continues(web, get, out):
     web.files = {"/a": BODY, "/b": b"small"}
     web.tricks["/b"] = [busy(503)]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
     try:
-        with pytest.raises(DiskFullError, match="what is done is kept"):
+        with pytest.raises(DiskFullError, match="finished work is kept"):
             get("/a", "/b")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -791,7 +791,7 @@ def test_exit_codes_and_progress(web, tmp_path, out):
     path.write_text(json.dumps({"url": f"{web.address}/a"}) + "\n" + json.dumps({"url": f"{web.address}/b"}) + "\n")
     some = CliRunner().invoke(app, ["download", str(path), "--out", str(out)])
     assert some.exit_code == 1
-    assert "problem: b: the server says 404 Not Found" in some.stdout
+    assert "problem: b: the server responded with 404 Not Found" in some.stdout
     for part in ("300k/300k", "left", "B/s", "2/2 files"):
         assert part in some.stderr
     path.write_text(path.read_text().splitlines()[0])

@@ -48,7 +48,7 @@ def test_the_same_samples_give_the_same_bytes_in_another_process(encoding):
 
 
 @pytest.mark.parametrize("encoding", LOSSY)
-def test_a_corpus_of_them_is_whole_and_small(make_workspace, tmp_path, encoding):
+def test_a_corpus_of_them_is_complete_and_small(make_workspace, tmp_path, encoding):
     workspace = make_workspace({"a.wav": (12.0, 48000)}, channels=1)
     sizes = {}
     for name in (encoding, "flac"):

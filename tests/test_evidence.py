@@ -385,7 +385,7 @@ def test_before_any_verdict_the_report_claims_nothing_and_says_what_to_review(wo
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
     assert report.facts["thresholds"][0]["precision"] is None
-    assert report.warnings == ["nothing has been judged yet: nothing is known of the labels"]
+    assert report.warnings == ["nothing has been judged yet: the quality of the labels is unknown"]
     assert "review export" in report.facts["review_next"]
     assert "--strategy stratified --n 300 --threshold 0.8" in report.facts["review_next"]
 
@@ -459,7 +459,7 @@ def test_rows_after_the_last_judged_one_have_not_been_reached_and_rows_before_it
     say(workspace, "one", lambda key: None if key == skipped else "ok", rows=10)
     assert verdicts_of(workspace) == ["right"] * 3 + ["unsure"] + ["right"] * 6 + [None] * 10
     assert ProofState.load(workspace).parts[0][0].reached == 0.5
-    assert "one: 1 rows before the last judged one were passed over; they count as unsure" in evidence(workspace).warnings
+    assert "one: 1 rows before the last judged one were skipped; they count as unsure" in evidence(workspace).warnings
     assert ProofState.load(workspace).sample().judged["weight"].to_list() == pytest.approx([200.0] * 10)
 
 
@@ -495,7 +495,7 @@ def test_what_was_said_elsewhere_does_not_tell_how_far_a_review_has_come(workspa
     )
     assert verdicts_of(workspace) == ["right", "right", "unsure", "right", "right", *[None] * 15]
     assert any(
-        line.startswith("1 judged segments were drawn by no review, or lie beyond") for line in evidence(workspace).warnings
+        line.startswith("1 judged segments were not drawn by a review, or are beyond") for line in evidence(workspace).warnings
     )
 
 
@@ -543,7 +543,7 @@ def test_verdicts_on_what_was_not_drawn_or_has_changed_are_not_counted(workspace
     )
     report = evidence(workspace)
     assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
-    assert any(line.startswith("2 judged segments were drawn by no review, or") for line in report.warnings)
+    assert any(line.startswith("2 judged segments were not drawn by a review, or") for line in report.warnings)
 
 
 def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_path):
@@ -554,7 +554,7 @@ def test_segments_that_came_later_make_older_rounds_worthless(workspace, tmp_pat
     workspace.save(segments=pl.concat([workspace.segments, more]))
     report = evidence(workspace)
     assert report.facts["lowest_proven"] is None
-    assert "drawn from other segments than there are now, so they prove nothing: one" in report.warnings
+    assert "drawn from segments that have been replaced since, so they prove nothing: one" in report.warnings
 
 
 def test_durations_are_those_of_select(workspace):
@@ -619,10 +619,10 @@ def test_the_plot_shows_estimate_and_bounds_within_its_frame_and_says_what_is_mi
     proven = evidence(workspace, precision=asked).facts["lowest_proven"] is not None
     assert bool(words) != proven
     if not n:
-        assert "No segment has been reviewed yet: nothing is known of the labels." in words
+        assert "No segment has been reviewed yet: the quality of the labels is unknown." in words
     elif n == 6 and not proven:
         assert "6 segments have been reviewed: no threshold is proven to keep" in words
-        assert f"takes at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
+        assert f"needs at least {min_sample_size(precision=asked, confidence=0.95)} reviewed segments" in words
 
 
 def test_the_plot_marks_what_is_proven(workspace, tmp_path):

@@ -1,4 +1,4 @@
-"""What is exported comes back to the sample, names real files, lets nothing run and has the same bytes each time."""
+"""Exports read back sample-exact, name real files, execute nothing and have the same bytes each time."""
 
 import gzip
 import json
@@ -176,7 +176,7 @@ def test_all_that_is_not_rejected_while_nothing_is_selected(workspace, tmp_path)
     assert not (tmp_path / "none").exists()
 
 
-def test_what_has_no_audio_is_told_and_left_out(workspace, tmp_path):
+def test_what_has_no_audio_is_reported_and_left_out(workspace, tmp_path):
     gone = pl.when(pl.col("recording_id") != "a").then("num_samples").alias("num_samples")
     workspace.save(recordings=workspace.recordings.with_columns(gone))
     report = nbaudio.export(workspace, "lhotse", out=tmp_path / "out")
@@ -315,13 +315,13 @@ def elsewhere(workspace, tmp_path):
 
 @pytest.mark.parametrize("paths", ["absolute", "relative"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_recordings_elsewhere_are_named_by_their_addresses(workspace, elsewhere, tmp_path, name, paths):
+def test_recordings_elsewhere_are_named_by_their_urls(workspace, elsewhere, tmp_path, name, paths):
     report = nbaudio.export(workspace, name, out=tmp_path / "out", paths=paths)
     assert report.problems == []
     written = b"".join(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for data in content(tmp_path / "out").values())
     assert f"{elsewhere}/b%20%20c.flac".encode() in written
     assert str(tmp_path).encode() not in written
-    assert any("reads no addresses; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
+    assert any("reads no URLs; 3 recordings" in note for note in report.warnings) == (name == "kaldi")
 
 
 @pytest.mark.parametrize("name", ["nemo", "lhotse"])
@@ -338,7 +338,7 @@ def test_addresses_in_manifests_are_read_back_to_the_sample(workspace, elsewhere
     )
 
 
-def test_recordings_in_archives_are_left_out_and_told(workspace, tmp_path):
+def test_recordings_in_archives_are_left_out_and_reported(workspace, tmp_path):
     with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
         archive.add(workspace.audio_root, ".")
     Workspace.create(workspace.path, **workspace.settings | {"audio": f"tar://::{tmp_path}/all.tar.gz"})

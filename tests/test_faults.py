@@ -1,4 +1,4 @@
-"""Things break in the middle of a run: what is lost is ledgered, what is done is kept, the bytes are those of a quiet run."""
+"""Faults during a run: losses are in the ledger, finished work is kept, the bytes equal those of an undisturbed run."""
 
 import errno
 import hashlib
@@ -77,7 +77,7 @@ class Meanwhile:
 # recordings
 
 
-def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_goes_on(workspace, tmp_path):
+def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_rest_is_processed(workspace, tmp_path):
     audio = workspace.audio_root
     kept_bytes = (audio / NAMES[4]).read_bytes()
 
@@ -93,12 +93,12 @@ def test_recordings_that_vanish_or_change_in_the_middle_are_ledgered_and_the_res
         report = made(workspace, tmp_path / "c")
     assert whole(tmp_path / "c")
     assert rejected(tmp_path / "c") == {
-        "r1": ["r1.flac: the file is no longer there; it was when it was ingested"],
+        "r1": ["r1.flac: the file has disappeared since it was ingested"],
         "r2": ["r2.flac: the file changed since it was ingested; run ingest again"],
         "r3": ["r3.flac: the file changed since it was ingested; run ingest again"],
     }
     assert report.facts["kept"] == 2 * 8
-    assert "run the same again" in report.facts["next"]
+    assert "run the same command again" in report.facts["next"]
 
 
 def test_a_recording_that_changes_while_it_is_cut_leaves_none_of_its_clips(workspace, tmp_path, monkeypatch):
@@ -162,7 +162,7 @@ def test_servers_that_fail_while_cutting(workspace, tmp_path, monkeypatch):
             made(there, tmp_path / "c")
         found = rejected(tmp_path / "c")
         assert set(found) == {"r1", "r2", "r3"}
-        assert "the server says 500" in found["r1"][0]
+        assert "the server responded with 500" in found["r1"][0]
         assert "in 3 tries" in found["r2"][0]
         assert "Not enough data" in found["r3"][0]
         assert whole(tmp_path / "c")
@@ -209,7 +209,7 @@ def little_room():
 def test_a_disk_that_is_full_while_tables_are_written(tmp_path, little_room):
     table = pl.DataFrame({"a": list(range(100_000))})
     little_room(10_000)
-    with pytest.raises(DiskFullError, match="make room and run the same again"), atomic_write(tmp_path / "a.parquet") as partial:
+    with pytest.raises(DiskFullError, match="free some space and run"), atomic_write(tmp_path / "a.parquet") as partial:
         table.write_parquet(partial)  # polars has an error of its own for that
     assert not list(tmp_path.iterdir())
 
@@ -240,7 +240,7 @@ def test_a_disk_without_room_for_a_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DiskFullError, match="run the same again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
+    with pytest.raises(DiskFullError, match="run the command again"), run_log.run_log(tmp_path / "w/log.jsonl", "x", {}, of="c"):
         pass
 
 
@@ -259,7 +259,7 @@ def test_a_disk_that_is_full_while_publishing(workspace, tmp_path, little_room):
     assert contents(tmp_path / "c") == contents(tmp_path / "quiet")
 
 
-def test_only_what_is_damaged_is_made_again(workspace, tmp_path):
+def test_only_what_is_damaged_is_rewritten(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     wanted = contents(tmp_path / "c")
     shard = sorted((tmp_path / "c/train").iterdir())[1]
@@ -303,7 +303,7 @@ def test_clocks_and_dates_mean_nothing(workspace, tmp_path, monkeypatch):
     assert contents(tmp_path / "again") == wanted
 
 
-def test_a_corpus_that_is_moved_elsewhere_is_whole(workspace, tmp_path):
+def test_a_corpus_that_is_moved_elsewhere_is_complete(workspace, tmp_path):
     made(workspace, tmp_path / "c")
     (tmp_path / "another disk").mkdir()
     shutil.copytree(tmp_path / "c", tmp_path / "another disk/č c", copy_function=shutil.copyfile)
@@ -317,7 +317,7 @@ def test_a_corpus_that_is_moved_elsewhere_is_whole(workspace, tmp_path):
 
 def test_two_runs_into_one_folder(workspace, tmp_path):
     def meet():
-        with pytest.raises(ExistsError, match=rf"c: another run is at work there \(process {os.getpid()} on .*, since 20"):
+        with pytest.raises(ExistsError, match=rf"c: another run is active there \(process {os.getpid()} on .*, since 20"):
             made(workspace, tmp_path / "c")
         told = status(tmp_path / "c")
         assert (told.facts["state"], told.facts["stage"], told.problems) == ("running", "cut", [])
@@ -337,7 +337,7 @@ def test_two_conversions_into_one_folder(workspace, tmp_path):
     again = partial(convert, tmp_path / "c", container="zip", out=tmp_path / "z", jobs=1, show_progress=False)
 
     def meet():
-        with pytest.raises(ExistsError, match="another run is at work there"):
+        with pytest.raises(ExistsError, match="another run is active there"):
             again()
 
     with listen_to_progress(Meanwhile("pack", meet)):
@@ -402,7 +402,7 @@ def test_status_of_a_run_that_goes_on_and_of_what_becomes_of_it(workspace, tmp_p
     assert 0 <= facts["done"] < facts["total"] == report.facts["shards"]
     assert (facts["failures"], len(running.problems)) == (8, 1)
     assert "r1.flac" in running.problems[0]
-    assert facts["next"] == f"wait, and ask again: nbaudio status '{corpus}'"
+    assert facts["next"] == f"wait, then check again: nbaudio status '{corpus}'"
     lines = [line for line in run_log.read(Path(report.facts["log"])) if line["event"] == "progress"]
     assert lines[0]["failures"] in (0, 8)
     finished = status(corpus)
@@ -425,7 +425,7 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
     assert report.facts["rate"] == pytest.approx(40 / 3600, rel=1e-3)
     assert (report.facts["state"], report.facts["failures"], report.facts["process"]) == ("killed", 3, "1 on far")
     assert report.problems == ["the run was killed, not before 2026-01-01T01:00:01.000Z"]
-    assert report.facts["next"] == "run the same command again: what is done is kept"
+    assert report.facts["next"] == "run the same command again: finished work is kept"
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_rate_and_time_left_come_from_the_log(tmp_path):
         ],
     ],
 )
-def test_a_log_that_is_none_is_told_in_one_line(tmp_path, lines):
+def test_a_log_that_is_none_is_reported_in_one_line(tmp_path, lines):
     (tmp_path / ".work").mkdir()
     (tmp_path / ".work/log.jsonl").write_text("\n".join(lines))
     with pytest.raises(InputError, match="not the log of a run"):

@@ -1,4 +1,4 @@
-"""Input that means harm, through every reader, container, export, sheet, page and widget: text stays text, in its place."""
+"""Hostile input through every reader, container, export, sheet, page and widget: text stays text, in its folder."""
 
 import ast
 import csv
@@ -137,7 +137,7 @@ def test_names_stay_below_the_audio_folder(place, format):
 
 
 @every_format
-def test_texts_come_back_as_they_are_or_are_told(place, format):
+def test_texts_come_back_as_they_are_or_are_reported(place, format):
     source = SOURCES[format](place / "source", [("a.wav", text) for text in TEXTS])
     with kept_inside(place.parents[2], place / "source", place / "audio", place / "W"):
         report = nbaudio.ingest(format, source, audio=place / "audio", out=place / "W", jobs=1)
@@ -182,7 +182,7 @@ def test_members_links_and_devices_of_a_tar_stay_in_it(place, name, elsewhere):
     assert not [
         path for path in found if path.startswith(("/", "symlink", "hardlink", "fifo", "device")) or ".." in path.split("/")
     ]
-    assert [line for line in report.problems if "leads out of the audio folder" in line]
+    assert [line for line in report.problems if "points outside the audio folder" in line]
 
 
 # links
@@ -210,7 +210,7 @@ def test_links_out_of_a_source_are_not_followed(place, format):
     else:
         held.rename(elsewhere)
     held.symlink_to(elsewhere)
-    with pytest.raises(InputError, match="a link that leads out of its folder"):
+    with pytest.raises(InputError, match="a link that points outside its folder"):
         nbaudio.ingest(format, source, audio=place / "audio", out=place / "W")
 
 
@@ -235,7 +235,7 @@ def test_recordings_that_a_link_brings_are_not_taken_unless_they_are_named(place
     (source / "clips").symlink_to(place / "audio")
     report = nbaudio.ingest("commonvoice", source, out=place / "W")
     assert report.facts["recordings_with_audio"] == 0
-    assert [line for line in report.problems if "clips as a whole: a link that leads out" in line]
+    assert [line for line in report.problems if "clips as a whole: a link that points outside" in line]
     assert nbaudio.ingest("commonvoice", source, audio=place / "audio", out=place / "W").facts["recordings_with_audio"] == 1
 
 
@@ -497,7 +497,7 @@ def test_a_folder_publishes_nothing_elsewhere(tmp_path, name):
         lambda name: folder.holds(name, ""),
         lambda name: folder.read(name, 0, 1),
     ):
-        with pytest.raises(InputError, match="leads out of the folder"):
+        with pytest.raises(InputError, match="points outside the folder"):
             use(name)
 
 

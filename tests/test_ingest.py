@@ -1,4 +1,4 @@
-"""Ingest takes what the field's files hold, exactly, and says what it could not take."""
+"""Ingest reads transcripts and recordings exactly, and reports everything that it could not read."""
 
 import json
 import os
@@ -134,7 +134,7 @@ def test_text_is_composed(tmp_path):
     assert frame["asr_text"][0] == "što"
 
 
-def test_unreadable_lines_are_told_and_the_rest_goes_on(tmp_path):
+def test_unreadable_lines_are_reported_and_the_rest_is_processed(tmp_path):
     bad = {
         2: (b'{"file": "a.wav", "start": 1,', "not JSON"),
         3: (b'{"file": "a.wav", "start": 1, "end": 2, "words": ["\xff"]}', "not UTF-8: byte 0xff"),
@@ -258,7 +258,7 @@ def test_scp_keeps_the_blanks_of_names(tmp_path):
     [
         ("wav.scp", "a a.wav\nb sph2pipe -f wav b.sph |", "line 2.*'b' is a command"),
         ("wav.scp", "a a.wav\nb touch x |  ", "line 2.*command"),
-        ("wav.scp", "alone", "line 1.*a key, a blank and a file name"),
+        ("wav.scp", "alone", "line 1.*a key, a space and a file name"),
         ("wav.scp", "a a.wav\na b.wav", "line 2: 'a' is 'b.wav' here and 'a.wav' before"),
         ("names.csv", "name,file\na,b", "expected the columns name and path; it has name, file"),
         ("names.csv", "name,path\na,", "1 rows lack"),
@@ -293,7 +293,7 @@ def test_audio_files_are_listed_by_relative_path(tmp_path):
     assert (paths.to_list(), refused) == (["a/x  y.flac", "a/x.MP3", "b.wav"], [])
 
 
-def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
+def test_what_is_not_taken_from_the_audio_folder_is_reported(tmp_path):
     root = tmp_path / "audio"
     (root / "inside").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -310,10 +310,10 @@ def test_what_is_not_taken_from_the_audio_folder_is_told(tmp_path):
     assert paths.to_list() == ["inside/a.wav", "link in.wav"]
     assert dict(refused) == {
         "\\xff.wav": "its name is not Unicode; rename it",
-        "folder out": "a link that leads out of the audio folder",
+        "folder out": "a link that points outside the audio folder",
         "folder.wav": "a folder with the name of a recording; recordings in it are read",
-        "gone.wav": "a link that leads nowhere",
-        "link out.wav": "a link that leads out of the audio folder",
+        "gone.wav": "a broken link",
+        "link out.wav": "a link that points outside the audio folder",
         "pipe.wav": "a pipe, socket or device, not a file",
     }
 
@@ -468,7 +468,7 @@ def test_an_end_that_was_rounded_past_the_recording_means_its_end(tmp_path, end,
     assert row["source_end"] == end
 
 
-def test_the_size_to_come_is_told_up_front(tmp_path):
+def test_the_size_to_come_is_reported_up_front(tmp_path):
     tone(tmp_path / "audio/a.wav", 30, rate=48000, channels=2)
     tone(tmp_path / "audio/b.wav", 3, rate=16000)
     source = write(tmp_path / "asr.json", segment(0, 25), segment(0, 2, file="b.wav"))
@@ -493,7 +493,7 @@ def test_columns_that_corpora_have_of_their_own_are_kept_under_another_name(tmp_
     assert kept == {"audio": None, "source_source_audio": "x", "source_audio": "y", "source_shard": "z", "snr": "3"}
 
 
-def test_a_header_that_lies_is_a_warning(tmp_path):
+def test_a_wrong_header_is_a_warning(tmp_path):
     tone(tmp_path / "audio/a.wav", 3, rate=8000)
     whole = (tmp_path / "audio/a.wav").read_bytes()
     (tmp_path / "audio/a.wav").write_bytes(whole[: len(whole) // 3])

@@ -1,4 +1,4 @@
-"""Killed at any moment, a run leaves only whole files under final names, and another run finishes with the same bytes."""
+"""Killed at any moment, a run leaves only complete files under final names; the next run finishes with the same bytes."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The package stays easy to find one's way in: rooms in layers, no cycles, no shadowed names, small files."""
+"""Structure of the package: rooms in layers, no cycles, no shadowed names, small files."""
 
 import ast
 import sys

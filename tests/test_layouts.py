@@ -1,4 +1,4 @@
-"""Every layout keeps one contract: its segments are there to the sample, its troubles are told, and a corpus comes out of it."""
+"""The contract of every layout: exact segments, reported problems, and a corpus at the end."""
 
 import io
 import json
@@ -70,7 +70,7 @@ def test_segments_are_there_to_the_sample(ingested, name):
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_troubles_are_told_and_stop_nothing(ingested, name):
+def test_problems_are_reported_and_stop_nothing(ingested, name):
     made, report, workspace = ingested(name)
     problems = workspace.table("problems").select("item", "reason").rows()
     for item, reason in made.problems:
@@ -370,7 +370,7 @@ def test_an_archive_that_changes_after_ingest_gives_no_wrong_sample(tmp_path, ha
     assert "changed since it was ingested" in lost["detail"][0]
 
 
-def test_an_archive_that_is_gone_is_said_in_one_line(tmp_path):
+def test_an_archive_that_has_disappeared_is_reported_in_one_line(tmp_path):
     archive = librispeech_archive(tmp_path)
     nbaudio.ingest("librispeech", archive, out=tmp_path / "W")
     nbaudio.select(tmp_path / "W", dev=0, test=0, group_by=())
@@ -379,7 +379,7 @@ def test_an_archive_that_is_gone_is_said_in_one_line(tmp_path):
         nbaudio.materialize(tmp_path / "W", out=tmp_path / "C", jobs=1, show_progress=False)
 
 
-def test_clips_of_an_archive_are_heard(tmp_path):
+def test_clips_of_an_archive_are_played(tmp_path):
     nbaudio.ingest("librispeech", librispeech_archive(tmp_path), out=tmp_path / "W")
     root = Workspace.open(tmp_path / "W").audio_root
     for name in ("dev-clean/84/121123/84-121123-0001.flac", "dev-clean/84/121123/84-121123-0000.flac"):
@@ -413,7 +413,7 @@ def test_an_archive_with_names_that_lead_out_writes_nothing(tmp_path):
     assert written == {"1-2-0000.flac", "dev/1/2/1-2-0000.flac", "d/2.flac"}
 
 
-def test_names_that_are_no_unicode_are_told_and_the_rest_goes_on(tmp_path):
+def test_names_that_are_no_unicode_are_reported_and_the_rest_is_processed(tmp_path):
     made = LAYOUTS["librispeech"](tmp_path)
     folder = os.fsencode(made.source / "dev-clean/84/121123")
     os.close(os.open(folder + b"/\xff.flac", os.O_CREAT))
@@ -471,7 +471,7 @@ def test_kaldi_finds_its_recordings_by_their_paths(tmp_path, above):
     assert report.problems == [f"{named}/gone.wav: no such recording"]
 
 
-def test_an_id_that_is_there_twice_is_told_and_its_first_text_is_taken(tmp_path):
+def test_an_id_that_is_there_twice_is_reported_and_its_first_text_is_taken(tmp_path):
     tone(tmp_path / "data/a.wav", 4)
     lines(tmp_path / "data/wav.scp", "r a.wav")
     lines(tmp_path / "data/segments", "u r 0 1", "u r 2 3")
@@ -486,7 +486,7 @@ def test_an_id_that_is_there_twice_is_told_and_its_first_text_is_taken(tmp_path)
 
 def test_kaldi_with_commands_alone_says_so(tmp_path):
     lines(tmp_path / "data/wav.scp", f"u1 touch {tmp_path}/PWNED |")
-    with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; nothing is run"):
+    with pytest.raises(InputError, match=r"wav\.scp, line 1: 'u1' is a command; commands are not executed"):
         nbaudio.ingest("kaldi", tmp_path / "data", out=tmp_path / "W")
     assert not (tmp_path / "PWNED").exists()
 
@@ -533,7 +533,7 @@ def test_a_dataset_with_paths_alone_needs_no_copy(tmp_path):
     assert not (tmp_path / "W/audio").exists()
 
 
-def test_columns_of_a_dataset_are_asked_for_by_name(tmp_path):
+def test_columns_of_a_dataset_are_requested_by_name(tmp_path):
     data = tone(tmp_path / "a.wav", 1).read_bytes()
     columns = {"words": ["da"], "guess": ["da"], "text": ["x"], "who": [3]}
     source = parquet(tmp_path / "x.parquet", [{"bytes": data, "path": None}], **columns)
@@ -661,4 +661,4 @@ def test_options_on_the_command_line(tmp_path):
     assert Workspace.open(tmp_path / "W").settings["options"] == {"window": "0.5", "partial": "drop"}
     wrong = CliRunner().invoke(app, [*call, "--option", "window"])
     assert wrong.exit_code == 2
-    assert "wanted is name=value" in json.loads(wrong.stdout)["error"]
+    assert "expected name=value" in json.loads(wrong.stdout)["error"]

@@ -1,4 +1,4 @@
-"""What splits share is found, all of it, and told the same however the table is read."""
+"""Leakage checks find everything that splits share, however the table is read."""
 
 import hashlib
 import json
@@ -136,7 +136,7 @@ def test_the_list_is_bounded_and_the_count_is_not(monkeypatch):
     assert (told["shared"], told["segments"], len(told["exceptions"])) == (10, 10, 3)
 
 
-def test_the_partner_that_is_told_is_the_nearest_then_train_then_by_id():
+def test_the_partner_that_is_reported_is_the_nearest_then_train_then_by_id():
     said = "ovo je jedna sasvim obična rečenica iz sabora"
     rows = [("a", "r", said[:-2], None, "train"), ("a", "r", said[:-1], None, "dev"), ("a", "r", said, None, "test")]
     found = exceptions(table([*rows, ("a", "r", said[1:], None, "train")]), keys=["speaker_id"])

@@ -124,7 +124,7 @@ def test_beside_files_and_manifests_are_found_under_the_posix_locale(tmp_path):
     assert segments.select("recording_id", "text").rows() == [("सभा", "Dobar dan č")]
 
 
-def test_a_program_with_another_encoding_is_told_what_to_do(tmp_path, recorded):
+def test_a_program_with_another_encoding_gets_a_remedy(tmp_path, recorded):
     make(tmp_path, recorded)
     program = "import os, sys, nbaudio; nbaudio.ingest('parlaspeech', os.fsdecode('s.jsonl'), audio='zvuk', out='w')"
     (tmp_path / "zvuk č").rename(tmp_path / "zvuk")
@@ -136,7 +136,7 @@ def test_a_program_with_another_encoding_is_told_what_to_do(tmp_path, recorded):
 
 
 @pytest.mark.parametrize("format", ["subtitles", "nemo"])
-def test_names_that_are_no_unicode_are_told(tmp_path, format):
+def test_names_that_are_no_unicode_are_reported(tmp_path, format):
     folder = tmp_path / "source"
     folder.mkdir()
     Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.srt")).write_text("1\n00:00:00,000 --> 00:00:01,000\nda\n", encoding="utf8")

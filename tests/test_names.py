@@ -1,4 +1,4 @@
-"""Names find their files, every decision is told, and nothing is guessed."""
+"""Names are resolved to files, every decision is reported, and nothing is guessed."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""Sentences that are nearly the same: the fast search finds exactly what comparing each with each finds."""
+"""Near-duplicate sentences: the fast search finds exactly the pairs of an exhaustive comparison."""
 
 import random
 

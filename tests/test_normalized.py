@@ -1,4 +1,4 @@
-"""Normal forms of transcripts: a column of their own beside the source's words, and how a corpus ships them."""
+"""Normal forms of transcripts: a separate column, and how a corpus ships them."""
 
 import json
 
@@ -91,7 +91,7 @@ def test_what_reviewers_said_is_not_said_of_other_words(workspace, tmp_path):
     content_of = dict(zip(workspace.segments["segment_id"], content_hashes(workspace.segments), strict=True))
     first = min(content_of)
     append_verdicts(workspace, [Verdict(first, content_of[first], "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
-    with pytest.raises(InputError, match=r"have other words in text_raw than in text, which reviewers were given"):
+    with pytest.raises(InputError, match=r"have words in text_raw that differ from those in text, which reviewers judged"):
         materialize(workspace, out=tmp_path / "c", text="raw", **QUIET)
     assert materialize(workspace, out=tmp_path / "c", text="normalized", **QUIET).problems == []
 

@@ -1,4 +1,4 @@
-"""What is installed, locked and shipped, and which module may import what."""
+"""What is installed, locked and shipped, and which module may import which library."""
 
 import ast
 import csv
@@ -248,7 +248,7 @@ def test_manifests_have_the_same_keys():
     "name", ["data_manifests/demo.yml", "data_manifests/../pyproject.toml", "pyproject.toml", "/etc/hostname", ""]
 )
 def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
-    with pytest.raises(InputError, match="does not come with nbaudio"):
+    with pytest.raises(InputError, match="is not bundled with nbaudio"):
         bundled(name)
 
 

@@ -1,4 +1,4 @@
-"""Tables, columns and ids of pandas, of odd kinds too, give what those of polars give."""
+"""Tables, columns and ids of pandas, of unusual types too, give the same results as those of polars."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The libraries of the field read our corpora as they come, and find the same samples and words."""
+"""The usual libraries read our corpora and find the same samples and words."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Tables to look at and plots: what they show is what the workspace holds, whatever names and numbers it has."""
+"""Views and plots show the contents of the workspace, whatever names and numbers it has."""
 
 import io
 import subprocess
@@ -70,7 +70,7 @@ def test_random_examples_follow_the_seed_and_not_the_order_of_rows(workspace_of)
     assert views.examples(workspace_of(rows), "random", n=5, seed=2)["segment_id"].to_list() != one
 
 
-def test_playable_examples_lie_inside_their_recording(workspace_of):
+def test_playable_examples_are_inside_their_recording(workspace_of):
     rows = [segment(0, similarity=0.1), segment(1, similarity=0.2, seconds=9000), segment(2, similarity=0.3, recording="absent")]
     rows += [segment(3, similarity=0.4, seconds=0), segment(4, similarity=0.5) | {"start_sample": None}]
     here = {"recording_id": "r", "sampling_rate": 100, "num_samples": 100_000}

@@ -1,4 +1,4 @@
-"""What each foreign format may look like: the same content in every spelling is read as the same, and each trouble is told."""
+"""Variants of each foreign format: equal content is read as equal, and each problem is reported."""
 
 import gzip
 import json
@@ -126,7 +126,7 @@ def test_lhotse_alignment_and_hypothesis(tmp_path):
         ({"alignment": {"word": [["a"]]}}, "alignment: expected a word"),
     ],
 )
-def test_lhotse_troubles_of_a_line(tmp_path, change, reason):
+def test_lhotse_problems_of_a_line(tmp_path, change, reason):
     found = of_lhotse(tmp_path, SUPERVISION | change, SUPERVISION)
     assert len(found.frame) == 1
     assert found.problems.select("file", "line").rows() == [("supervisions.jsonl", 1)]

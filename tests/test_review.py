@@ -142,7 +142,7 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
         assert np.array_equal(samples, read_clip(source, start * own, (start + 1) * own, rate=16000))
     assert (report.facts["drawn"], report.facts["clips"]) == (10, 10)
     assert report.warnings == [
-        "15 were asked for, only 10 segments can be reviewed: all are in the sheet",
+        "15 were requested, only 10 segments can be reviewed: all are in the sheet",
         "not drawn from: 5 segments of 1 recordings that are missing (c)",
         "10 of 10 segments that can be reviewed were given to reviewers and stay out of train; "
         "left for training are 0 segments (0 s)",
@@ -225,7 +225,7 @@ def test_a_sheet_that_was_filled_in_is_left_as_it_is(workspace, tmp_path):
     book["review"]["B2"] = "ok"
     book.save(out)
     filled = out.read_bytes()
-    assert review.export(workspace, out=out, n=4).warnings[0].endswith("left as it is")
+    assert review.export(workspace, out=out, n=4).warnings[0].endswith("not overwritten")
     assert out.read_bytes() == filled
 
 
@@ -234,7 +234,7 @@ def test_an_archive_that_was_packed_anew_is_left_as_it_is(workspace, tmp_path):
     with zipfile.ZipFile(tmp_path / "s.zip", "a") as archive:
         archive.writestr("s/letter.txt", "Dear Ana")
     packed = (tmp_path / "s.zip").read_bytes()
-    assert review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True).warnings[0].endswith("left as it is")
+    assert review.export(workspace, out=tmp_path / "s.xlsx", n=4, zip=True).warnings[0].endswith("not overwritten")
     assert (tmp_path / "s.zip").read_bytes() == packed
 
 
@@ -263,7 +263,7 @@ def test_a_clip_of_another_export_is_never_overwritten(workspace, tmp_path):
     assert not (tmp_path / "t.xlsx").exists()
 
 
-def test_what_has_been_put_into_train_before_is_told(workspace, tmp_path):
+def test_what_has_been_put_into_train_before_is_reported(workspace, tmp_path):
     train = pl.lit("train", dtype=SEGMENTS["split"])
     change(workspace, split=pl.when(pl.col("recording_id") == "a").then(train))
     report = review.export(workspace, out=tmp_path / "s.xlsx", n=10)
@@ -301,7 +301,7 @@ def test_without_a_number_a_later_round_takes_a_tenth_of_the_rest_and_the_same_c
     assert again.to_dict() == second.to_dict()
 
 
-def test_a_number_is_honoured_up_to_all_and_what_is_left_for_training_is_said(workspace, tmp_path):
+def test_a_number_is_honored_up_to_all_and_what_is_left_for_training_is_reported(workspace, tmp_path):
     workspace = many(workspace, 200)
     report = review.export(workspace, out=tmp_path / "one.xlsx", n=150)
     [line] = [line for line in report.warnings if "stay out of train" in line]
@@ -335,7 +335,7 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
     workspace = Workspace.create(workspace.path, audio=None)
     change(workspace, asr_text=pl.lit(None, dtype=pl.String), similarity=pl.lit(None, dtype=pl.Float64))
     report = review.export(workspace.path, out=tmp_path / "s.xlsx", n=100)
-    assert report.warnings[0] == "100 were asked for, only 15 segments can be reviewed: all are in the sheet"
+    assert report.warnings[0] == "100 were requested, only 15 segments can be reviewed: all are in the sheet"
     assert report.warnings[1] == "no audio yet: the sheet has no clips"
     row = cells_of(tmp_path / "s.xlsx")[0]
     assert (row["clip"].value, row["hypothesis"].value, row["similarity"].value) == ("no audio yet", "no hypothesis", None)

@@ -1,4 +1,4 @@
-"""Agreement of reviewers against its definition, against published figures, and whether its intervals hold what they say."""
+"""Annotator agreement against its definition and published figures, and the coverage of its intervals."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Sheets that come back: every verdict in its place whatever was done to the sheet, and a word for what cannot be taken."""
+"""Returned sheets: every verdict is matched whatever was done to the sheet, and unusable rows are reported."""
 
 import csv
 import io
@@ -249,18 +249,18 @@ def unknown_id(table, columns):
 @pytest.mark.parametrize(
     ("edit", "says", "taken"),
     [
-        (put("verdict", "fine"), "verdict 'fine' is none of ok, wrong words, cut off, ", 3),
-        (put("verdict", "=A1"), "verdict '=A1' is none of ok", 3),
-        (unknown_id, "row 2: the id 's99' is unknown: not taken", 3),
+        (put("verdict", "fine"), "verdict 'fine' is not one of ok, wrong words, cut off, ", 3),
+        (put("verdict", "=A1"), "verdict '=A1' is not one of ok", 3),
+        (unknown_id, "row 2: the id 's99' is unknown: not imported", 3),
         (put("key", "nb 0123456789abcdef - sheet"), "with such texts and times was not in review 'sheet'", 3),
         (put("key", "nb 0123456789abcdef - other"), "review 'other' was not exported from this workspace", 3),
-        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not taken; corrections go into", 4),
-        (put("hypothesis", "nešto"), "its hypothesis was changed to 'nešto', which is not taken", 4),
+        (put("transcript", "nešto"), "its transcript was changed to 'nešto', which is not imported; corrections go into", 4),
+        (put("hypothesis", "nešto"), "its hypothesis was changed to 'nešto', which is not imported", 4),
         (put("speaker", None), "its speaker was changed to ''", 4),
-        (put("segment_id", "s99"), "its segment_id was changed to 's99', which is not taken", 4),
-        (swap("transcript"), "it has the transcript of another row: columns were sorted without each other: not taken", 2),
-        (swap("key"), "columns were sorted without each other: not taken", 2),
-        (copy_row(verdict="noise"), "other rows of the sheet contradict it: not taken", 3),
+        (put("segment_id", "s99"), "its segment_id was changed to 's99', which is not imported", 4),
+        (swap("transcript"), "it has the transcript of another row: columns were sorted separately: not imported", 2),
+        (swap("key"), "columns were sorted separately: not imported", 2),
+        (copy_row(verdict="noise"), "other rows of the sheet contradict it: not imported", 3),
         (
             put("corrected text", "x [cut here: 40,000 characters in all]"),
             "its corrected text is cut off as the transcript is",
@@ -268,27 +268,27 @@ def unknown_id(table, columns):
         ),
     ],
 )
-def test_rows_in_doubt_are_told_and_not_taken(workspace, sheet, edit, says, taken):
+def test_rows_in_doubt_are_reported_and_not_taken(workspace, sheet, edit, says, taken):
     report = review.import_(workspace, change(filled(sheet), edit))
     assert [line for line in report.problems if says in line]
     assert all("sheet.xlsx row " in line for line in report.problems)
     assert report.facts["new"] == taken == len(held(workspace))
 
 
-def test_a_remark_without_a_verdict_is_told_and_not_taken(workspace, sheet):
+def test_a_remark_without_a_verdict_is_reported_and_not_taken(workspace, sheet):
     fill_in(sheet, {"s0": {"comment": "hm"}, "s1": {"corrected text": "x"}, "s2": "ok"})
     report = review.import_(workspace, sheet)
     assert [line.split(": ", 1)[1] for line in report.problems] == [
-        "a comment or a corrected text, but no verdict: not taken"
+        "a comment or a corrected text, but no verdict: not imported"
     ] * 2
     assert held(workspace) == {"s2": "ok"}
 
 
-def test_ok_with_a_corrected_text_is_told_and_not_taken(workspace, sheet):
+def test_ok_with_a_corrected_text_is_reported_and_not_taken(workspace, sheet):
     fill_in(sheet, {"s0": {"verdict": "ok", "corrected text": "x"}, "s1": {"verdict": "ok", "corrected text": "drugi "}})
     report = review.import_(workspace, sheet)
     assert [line.split(": ", 1)[1] for line in report.problems] == [
-        "'ok' says that the transcript is right, but there is a corrected text: not taken"
+        "'ok' says that the transcript is right, but there is a corrected text: not imported"
     ]
     assert held(workspace) == {"s1": "ok"}
 
@@ -301,10 +301,10 @@ def test_the_same_row_twice_is_one_verdict(workspace, sheet):
 def test_rows_that_are_gone_are_counted(workspace, sheet):
     report = review.import_(workspace, change(filled(sheet), lambda table, columns: table.delete_rows(2, 2)))
     assert report.facts["rows_removed"] == 2
-    assert [line for line in report.warnings if "2 of its rows are gone, such as s" in line]
+    assert [line for line in report.warnings if "2 of its rows are missing, such as s" in line]
 
 
-def test_a_column_of_somebody_elses_is_told(workspace, sheet):
+def test_a_column_of_somebody_elses_is_reported(workspace, sheet):
     def add(table, columns):
         table.cell(1, 14).value = "mood"
         table.cell(3, 14).value = "good"
@@ -329,13 +329,15 @@ def test_a_column_that_only_sounds_like_ours_is_somebody_elses(workspace, sheet,
     assert [line for line in report.warnings if f"'{name}' is unknown" in line]
 
 
-def test_verdicts_in_another_tab_are_told(workspace, sheet):
+def test_verdicts_in_another_tab_are_reported(workspace, sheet):
     book = openpyxl.load_workbook(filled(sheet))
     book.copy_worksheet(book["review"]).title = "mine"
     book.save(sheet)
     report = review.import_(workspace, sheet)
     assert report.facts["new"] == 4
-    assert report.problems == ["sheet.xlsx: there are verdicts in the tab 'mine' too, which are not taken: one tab a file"]
+    assert report.problems == [
+        "sheet.xlsx: there are verdicts in the tab 'mine' too, which are not imported: save each as a file"
+    ]
 
 
 def test_what_was_said_of_another_text_is_not_known_already(workspace, sheet, tmp_path):
@@ -359,7 +361,7 @@ def test_a_sheet_of_another_corpus_is_refused_whole(workspace, sheet, tmp_path):
     other = make_workspace(tmp_path / "other", ["jedan", "dva", "tri", "četiri"])
     review.export(other, out=tmp_path / "again" / "sheet.xlsx", n=4)
     report = review.import_(workspace, filled(tmp_path / "again" / "sheet.xlsx"))
-    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is taken"]
+    assert report.problems == ["sheet.xlsx: made from another corpus: none of its 4 rows is imported"]
     assert held(workspace) == {}
     nameless = make_workspace(tmp_path / "third", ["prvi", "drugi", "treći", "četvrti", "peti"])
     review.export(nameless, out=tmp_path / "third.xlsx", n=5)
@@ -398,7 +400,7 @@ def test_no_sheet_has_come_back_yet(workspace, tmp_path):
     for sheets in (None, [], tmp_path / "returned"):
         report = review.import_(workspace, sheets)
         assert (report.facts["sheets"], report.facts["verdicts_in_all"]) == (0, 0)
-        assert report.warnings == ["no sheet has come back yet"]
+        assert report.warnings == ["no sheet has been returned yet"]
 
 
 def test_a_folder_of_sheets_is_read_without_what_programs_leave_there(workspace, sheet, tmp_path):
@@ -438,7 +440,7 @@ def test_a_later_state_goes_before_an_earlier_one_in_whatever_order_they_come(wo
     assert (report.facts["new"], report.facts["changed"], held(workspace)) == (2, 1, {"s0": "noise", "s1": "ok"})
     assert "s0: ana said 'ok', now says 'noise'" in report.warnings
     report = review.import_(workspace, early)
-    assert report.problems == ["s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not taken"]
+    assert report.problems == ["s0: ana said 'noise' later than a.xlsx was saved, which says 'ok': not imported"]
     assert held(workspace) == {"s0": "noise", "s1": "ok"}
     assert len(review.verdict_log(workspace)) == 3
 
@@ -733,7 +735,7 @@ def test_corrected_texts_are_scored_with_the_steps_of_the_last_score(workspace, 
     assert_frame_equal(workspace.segments.select(names), never.select(names))
 
 
-def test_export_goes_on_after_corrections(workspace, sheet):
+def test_export_continues_after_corrections(workspace, sheet):
     fresh = sheet.read_bytes()
     returned = correction(sheet, "drugi kat", to=sheet.with_name("returned.xlsx"))
     review.import_(workspace, returned)

@@ -1,4 +1,4 @@
-"""The log of verdicts: nothing that was said is lost, and what holds is what was said last."""
+"""The log of verdicts: no verdict is lost, and the last one holds."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Runs of the notebooks: parameters, the notebooks themselves, what a run leaves behind, and what it says when a cell fails."""
+"""Runs of the notebooks: parameters, the notebooks themselves, outputs of a run, and errors of a cell."""
 
 import ast
 import json

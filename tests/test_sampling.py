@@ -70,7 +70,7 @@ def test_stored_probabilities_are_those_with_which_segments_are_drawn(strategy):
 @EVERY
 @settings(max_examples=25)
 @given(count=st.integers(1, 30), n=st.integers(1, 40))
-def test_as_many_as_asked_for_or_all_that_there_are(strategy, count, n):
+def test_as_many_as_requested_or_all_that_there_are(strategy, count, n):
     drawn = draw(pool_of(count), strategy=strategy, n=n, seed=1)
     assert drawn["segment_id"].n_unique() == len(drawn) == min(n, count)
     assert drawn["probability"].is_between(0, 1, closed="right").all()

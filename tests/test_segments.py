@@ -1,4 +1,4 @@
-"""Clips to pydub and back, trimmed and evened for listening."""
+"""Clips to pydub and back, with normalized loudness for listening."""
 
 import subprocess
 import sys

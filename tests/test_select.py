@@ -272,7 +272,7 @@ def test_grouping_that_leaves_nothing_for_train_is_refused():
         ({"test": -1}, "test=-1"),
         ({"seed": "42"}, "seed='42'"),
         ({"group_by": ("chamber",)}, "'chamber' is not a column"),
-        ({"test": 41}, "test: 41 segments asked for"),
+        ({"test": 41}, "test: 41 segments requested"),
     ],
 )
 def test_what_is_not_allowed_is_named(parameters, message):
@@ -364,7 +364,7 @@ def test_a_gold_test_set_is_gold_alone_and_takes_its_groups_out_of_train(workspa
     assert report.facts["leakage"]["speaker"] == report.facts["leakage"]["recording"] == 0
     select(workspace, dev=6, test=1, gold=True)
     assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].is_in(["x0000", "x0001", "x0007"]).all()
-    with pytest.raises(InputError, match=r"test: 4 segments asked for, but of the 3 segments that pass the filters and are gold"):
+    with pytest.raises(InputError, match=r"test: 4 segments requested, but of the 3 segments that pass the filters and are gold"):
         select(workspace, dev=6, test=4, gold=True)
 
 
@@ -374,7 +374,7 @@ def test_gold_passes_the_filters_like_any_other_segment(workspace):
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
     select(workspace, dev=0, gold=True)
     assert workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list() == ["x0006"]
-    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers call none right"):
+    with pytest.raises(InputError, match="gold: of the segments that pass the filters, reviewers judged none right"):
         select(workspace, dev=0, gold=True, min_similarity=0.95)
 
 
@@ -409,7 +409,7 @@ def test_keys_may_be_given_as_one_string(workspace):
         ({}, {"hours": 3}, "the budget is not reached"),
     ],
 )
-def test_what_is_worth_knowing_is_said(workspace, changes, parameters, warning):
+def test_what_is_worth_knowing_is_reported(workspace, changes, parameters, warning):
     workspace.save(segments=workspace.segments.with_columns(**{name: pl.lit(value) for name, value in changes.items()}))
     assert [line for line in select(workspace, **parameters).warnings if warning in line]
 
@@ -452,7 +452,7 @@ def test_by_default_recurring_speakers_cost_little_and_are_in_one_split(sittings
     assert f"'nbaudio select {sittings.path} --group-by speaker_id,recording_id'" in line
 
 
-def test_a_costly_grouping_that_is_asked_for_is_kept_to_and_the_command_that_avoids_it_is_said(sittings):
+def test_a_costly_grouping_that_is_requested_is_kept_to_and_the_command_that_avoids_it_is_reported(sittings):
     report = select(sittings, group_by=["speaker_id", "recording_id"], dev=20, seed=7)
     facts = report.facts
     lost = facts["rejected"]["crosses_splits"]
@@ -480,7 +480,7 @@ def scored(workspace):
     return workspace
 
 
-def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_asked_for_and_is_named(scored):
+def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_requested_and_is_named(scored):
     assert "threshold" not in select(scored, **ALONE).facts
     assert select(scored, **ALONE).facts["rejected"] == {}
     scored.choose_threshold(0.83)
@@ -493,7 +493,7 @@ def test_the_threshold_chosen_in_the_tuner_is_taken_unless_another_is_asked_for_
     assert asked.facts["rejected"] == {}
     assert "threshold" not in asked.facts
     [line] = [line for line in asked.warnings if "tuner" in line]
-    assert line == "similarity 0.83 was chosen in the tuner, but 0.8 was asked for and is used"
+    assert line == "similarity 0.83 was chosen in the tuner, but 0.8 was given and is used"
     scored.choose_threshold(None)
     assert select(scored, **ALONE).facts["parameters"]["min_similarity"] == 0.8
 
@@ -531,7 +531,7 @@ def test_where_both_keys_cost_little_both_are_taken_by_default(workspace):
     assert report.warnings == []
 
 
-def test_one_speaker_who_would_be_lost_is_said_with_what_avoids_it(workspace):
+def test_one_speaker_who_would_be_lost_is_reported_with_what_avoids_it(workspace):
     rows = [segment(n, recording=f"r{n % 20}", speaker=f"s{n % 3}") for n in range(300)]
     workspace.save(segments=segments_table(rows))
     report = select(workspace)
@@ -587,7 +587,7 @@ def with_source_splits(workspace, name):
 @pytest.mark.parametrize(
     "name", ["test-clean", "validation", "dev_clean_2", "test_eval92", "DEV", "eval", "train_dev", "dt05_real"]
 )
-def test_held_out_segments_of_the_source_that_would_be_trained_on_are_said(workspace, name):
+def test_held_out_segments_of_the_source_that_would_be_trained_on_are_reported(workspace, name):
     with_source_splits(workspace, name)
     result = CliRunner().invoke(cli, ["select", str(workspace.path), "--json"])
     assert result.exit_code == 0
@@ -660,8 +660,8 @@ def test_reviews_that_take_much_of_train_are_named(workspace):
         (
             {"similarity": pl.when(pl.col("segment_id") < "x0018").then(0.9).otherwise(0.1)},
             {},
-            "dev is empty: a twentieth of the 18 segments that pass the filters is none (out: 102 below_similarity "
-            "(min_similarity 0.8)); ask for a size, such as --dev 10",
+            "dev is empty: 5 % of the 18 segments that pass the filters is less than one (out: 102 below_similarity "
+            "(min_similarity 0.8)); set a size, such as --dev 10",
         ),
         ({}, {"dev": "0.0001h"}, "dev is empty: 0.000 hours hold none"),
     ],
@@ -674,9 +674,7 @@ def test_what_empties_a_split_is_named(workspace, changes, parameters, warning):
 def test_what_the_filters_left_of_too_large_splits_is_named(workspace):
     low = pl.when(pl.col("segment_id") < "x0100").then(0.1).otherwise("similarity")
     workspace.save(segments=workspace.segments.with_columns(similarity=low))
-    with pytest.raises(
-        InputError, match=r"test: 30 segments asked for.*of 120 segments the filters put out 100 below_similarity"
-    ):
+    with pytest.raises(InputError, match=r"test: 30 segments requested.*of 120 segments the filters reject 100 below_similarity"):
         select(workspace, test=30)
 
 

@@ -1,4 +1,4 @@
-"""Servers that lie, never end, never answer or echo secrets: for downloads, and for recordings that ingest fetches."""
+"""Servers that send wrong lengths, endless bodies, nothing, or secrets: for downloads and for recordings of ingest."""
 
 import gzip
 import hashlib
@@ -127,18 +127,18 @@ def test_an_absurd_length_is_one_line_and_no_progress(fetch, web, tmp_path, caps
 
 
 @BOTH
-def test_what_has_no_space_on_the_disk_is_told_as_that(fetch, web, tmp_path, monkeypatch):
+def test_what_has_no_space_on_the_disk_is_reported_as_such(fetch, web, tmp_path, monkeypatch):
     for method in ("b.wav", "HEAD b.wav"):
         web.acts[method] = answers(200, b"abc", Content_Length=900_000_000_000)
     assert "no space for its 900,000,000,000 bytes" in only_b_fails(fetch, web, tmp_path)
 
 
-def test_a_full_disk_stops_ingest_and_is_told_as_that(web, tmp_path):
+def test_a_full_disk_stops_ingest_and_is_reported_as_such(web, tmp_path):
     (web.folder / "b.wav").write_bytes(bytes(3_000_000))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
     try:
-        with pytest.raises(DiskFullError, match=r"make room and run the same again"):
+        with pytest.raises(DiskFullError, match=r"free some space and run the command again"):
             fetch_by_ingest(web, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -149,7 +149,7 @@ def test_compressed_bodies_are_not_unpacked(fetch, web, tmp_path):
     bomb = gzip.compress(bytes(50_000_000))
     web.acts["HEAD b.wav"] = answers(200, Content_Length=50_000_000)
     web.acts["b.wav"] = answers(200, bomb, Content_Length=len(bomb), Content_Encoding="gzip")
-    assert "sends it compressed (gzip), though asked not to" in only_b_fails(fetch, web, tmp_path)
+    assert "sends it compressed (gzip), which was not requested" in only_b_fails(fetch, web, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_compressed_bodies_are_not_unpacked(fetch, web, tmp_path):
         answers(200, bytes(65536), pieces=ENDLESS),
     ],
 )
-def test_ranges_are_no_more_and_no_others_than_asked_for(web, act):
+def test_ranges_are_no_more_and_no_others_than_requested(web, act):
     web.acts["b.wav"] = act
-    with pytest.raises(AudioError, match=r"more than the 100 bytes|were asked for|serves no ranges|compressed"):
+    with pytest.raises(AudioError, match=r"more than the 100 bytes|were requested|does not support range requests|compressed"):
         remote(f"{web.url}/b.wav").read(100, 200)
     assert web.sent < 20_000_000
     assert web.asked["GET", "b.wav"] == 1
@@ -241,7 +241,7 @@ def dead_hosts():
 
 @dead_hosts()
 @pytest.mark.parametrize("fetch", ["download", "ingest"])
-def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetch, dead, web, tmp_path, monkeypatch):
+def test_a_host_that_only_fails_is_given_up_and_retried_in_the_next_run(fetch, dead, web, tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.2")
     monkeypatch.setenv("NBAUDIO_TRIES", "2")
     if dead == "refusing":
@@ -274,7 +274,7 @@ def test_a_host_that_only_fails_is_given_up_and_tried_again_in_the_next_run(fetc
     assert all("has only failed for" in reason for reason in given_up)
 
 
-def test_a_host_that_comes_back_is_asked_again_in_the_next_run(web, tmp_path, monkeypatch):
+def test_a_host_that_comes_back_is_requested_again_in_the_next_run(web, tmp_path, monkeypatch):
     monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.1")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
     for fetch in (fetch_by_download, fetch_by_ingest):
@@ -341,7 +341,7 @@ def test_progress_names_the_host_that_is_waited_for(fetch, web, tmp_path, monkey
 
 @pytest.mark.slow
 @BOTH
-def test_progress_names_the_host_that_asked_for_a_pause(fetch, web, tmp_path, capfd):
+def test_progress_names_the_host_that_requested_a_pause(fetch, web, tmp_path, capfd):
     acts = [answers(503, Content_Length=0, Retry_After=3)]
     for name, serve in (("b.wav", "do_GET"), ("HEAD b.wav", "do_HEAD")):
 
@@ -395,7 +395,7 @@ def test_options_and_environment_set_the_limits(tmp_path, monkeypatch):
 # going on
 
 
-def test_a_killed_ingest_goes_on_where_it_was(web, tmp_path):
+def test_a_killed_ingest_resumes(web, tmp_path):
     for number in range(6):
         shutil.copy(web.folder / "a.wav", web.folder / f"{number}.wav")
     names = [f"{number}.wav" for number in range(6)]
@@ -428,7 +428,7 @@ def test_a_killed_ingest_goes_on_where_it_was(web, tmp_path):
     assert {name for method, name in web.asked if method == "GET" and name} == {"3.wav"}
 
 
-def test_a_stopped_ingest_of_a_folder_goes_on_where_it_was(web, tmp_path, monkeypatch):
+def test_a_stopped_ingest_of_a_folder_resumes(web, tmp_path, monkeypatch):
     looked = []
     look = recordings._probe_file
 
@@ -494,7 +494,7 @@ def test_no_secret_of_a_signed_address_is_written_anywhere(web, tmp_path, capfd)
     assert "there before  3" in said[-1]
 
     # A ledger of an earlier version is cleaned.
-    old = {"url": urls[0], "name": "a.wav", "state": "failed", "reason": f"the server says {urls[0]}"}
+    old = {"url": urls[0], "name": "a.wav", "state": "failed", "reason": f"the server responded with {urls[0]}"}
     old |= dict.fromkeys(("bytes", "sha256", "checksum", "validator"))
     (out / "old").mkdir()
     (out / "old/downloads.jsonl").write_text(json.dumps(old) + "\n")

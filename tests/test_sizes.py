@@ -58,7 +58,7 @@ def recordings(tmp_path):
     )
 
 
-def test_the_measure_lies_above_the_mean_of_what_was_encoded(recordings, tmp_path):
+def test_the_measure_is_above_the_mean_of_what_was_encoded(recordings, tmp_path):
     sizes = [len(encode_clip(read_clip(tmp_path / "a.wav", start, start + 48000), 16000)) for start in recordings["start_sample"]]
     measured = measure_clip_size(recordings, tmp_path)
     assert np.mean(sizes) + 2 * np.std(sizes) / np.sqrt(8) < measured.per_second < np.mean(sizes) + 4 * np.std(sizes) / np.sqrt(7)

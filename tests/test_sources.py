@@ -1,4 +1,4 @@
-"""Sources that lie elsewhere: the same workspaces as from a folder, for every layout."""
+"""Remote sources: the same workspaces as from a local folder, for every layout."""
 
 import shutil
 
@@ -36,7 +36,7 @@ NAMED_BY_PATH = ("nemo", "lhotse", "table")
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_every_layout_can_lie_in_a_store(store, tmp_path, name):
+def test_every_layout_can_be_in_a_store(store, tmp_path, name):
     made = LAYOUTS[name](tmp_path / "source")
     local = ingest(format_of(name), made.source, audio=made.audio, out=tmp_path / "local", jobs=1, options=made.options)
     shutil.copytree(made.source.parent, store / "bucket")
@@ -70,7 +70,7 @@ def test_single_files_come_over_the_web(tmp_path):
             ingest("parlaspeech", made.source, audio=made.audio, out=tmp_path / "W")
 
 
-def test_folders_on_the_web_are_told_by_their_page(tmp_path):
+def test_folders_on_the_web_are_recognized_by_their_page(tmp_path):
     made = LAYOUTS["textgrid"](tmp_path / "www")
     ingest("textgrid", made.source, out=tmp_path / "local", options=made.options)
     with serving(tmp_path / "www") as web:
@@ -127,8 +127,8 @@ def test_a_store_is_listed_by_its_folders_and_texts_alone_are_read(store, tmp_pa
     [
         ("gs://bucket/nothing.json", "there is no such file"),
         ("gs://", "names neither a file nor a folder"),
-        ("https://me:geheim@host/asr.json", "no place in an address"),
-        ("https://host/asr.json?sig=geheim", "queries are not taken"),
+        ("https://me:geheim@host/asr.json", "must not contain a user or password"),
+        ("https://host/asr.json?sig=geheim", "queries are refused"),
         ("ftp://host/asr.json", "scheme 'ftp' is unknown"),
     ],
 )
@@ -139,7 +139,7 @@ def test_sources_that_are_not_usable_leave_no_workspace(store, tmp_path, source,
     assert not (tmp_path / "W").exists()
 
 
-def test_what_a_reader_can_do_nothing_with_is_told_by_its_name(store, tmp_path):
+def test_what_a_reader_can_do_nothing_with_is_recognized_by_its_name(store, tmp_path):
     (store / "bucket").mkdir(parents=True)
     (store / "bucket/asr.json").write_text("[]\n" * 3)
     with pytest.raises(InputError, match=r"asr\.json: no ParlaSpeech transcripts"):

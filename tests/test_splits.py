@@ -163,13 +163,13 @@ def test_another_seed_divides_otherwise():
 
 def test_more_than_there_is_says_how_much_there_is():
     segments = table([("s", "r", MINUTE)] * 30)
-    with pytest.raises(InputError, match=r"test: 31 segments asked for.* 30 segments.*30 segments can be had"):
+    with pytest.raises(InputError, match=r"test: 31 segments requested.* 30 segments.*30 segments are available"):
         assign_splits(segments, keys=[], targets={"test": Target(31, "segments")}, seed=1)
-    with pytest.raises(InputError, match=r"dev: 1 segments asked for.*no speaker_id.*0 segments can be had.*fewer or other"):
+    with pytest.raises(InputError, match=r"dev: 1 segments requested.*no speaker_id.*0 segments are available.*fewer or other"):
         assign_splits(
             segments, keys=["speaker_id"], targets={"test": Target(9, "segments"), "dev": Target(1, "segments")}, seed=1
         )
-    with pytest.raises(InputError, match=r"test: 1\.000 hours asked for.*0\.500 hours can be had"):
+    with pytest.raises(InputError, match=r"test: 1\.000 hours requested.*0\.500 hours are available"):
         assign_splits(segments, keys=[], targets={"test": parse_target("1h", "test")}, seed=1)
 
 

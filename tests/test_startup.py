@@ -1,4 +1,4 @@
-"""What `import nbaudio`, the command line and a worker import: no more than they use."""
+"""`import nbaudio`, the command line and workers import no more than they use."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""The page of figures: all of it in the file, nothing in it taken for markup or formula, the same for workspace and corpus."""
+"""The statistics page: self-contained, markup and formulas escaped, the same for workspace and corpus."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Addresses, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
+"""URLs, redaction, atomic files, hashes, locks and HTTP of `nbaudio.storage`."""
 
 import errno
 import pickle
@@ -90,7 +90,7 @@ def test_addresses_are_told_from_paths_and_stay_inside():
     assert [stays_inside(name) for name in ("./a/b.wav", "a/../../b.wav", "/b.wav", "a\0b")] == [True, False, False, False]
     assert filter_names(["b.wav", ".a.wav", "../c.wav", "a/d.txt"], lambda name: name.endswith("wav")) == (
         ["b.wav"],
-        [("../c.wav", "its name leads out of the audio folder")],
+        [("../c.wav", "its name points outside the audio folder")],
     )
     places = (remote("tar://LibriSpeech::/data/dev-clean.tar.gz"), remote("tar://::/data/all.tar"))
     assert [is_in_archive(place) for place in places] == [True, False]
@@ -144,7 +144,7 @@ def test_errors_of_libraries_and_of_the_disk_are_read():
 
 def test_limits_are_given_or_of_the_environment():
     assert Network.of(timeout=5, max_size="2GB").max_size == 2_000_000_000
-    with pytest.raises(InputError, match=r"^tries is 0; a whole number, 1 or more, is wanted$"):
+    with pytest.raises(InputError, match=r"^tries is 0; it must be a whole number, 1 or more$"):
         Network.of(tries=0)
     with environment(tries=7):
         assert Network.of().tries == 7
@@ -208,7 +208,7 @@ def test_a_server_of_archives_needs_ranges(served, tmp_path):
     place = remote(f"zip://a::{served.url}/all.zip") / "b.wav"
     assert place.read(1, 3) == b"av"
     served.ranges = False
-    with pytest.raises(AudioError, match=r"serves no ranges.*fetch the archive first"):
+    with pytest.raises(AudioError, match=r"does not support range requests.*fetch the archive first"):
         (remote(f"zip://::{served.url}/all.zip") / "a/b.wav").status()
 
 

@@ -1,4 +1,4 @@
-"""Failing rows come back with the rule's name, and types are kept."""
+"""Failing rows are returned with the rule's name, and types are kept."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -284,7 +284,7 @@ def test_scoring_several_times_gives_what_the_last_time_gives(tmp_path_factory, 
     assert often.segments.select(*rows).to_dict(as_series=False) == rows
 
 
-def test_a_workspace_whose_texts_an_older_version_replaced_is_told_of(workspace):
+def test_a_workspace_whose_texts_an_older_version_replaced_is_reported(workspace):
     workspace.save(segments=workspace.segments.with_columns(asr_text_raw="asr_text"))
     [warning] = score(workspace).warnings
     assert "ingest again" in warning

@@ -1,4 +1,4 @@
-"""Inputs that are damaged or no regular files, in front of every command: one line that names the file, and exit code 2.
+"""Damaged inputs and irregular files for every command: one line that names the file, and exit code 2.
 
 What is no regular file may block whoever opens it, or never end; symbolic links to regular files are files.
 """

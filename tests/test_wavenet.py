@@ -1,4 +1,4 @@
-"""Songs in MP3 become 256 levels of their left channel at 8 kHz, from the command line, and come back as samples."""
+"""MP3 songs to 256 levels of their left channel at 8 kHz by the command line, and back to samples."""
 
 import io
 import json

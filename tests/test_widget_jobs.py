@@ -1,4 +1,4 @@
-"""JobPanel without a browser: a step in a thread, watched, cancelled at once, taken up again."""
+"""JobPanel without a browser: a step in a thread, with progress, cancelled at once, resumed."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ def state(panel, until=lambda state: state["status"] not in ("running", "stoppin
     raise AssertionError(found)
 
 
-def test_stages_rate_time_left_and_ledger_are_told_while_it_runs():
+def test_stages_rate_time_left_and_ledger_are_reported_while_it_runs():
     go_on = Event()
 
     def step():
@@ -74,7 +74,7 @@ def test_cancel_stops_where_it_is_and_start_begins_again():
     ask(panel, "job.cancel")
     assert state(panel)["status"] == "cancelled"
     assert time.monotonic() - began < 1
-    with pytest.raises(NbaudioError, match="cancelled; start it, it goes on from what is done"):
+    with pytest.raises(NbaudioError, match="cancelled; start it to continue"):
         panel.result()
     ask(panel, "job.start")
     assert panel.result().step == "materialize"

@@ -1,4 +1,4 @@
-"""Player and TranscriptDiff without a browser: what is heard, what is drawn, which words stand beside which."""
+"""Player and TranscriptDiff without a browser: audio, pictures, and aligned words."""
 
 import io
 import json
@@ -74,7 +74,7 @@ def test_channels_and_volume(workspace):
     np.testing.assert_array_equal(heard(read_clip_audio(root, owned, even=False).later[0]), right)
 
 
-def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
+def test_what_cannot_be_played_says_why_and_still_has_its_words(workspace):
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     player = Player(workspace, ["b_0.0-2.37"])
     said, buffers = ask(player, "clip", number=0, **AS_RECORDED)
@@ -84,7 +84,7 @@ def test_what_cannot_be_heard_says_why_and_still_has_its_words(workspace):
     row = {"recording_path": "a.wav", "start_sample": 5, "end_sample": 10**9, "sampling_rate": 44100, "num_samples": 396900}
     with pytest.raises(AudioError, match="not inside the recording"):
         read_clip_audio(workspace.audio_root, row)
-    with pytest.raises(AudioError, match="its recording is not there"):
+    with pytest.raises(AudioError, match="its recording is missing"):
         read_clip_audio(None, row)
     with pytest.raises(InputError, match="columns=0"):
         read_clip_audio(workspace.audio_root, row, columns=0)

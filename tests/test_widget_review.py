@@ -1,4 +1,4 @@
-"""ReviewPanel without a browser: verdicts are on the disk at once, taken back, taken up again, by several reviewers."""
+"""ReviewPanel without a browser: verdicts are on disk at once, undone, continued, by several reviewers."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_undo_withdraws_or_puts_back_what_was_said_before(workspace):
     assert [line["verdict"] for line in lines(workspace)] == ["ok", "noise", "ok", None]
 
 
-def test_the_next_kernel_goes_on_where_this_one_stopped(workspace):
+def test_the_next_kernel_continues_where_this_one_stopped(workspace):
     panel = ReviewPanel(workspace, reviewer="ana")
     for number in (0, 1, 3):
         ask(panel, "review.give", number=number, verdict="ok", **GIVE)
@@ -123,7 +123,7 @@ def test_a_review_that_was_dealt_out_gives_each_reviewer_their_share(workspace, 
     shares = [ReviewPanel(workspace, review="sheet", reviewer=name)._rows.frame["segment_id"] for name in ("ana", "ivo")]
     assert [len(share) for share in shares] == [3, 3]
     assert len(set(pl.concat(shares))) == 5
-    with pytest.raises(InputError, match="nothing was given to 'eva'; it was dealt out to ana, ivo"):
+    with pytest.raises(InputError, match="no segment was assigned to 'eva'; its reviewers are ana, ivo"):
         ReviewPanel(workspace, review="sheet", reviewer="eva")
 
 

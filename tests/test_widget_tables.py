@@ -1,4 +1,4 @@
-"""SegmentTable without a browser: rows, orders, filters, what the front end asks, and the saved form."""
+"""SegmentTable without a browser: rows, orders, filters, requests of the front end, and the saved form."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_filters_by_condition_and_text():
 
 @given(st.text(alphabet="aAčČ.*+?()[]{}|^$\\#&-~ \n/<", min_size=1, max_size=5))
 def test_text_to_find_stands_for_itself(text):
-    frame = pl.DataFrame({"text": [f"x{text}y", "nothing of it", None]})
+    frame = pl.DataFrame({"text": [f"x{text}y", "none of it", None]})
     expected = [i for i, value in enumerate(frame["text"]) if value and text.lower() in value.lower()]
     assert sort_and_filter(frame, find=text).tolist() == expected
 
@@ -76,9 +76,9 @@ def test_text_to_find_stands_for_itself(text):
         ({"where": "similarity <"}, "filter 'similarity <': "),
         ({"where": "sim < 1"}, "sim"),
         ({"where": "similarity"}, "must be a condition"),
-        ({"where": "similarity < 'x'"}, "texts are quoted, numbers are not"),
+        ({"where": "similarity < 'x'"}, "quote strings, not numbers"),
         ({"where": "similarty < 0.5"}, "there is no column similarty; did you mean similarity"),
-        ({"where": "segment_id = spk7"}, "there is no column spk7; a text is written 'spk7'"),
+        ({"where": "segment_id = spk7"}, "there is no column spk7; strings are quoted: 'spk7'"),
         ({"where": "similarity <"}, "not understood; write a condition such as similarity < 0.5"),
         ({"where": "loud(similarity) > 1"}, "there is no function loud"),
         ({"sort": "similarty"}, "did you mean similarity"),
@@ -88,7 +88,7 @@ def test_text_to_find_stands_for_itself(text):
         ({"sort": "list"}, "holds lists"),
     ],
 )
-def test_what_cannot_be_asked_is_said(asked, message):
+def test_what_cannot_be_asked_is_reported(asked, message):
     with pytest.raises(InputError) as caught:
         sort_and_filter(FRAME, **asked)
     assert message in str(caught.value)
@@ -127,7 +127,7 @@ def test_front_end_sorts_pages_marks_and_moves():
     assert arranged == {"total": 0, "all": 5, "version": 2, "note": "no text 'Dobar don'; did you mean 'Dobar dan'?"}
 
 
-def test_an_error_is_told_to_the_front_end_and_leaves_the_rows_as_they_were():
+def test_an_error_is_sent_to_the_front_end_and_leaves_the_rows_as_they_were():
     table = SegmentTable(FRAME)
     answer, _ = ask(table, "table.arrange", where="sim < 1", find="", sort="", descending=False)
     assert set(answer) == {"error"}

@@ -1,4 +1,4 @@
-"""ThresholdTuner without a browser: every position counted at once equals counting at one."""
+"""ThresholdTuner without a browser: counts of all positions equal those of each position alone."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_counts_of_each_position_are_those_of_filtering_by_it(rows, measure, pos
         assert counts.speaker_hours[i, position] == pytest.approx(sum(hours[value] for value in mine["duration_s"]))
 
 
-def test_more_speakers_than_are_told_one_by_one_are_still_counted(monkeypatch):
+def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
     monkeypatch.setattr(threshold_tuner, "MOST_SPEAKERS", 2)
     table = pl.DataFrame({"speaker_id": list("abcd"), "duration_s": [1.0, 4.0, 2.0, 3.0], "similarity": [0.1, 0.5, 0.9, 0.95]})
     counts = count_thresholds(table, "similarity")

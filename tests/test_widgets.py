@@ -1,4 +1,4 @@
-"""Saved forms of clips and tables: what they show and play, and that nothing in a text or name is ever taken for markup."""
+"""Saved forms of clips and tables: what they show and play, and that texts and names are never markup."""
 
 from base64 import b64decode
 from html.parser import HTMLParser
@@ -119,7 +119,7 @@ def workspace(make_workspace):
     return make_workspace({"a.wav": (9.0, 44100), "b.flac": (6.0, 16000)})
 
 
-def test_player_holds_the_clips_in_the_order_asked_for(workspace):
+def test_player_holds_the_clips_in_the_order_requested(workspace):
     ids = views.examples(workspace, "random", n=3)["segment_id"].to_list()[::-1]
     player = widgets.Player(workspace, ids).clips
     assert [clip.segment_id for clip in player.clips] == ids
@@ -175,7 +175,7 @@ def test_examples_are_of_the_segments_that_are_named(workspace):
         views.examples(workspace, "random", where="recording_idd = 'b'")
 
 
-def test_segments_that_cannot_be_heard_say_why(workspace):
+def test_segments_that_cannot_be_played_say_why(workspace):
     (workspace.audio_root / "b.flac").write_bytes(b"no audio")
     segments = workspace.segments.with_columns(
         end_sample=pl.when(pl.col("segment_id") == "a_0.0-2.37").then(10**9).otherwise("end_sample")
@@ -219,7 +219,7 @@ def test_reading_a_corpus_notices_what_is_wrong(workspace, tmp_path):
     row = clips.row(0, named=True)
     (tmp_path / "outside").write_bytes(b"x" * 100)
     clips.with_columns(shard=pl.lit("../outside")).write_parquet(corpus / "segments.parquet")
-    with pytest.raises(InputError, match="leads out of the folder"):
+    with pytest.raises(InputError, match="points outside the folder"):
         encoded(corpus, [row["segment_id"]])
     clips.write_parquet(corpus / "segments.parquet")
     shard = bytearray((corpus / row["shard"]).read_bytes())

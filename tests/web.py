@@ -1,4 +1,4 @@
-"""A web server for tests, with a temper: it fails as real ones do."""
+"""A web server for tests that fails as real ones do."""
 
 import functools
 import http.server

@@ -1,4 +1,4 @@
-"""Reasons why a file is not usable as a recording, as decoders give none that users understand."""
+"""Reasons why a file is not usable as a recording, since decoders give no reasons that users understand."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ MAX_CHANNELS = 64
 _HEAD_BYTES = 4096
 _SHORTENED = "a NIST SPHERE file compressed with shorten, which cannot be decoded; unpack it first with 'sph2pipe -f wav'"
 _NAMES = {b"fLaC": "FLAC", b"OggS": "Ogg", b"FORM": "AIFF", b"\x1aE\xdf\xa3": "Matroska or WebM", b"ID3": "MP3"}
-_NO_FORMAT = "the beginning of a WAV file without the part that says what its samples are, or damaged there"
-# What is wrong with a file that begins so and cannot be opened.
-_DAMAGED = {start: f"begins like {name} and is damaged or cut short there" for start, name in _NAMES.items()}
+_NO_FORMAT = "a WAV file whose format chunk is missing or damaged"
+# What is wrong with a file that begins with these bytes and cannot be opened.
+_DAMAGED = {start: f"begins like {name} and is damaged or truncated there" for start, name in _NAMES.items()}
 _DAMAGED |= dict.fromkeys((b"RIFF", b"RIFX", b"RF64"), _NO_FORMAT)
 
 
@@ -23,19 +23,19 @@ def implausible_header(rate: int, channels: int) -> str | None:
 
 
 def unknown_format_reason(path: Path) -> str:
-    """Return what a file is that no decoder opens, judged by its first bytes."""
+    """Return what kind of file it is that no decoder opens, judging by its first bytes."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if _is_shortened(head):
         return _SHORTENED
     if head[4:8] == b"ftyp":
-        return "an MP4 file without its index; it was cut short, or is still being written"
+        return "an MP4 file without its index; it is truncated, or still being written"
     if found := next((problem for start, problem in _DAMAGED.items() if head.startswith(start)), None):
         return found
     if not head.strip(b"\0"):
         return "not audio: it begins with nothing but zeros; was it written to its end?"
     if not _is_text(head):
-        return f"not audio of any kind that is known; it begins with the bytes {head[:8].hex(' ')}"
+        return f"not a known audio format; it begins with the bytes {head[:8].hex(' ')}"
     page = head.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
     return "not audio but a web page; did a download fail?" if page else "not audio but text"
 
@@ -44,7 +44,7 @@ def no_samples_reason(path: Path) -> str:
     """Return why a file with a readable header has no samples."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    return _SHORTENED if _is_shortened(head) else "a header without a single sample behind it that can be decoded"
+    return _SHORTENED if _is_shortened(head) else "a header without any sample that can be decoded"
 
 
 def _is_shortened(head: bytes) -> bool:

@@ -48,16 +48,16 @@ _PREFERRED = {"mp2": "mp2float"}
 # positions, each by a new decoder, so that windows have the same samples as a read of the whole.
 _NOISY = {"aac", "ac3", "amrwb", "eac3"}
 _BLOCK_S = 5.0
-# Seconds kept in memory of a recording that is decoded from its beginning, as segments may overlap.
+# Seconds of a recording decoded from its beginning that stay in memory, since segments may overlap.
 _KEPT_S = 30
 # Seconds that are decoded to find the end of a recording.
 _TAIL_S = 5.0
 # Entries of a container's index that are checked for an even clock.
 _CHECKED_ENTRIES = 500
-# A seek goes back this many packets further than needed: in MPEG program streams the first times are off by one.
+# Packets that a seek goes back further than needed: in MPEG program streams the first times are off by one.
 _SEEK_BACK = 16
 
-# Formats that contain sound themselves. FFmpeg would also follow playlists, which lead to other files and to the network.
+# Formats that contain sound themselves. FFmpeg would also follow playlists, which refer to other files and to the network.
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,"
     "mp3,mpc,mpc8,mpeg,mpegts,nistsphere,nut,ogg,rm,shn,tak,tta,voc,w64,wav,wv"
@@ -67,7 +67,7 @@ _BARE = {"aac", "ac3", "amr", "amrnb", "amrwb", "eac3", "loas", "mp3"}
 
 
 class _WrongPacketError(Exception):
-    """In a damaged file, a seek leads to other packets than a read from the beginning."""
+    """In a damaged file, a seek finds other packets than a read from the beginning."""
 
 
 class _Decoded(NamedTuple):
@@ -95,7 +95,7 @@ class AvRecording:
         context: AudioCodecContext | None = self._stream.codec_context
         if context is None:
             self.close()
-            raise AudioError(f"{path}: its sound is in a codec that is not known, or its header is damaged")
+            raise AudioError(f"{path}: its codec is unknown, or its header is damaged")
         self.sampling_rate: int = context.sample_rate
         self.num_channels: int = context.channels
         self.codec: str = context.name.removesuffix("float").removeprefix("lib")
@@ -217,7 +217,7 @@ class AvRecording:
         if not self._container.streams.audio:
             self._container.close()
             self._file.close()
-            raise AudioError(f"{self.path}: holds no sound, only pictures or text")
+            raise AudioError(f"{self.path}: has no audio stream, only pictures or text")
         self._stream = self._container.streams.audio[0]
 
     @cached_property
@@ -276,7 +276,7 @@ class AvRecording:
                 yield packet, int(index.ends[number])
 
     def _jump_to(self, number: int) -> Iterator[AudioPacket] | None:
-        """Seek and yield packets from one of the index on; None where its time and bytes show that the seek went elsewhere."""
+        """Seek and yield packets from one of the index on; None if its time and bytes show that the seek found another packet."""
         index = self._index
         if not index.rising or not len(index.stamps) or (np.diff(index.stamps[max(0, number - 1) : number + 2]) == 0).any():
             return None

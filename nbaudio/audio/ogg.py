@@ -165,7 +165,7 @@ def _pages(file: BinaryIO, *, checked: bool) -> Iterator[_Page]:
         if checked:
             page = os.pread(file.fileno(), end - at, at)
             if _checksum(page[:22] + bytes(4) + page[26:]) != check:
-                raise _DamagedError(f"damaged: the page at byte {at:,} is not what was written")
+                raise _DamagedError(f"damaged: the page at byte {at:,} has a wrong checksum")
         if flags & _FIRST and in_data:
             raise _DamagedError(f"chained: another recording begins at byte {at:,}, which is not read")
         if not flags & _FIRST and number != numbers.get(serial, number - 1) + 1:

@@ -127,8 +127,8 @@ def _compare(
         num_samples = _decodable(path, length - 1)
         warning = f"damaged: {num_samples / rate:.1f} s can be decoded"
         if num_samples:
-            with open_recording(path) as again:
-                return _check_beginning(again, path, num_samples, warning)
+            with open_recording(path) as reopened:
+                return _check_beginning(reopened, path, num_samples, warning)
     windows = min(2 * length // _TAIL_SAMPLES + 1, _ALAC_WINDOWS) if alac else _WINDOWS
     for number, read in product(range(windows if len(whole) else 0), readers[1:]):
         start = length * (2 * number + 1) // (2 * windows)
@@ -137,7 +137,7 @@ def _compare(
         with np.errstate(invalid="ignore"):
             off = np.abs(window.astype(np.float64) - same) if window.shape == same.shape else np.ones(1)
         if (off > _TOLERANCE.get(recording.codec, 0)).any():
-            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than reading it whole")
+            raise AudioError(f"{path}: damaged: reading from {start / rate:.2f} s on gives other samples than a full decode")
     return num_samples, warning
 
 

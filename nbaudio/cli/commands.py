@@ -8,22 +8,24 @@ import nbaudio
 from nbaudio.cli import common
 from nbaudio.core.report import Report
 
-review_app = typer.Typer(help="Export samples for reviewers as spreadsheets, and import their verdicts.", no_args_is_help=True)
+review_app = typer.Typer(help="Export samples for review as spreadsheets, and import the verdicts.", no_args_is_help=True)
 common.app.add_typer(review_app, name="review")
 
 
 @common.command("demo --out demo-output")
-def demo(out: Annotated[str | None, typer.Option(help="the folder for everything; nbaudio-demo unless given")] = None) -> Report:
-    """Run the whole job on the bundled corpus and show each of its troubles being caught."""
+def demo(out: Annotated[str | None, typer.Option(help="output folder; default: nbaudio-demo")] = None) -> Report:
+    """Run all steps on the bundled corpus and show how each of its problems is caught."""
     return nbaudio.demo(out=out)
 
 
 @common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
 def run(
-    manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the whole job")],
-    out: Annotated[str | None, typer.Option(help="the folder for notebooks, workspace and corpus")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter, over the manifest")] = None,
-    only: Annotated[str | None, typer.Option(metavar="1-5", help="only these notebooks")] = None,
+    manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")],
+    out: Annotated[str | None, typer.Option(help="folder for notebooks, workspace and corpus")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="1-5", help="run only these notebooks")] = None,
 ) -> Report:
     """Run the notebooks in order, unattended, with the parameters of a manifest."""
     from nbaudio.runs.manifests import parse_settings
@@ -34,11 +36,11 @@ def run(
 @common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
 def download(
     source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
-    out: Annotated[str, typer.Option(help="the folder for the files: new, or one to resume")],
-    connections: Annotated[int, typer.Option(min=1, help="files at once")] = 4,
-    per_host: Annotated[int, typer.Option(min=1, help="files at once from one host")] = 2,
-    per_second: Annotated[float, typer.Option(help="requests to one host")] = 4.0,
-    seed: Annotated[int | None, typer.Option(help="of the pauses' random share")] = None,
+    out: Annotated[str, typer.Option(help="folder for the files: new, or one to resume")],
+    connections: Annotated[int, typer.Option(min=1, help="files in parallel")] = 4,
+    per_host: Annotated[int, typer.Option(min=1, help="files in parallel from one host")] = 2,
+    per_second: Annotated[float, typer.Option(help="requests per second to one host")] = 4.0,
+    seed: Annotated[int | None, typer.Option(help="seed of the random part of pauses")] = None,
 ) -> Report:
     """Download the files of a list; run it again after a kill to resume."""
     return nbaudio.download(**locals())
@@ -50,20 +52,20 @@ def ingest(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="the layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
+            help="layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
             "subtitles or textgrid",
         ),
     ],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the file or folder of transcripts, or its address")],
-    out: Annotated[str, typer.Option(help="the workspace folder to make")],
-    audio: Annotated[str | None, typer.Option(help="the folder of recordings, or its address; may come later")] = None,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")],
+    out: Annotated[str, typer.Option(help="workspace folder to write")],
+    audio: Annotated[str | None, typer.Option(help="folder or URL of the recordings; may be given later")] = None,
     names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
     jobs: common.Jobs = None,
-    sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to notice when one changes")] = True,
-    cache: Annotated[str, typer.Option(help="room for recordings that lie elsewhere, such as 50GB")] = "20GB",
+    sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
+    cache: Annotated[str, typer.Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
     options: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="of the format, such as window=10 of folder; repeat for more"),
+        typer.Option("--option", metavar="NAME=VALUE", help="option of the format, such as window=10 of folder; repeat for more"),
     ] = None,
 ) -> Report:
     """Read transcripts, resolve the names of recordings, probe every recording."""
@@ -78,7 +80,7 @@ def ingest(
 def score(
     workspace: common.Workspace,
     normalize: Annotated[
-        list[str] | None, typer.Option(help="compare texts after nfc, lower, punctuation or blanks; repeat for more")
+        list[str] | None, typer.Option(help="normalization before comparing: nfc, lower, punctuation or blanks; repeat for more")
     ] = None,
 ) -> Report:
     """Compare transcripts with hypotheses: similarity, WER, CER."""
@@ -88,25 +90,25 @@ def score(
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export_(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="the spreadsheet to write; clips go beside it")],
+    out: Annotated[str, typer.Option(help="spreadsheet to write; clips are written beside it")],
     n: Annotated[
-        int | None, typer.Option(min=1, help="how many clips; a tenth of those not drawn yet, at most 1000, unless given")
+        int | None, typer.Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="how they are drawn: random, stratified, speaker, recording, near or suspicious")
+        str, typer.Option(help="sampling: random, stratified, speaker, recording, near or suspicious")
     ] = "random",
-    threshold: Annotated[float, typer.Option(help="the similarity that stratified and near look at; -1 to 1")] = 0.8,
+    threshold: Annotated[float, typer.Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
-    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="a sheet for each of them")] = "",
-    overlap: Annotated[int, typer.Option(min=0, help="how many clips all of them are given")] = 0,
-    verdicts: Annotated[str | None, typer.Option(help="the words to choose from, by commas; ok is one of them")] = None,
-    clips: Annotated[str, typer.Option(help="wav or mp3")] = "wav",
+    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="write a sheet for each of them")] = "",
+    overlap: Annotated[int, typer.Option(min=0, help="number of clips that all reviewers get")] = 0,
+    verdicts: Annotated[str | None, typer.Option(help="verdicts to choose from, separated by commas; ok must be one")] = None,
+    clips: Annotated[str, typer.Option(help="format of the clips: wav or mp3")] = "wav",
     tables: Annotated[
-        list[str] | None, typer.Option("--table", help="csv or tsv, to write beside the sheet; repeat for both")
+        list[str] | None, typer.Option("--table", help="also write the sheet as csv or tsv; repeat for both")
     ] = None,
-    zip: Annotated[bool, typer.Option("--zip", help="each sheet with its clips in one archive, to send")] = False,
+    zip: Annotated[bool, typer.Option("--zip", help="pack each sheet with its clips into a .zip")] = False,
 ) -> Report:
-    """Draw clips for reviewers into spreadsheets; they stay out of training."""
+    """Draw a sample for review into spreadsheets with clips; drawn segments stay out of training."""
     given = locals()
     parsed = {
         "reviewers": common.split_commas(reviewers),
@@ -119,10 +121,12 @@ def export_(
 @common.command("review import W sheet-ana.xlsx sheet-ben.xlsx", group=review_app)
 def import_(
     workspace: common.Workspace,
-    sheets: Annotated[list[str], typer.Argument(metavar="SHEET...", help="filled in: .xlsx, .csv, .tsv, or folders of them")],
-    reviewer: Annotated[str | None, typer.Option(help="who filled them in; the sheets say so unless given")] = None,
+    sheets: Annotated[
+        list[str], typer.Argument(metavar="SHEET...", help="returned sheets: .xlsx, .csv, .tsv, or folders of them")
+    ],
+    reviewer: Annotated[str | None, typer.Option(help="name of the reviewer; default: the name in each sheet")] = None,
 ) -> Report:
-    """Import verdicts and corrected texts from sheets; list what cannot be used, and report annotator agreement."""
+    """Import verdicts and corrected texts from sheets; list unusable rows and report annotator agreement."""
     return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
 
 
@@ -141,12 +145,12 @@ def correct_texts(workspace: common.Workspace) -> Report:
 @common.command("evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: common.Workspace,
-    precision: Annotated[float, typer.Option(help="the share of right segments that is wanted, between 0 and 1")] = 0.98,
-    confidence: Annotated[float, typer.Option(help="with which it is to be proven, between 0 and 1")] = 0.95,
-    min_duration: Annotated[float, typer.Option(help="seconds; shorter is not counted, as in select")] = 0.0,
-    max_duration: Annotated[float, typer.Option(help="seconds; longer is not counted, as in select")] = 20.0,
+    precision: Annotated[float, typer.Option(help="target share of right segments, between 0 and 1")] = 0.98,
+    confidence: Annotated[float, typer.Option(help="confidence of the proof, between 0 and 1")] = 0.95,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter segments are not counted, as in select")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer segments are not counted, as in select")] = 20.0,
 ) -> Report:
-    """Estimate the precision of the labels above each threshold from the reviews, and say what to review next."""
+    """Estimate the precision of the labels above each threshold from the reviews, and report what to review next."""
     return nbaudio.evidence(**locals())
 
 
@@ -154,27 +158,29 @@ def evidence(
 def select(
     workspace: common.Workspace,
     min_similarity: Annotated[
-        float | None, typer.Option(help="less is out; -1 to 1; unless given the one chosen in the tuner, or 0.8")
+        float | None, typer.Option(help="least similarity, -1 to 1; default: the one chosen in the tuner, else 0.8")
     ] = None,
-    max_duration: Annotated[float, typer.Option(help="seconds; longer is out")] = 20.0,
-    min_duration: Annotated[float, typer.Option(help="seconds; shorter is out")] = 0.0,
-    hours: Annotated[float | None, typer.Option(help="at most so many hours, spread over all speakers")] = None,
-    disk: Annotated[str | None, typer.Option(metavar="900GB", help="at most so large a corpus, spread over all speakers")] = None,
+    max_duration: Annotated[float, typer.Option(help="seconds; longer segments are rejected")] = 20.0,
+    min_duration: Annotated[float, typer.Option(help="seconds; shorter segments are rejected")] = 0.0,
+    hours: Annotated[float | None, typer.Option(help="budget of the corpus in hours, spread over all speakers")] = None,
+    disk: Annotated[
+        str | None, typer.Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")
+    ] = None,
     dev: Annotated[
-        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; 5 %, at most 2000, unless given")
+        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; default: 5 %, at most 2000 segments")
     ] = None,
-    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="likewise")] = None,
+    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="like --dev")] = None,
     group_by: Annotated[
         str,
         typer.Option(
             metavar="speaker_id,recording_id",
-            help="columns whose values never cross splits; auto: these two, or speaker_id alone where both lose over 5 %",
+            help="columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %",
         ),
     ] = "auto",
     seed: common.Seed = 42,
-    gold: Annotated[bool, typer.Option("--gold", help="test is made of segments that reviewers call right")] = False,
+    gold: Annotated[bool, typer.Option("--gold", help="fill test with segments that reviewers judged right")] = False,
 ) -> Report:
-    """Decide every segment: filters, budget, train, dev and test without leakage."""
+    """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
     given = locals()
     # The report has a number of segments as a number, and hours, such as 1.5h, as text.
     counts = {name: int(size) for name, size in (("dev", dev), ("test", test)) if size and size.isascii() and size.isdigit()}
@@ -185,8 +191,8 @@ def select(
 def export(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="the folder for the manifests: new, or an earlier export, which is replaced")],
-    paths: Annotated[str, typer.Option(help="of the recordings: absolute, or relative to the manifests")] = "absolute",
+    out: Annotated[str, typer.Option(help="folder for the manifests: new, or an earlier export, which is replaced")],
+    paths: Annotated[str, typer.Option(help="paths of the recordings: absolute, or relative to the manifests")] = "absolute",
 ) -> Report:
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
     return nbaudio.export(workspace, format_, out=out, paths=paths)
@@ -195,27 +201,29 @@ def export(
 @common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
 def materialize(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="the corpus folder or its address: new, or one to resume")],
+    out: Annotated[str, typer.Option(help="folder or URL of the corpus: new, or one to resume")],
     container: common.Container = "webdataset",
     text: Annotated[
         str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
     ] = None,
-    rate: Annotated[int, typer.Option(min=1, help="Hz of the clips")] = 16000,
+    rate: Annotated[int, typer.Option(min=1, help="sampling rate of the clips in Hz")] = 16000,
     channel: Annotated[
-        str, typer.Option(help="mix, left, right or a number from 0; segments' own channels go before it")
+        str, typer.Option(help="mix, left, right or a number from 0; a channel that the source gives takes precedence")
     ] = "mix",
     encoding: Annotated[str, typer.Option(help="flac, wav, opus, mp3, or 256 levels: mulaw, linear")] = "flac",
     shard_size: common.ShardSize = "500MB",
     shard_count: common.ShardCount = None,
     window: common.Window = 1,
-    title: Annotated[str | None, typer.Option(help="name of the corpus, for its data card")] = None,
-    language: Annotated[str | None, typer.Option(metavar="hr", help="codes, by commas; likewise")] = None,
-    license: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="likewise")] = None,
+    title: Annotated[str | None, typer.Option(help="name of the corpus in its data card")] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="hr", help="language codes for the data card, separated by commas")
+    ] = None,
+    license: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="license for the data card")] = None,
     jobs: common.Jobs = None,
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-    packs: Annotated[str | None, typer.Option(help="folder or address for clips that are cut; W/packs unless given")] = None,
+    packs: Annotated[str | None, typer.Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
     licence: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
@@ -228,8 +236,8 @@ def materialize(
 
 @common.command("status CORPUS", fetches=True)
 def status(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
-    workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at an address")] = None,
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder or URL of the corpus")],
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at a URL")] = None,
 ) -> Report:
     """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
     return nbaudio.status(corpus, workspace=workspace)
@@ -237,9 +245,9 @@ def status(
 
 @common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the folder of a whole corpus")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder of a finished corpus")],
     container: common.Container,
-    out: Annotated[str, typer.Option(help="the folder for the new corpus: new, or one to resume")],
+    out: Annotated[str, typer.Option(help="folder of the new corpus: new, or one to resume")],
     shard_size: common.ShardSize = "500MB",
     shard_count: common.ShardCount = None,
     window: common.Window = 1,
@@ -252,12 +260,12 @@ def convert(
 
 @common.command("verify CORPUS", fetches=True)
 def verify(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="the corpus folder or its address")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder or URL of the corpus")],
     jobs: common.Jobs = None,
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-    workspace: Annotated[str | None, typer.Option(metavar="W", help="keep the report among those of this workspace")] = None,
+    workspace: Annotated[str | None, typer.Option(metavar="W", help="store the report in this workspace")] = None,
 ) -> Report:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""
     return nbaudio.verify(**locals())
@@ -267,14 +275,14 @@ def verify(
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
     out: Annotated[
-        str | None, typer.Option(metavar="PAGE.html", help="one page of it, .html or .xlsx, with tables and plots")
+        str | None, typer.Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")
     ] = None,
 ) -> Report:
-    """Hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
+    """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
     return nbaudio.stats(path, out=out)
 
 
 @common.command("wheel --out dist")
-def wheel(out: Annotated[str, typer.Option(help="the folder for the wheel")] = "dist") -> Report:
+def wheel(out: Annotated[str, typer.Option(help="folder for the wheel")] = "dist") -> Report:
     """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
     return nbaudio.wheel(out=out)

@@ -24,8 +24,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it
-    if asked:
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer calls it
+    if requested:
         from nbaudio.core.version import __version__
 
         typer.echo(f"nbaudio {__version__}")
@@ -34,40 +34,36 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it
 
 @app.callback()
 def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="the version, and nothing else")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")] = False,
 ) -> None:
-    """Long recordings, transcripts and a recognizer's hypotheses into a training corpus whose label quality is known."""
+    """Turn long recordings, transcripts and a recognizer's hypotheses into a training corpus of known label quality."""
 
 
-Workspace = Annotated[str, typer.Argument(metavar="W", help="the workspace folder")]
-AsJson = Annotated[bool, typer.Option("--json", help="the report as JSON, for machines")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks at once; one a core unless given")]
-Seed = Annotated[int, typer.Option(help="another seed, another choice")]
+Workspace = Annotated[str, typer.Argument(metavar="W", help="workspace folder")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
+Seed = Annotated[int, typer.Option(help="seed of random choices")]
 Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
-ShardSize = Annotated[str, typer.Option(help="wanted size of a shard, such as 500MB")]
-ShardCount = Annotated[int | None, typer.Option(min=1, help="how many shards each split has instead")]
-Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording that lie together")]
+ShardSize = Annotated[str, typer.Option(help="target size of a shard, such as 500MB")]
+ShardCount = Annotated[int | None, typer.Option(min=1, help="number of shards of each split, instead of a size")]
+Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording that are stored together")]
 Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
-Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="a cluster of that engine that runs already")]
-BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="further options of Beam, in one text")]
+Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")]
+BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="options of Beam, as one string")]
 
 
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
     "timeout": Annotated[
-        float | None, typer.Option(min=0.001, help="seconds without a byte before a request to a server fails; 15 unless given")
+        float | None, typer.Option(min=0.001, help="seconds without a byte before a request fails; default: 15")
     ],
-    "tries": Annotated[
-        int | None, typer.Option(min=1, help="requests in a row that fail before an item is given up; 3 unless given")
-    ],
+    "tries": Annotated[int | None, typer.Option(min=1, help="failed requests in a row before an item is given up; default: 3")],
     "max_wait": Annotated[
-        float | None, typer.Option(min=0, help="seconds that a server may ask to wait (Retry-After); 45 unless given")
+        float | None, typer.Option(min=0, help="longest wait in seconds that a server may require (Retry-After); default: 45")
     ],
     "max_size": Annotated[
         str | None,
-        typer.Option(metavar="50GB", help="of the largest file; 1TB, or 1GB where no length is announced, unless given"),
+        typer.Option(metavar="50GB", help="size of the largest file; default: 1TB, or 1GB without an announced length"),
     ],
 }
 
@@ -121,7 +117,7 @@ def main() -> None:
             error.show()
         else:
             path = error.ctx.command_path if error.ctx else "nbaudio"
-            show_error(f"{error.format_message().rstrip('.')}; '{path} --help' tells more", as_json="--json" in sys.argv)
+            show_error(f"{error.format_message().rstrip('.')}; '{path} --help' has the options", as_json="--json" in sys.argv)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -154,7 +150,7 @@ def show_error(reason: str, *, as_json: bool) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError | RuntimeError):
-        return "not enough memory; with fewer --jobs less is needed, and what is done is kept: run the same again"
+        return "not enough memory; run the same command again with fewer --jobs: finished work is kept"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: cannot be used ({error.strerror})"
     return str(error)

@@ -50,7 +50,7 @@ def raise_disk_full(target: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if full := disk_full_reason(error):
-            raise DiskFullError(f"{target}: {full}; make room and run the same again, what is done is kept") from error
+            raise DiskFullError(f"{target}: {full}; free some space and run the command again; finished work is kept") from error
         raise
 
 
@@ -205,14 +205,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def trusted_root(folder: Path) -> Path:
-    """Return the folder that links below a folder may lead to: itself; of a Hugging Face snapshot, the repository with blobs."""
+    """Return the folder that links below a folder may point to: itself, or the repository of a Hugging Face snapshot."""
     whole = Path(os.path.realpath(folder))
     above = (part.parent for part in (whole, *whole.parents) if part.parent.name == "snapshots")
     return next((held.parent for held in above if (held.parent / "blobs").is_dir()), whole)
 
 
 def escapes_folder(path: Path, home: Path) -> bool:
-    """Return whether a path is, or lies behind, a link that leads out of a folder (see `trusted_root`)."""
+    """Return whether a path is, or is below, a link that points outside a folder (see `trusted_root`)."""
     return not Path(os.path.realpath(path)).is_relative_to(home)
 
 

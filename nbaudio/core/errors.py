@@ -61,7 +61,7 @@ class MissingExtraError(NbaudioError):
 
     @classmethod
     def naming(cls, package: str, extra: str) -> "MissingExtraError":
-        """Return the error for a package of an extra."""
+        """Return the error for a missing package of an extra."""
         return cls(f"{package} is not installed: pip install 'nbaudio[{extra}]'")
 
 

@@ -21,7 +21,7 @@ from nbaudio.core.errors import InputError
 
 _Line_co = TypeVar("_Line_co", bytes, str, covariant=True)
 
-#: Limit of a text file that is read whole, and of one line: a day of speech has 1 MB of words and 5 MB of word times.
+#: Limit of a text file that is read at once, and of one line: a day of speech has 1 MB of words and 5 MB of word times.
 MAX_TEXT_BYTES = 64 << 20
 #: Limit of a file written by nbaudio, such as corpus.json: one with 300,000 recordings and as many shards has 200 MB.
 MOST_JSON_BYTES = 512 << 20

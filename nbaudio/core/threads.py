@@ -1,4 +1,4 @@
-"""Threads for work that waits on I/O."""
+"""Threads for work that waits for I/O."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable

@@ -1,4 +1,4 @@
-"""Corpora on disk: make them from a workspace (`materialize`), prove them whole (`verify`), rewrite them (`convert`).
+"""Corpora on disk: make them from a workspace (`materialize`), verify them (`verify`), rewrite them (`convert`).
 
 corpus.json        parameters, versions, sources, splits, every shard with its SHA-256; written last
 segments.parquet   one row per clip: metadata, and shard, byte offset and length of its audio

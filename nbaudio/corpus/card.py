@@ -1,4 +1,4 @@
-"""Data card: README.md of a corpus, with the header that `datasets.load_dataset` finds the splits by.
+"""Data card: README.md of a corpus, with the header from which `datasets.load_dataset` finds the splits.
 
 Everything in it comes from corpus.json, so equal corpora have equal cards. No transcript is quoted. Text of users and column
 names are YAML strings in the header and escaped below.
@@ -52,10 +52,10 @@ class About:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if value is not None and not isinstance(value, str):
-                raise InputError(f"{name} {value!r}: wanted is text; in YAML, quote it")
+                raise InputError(f"{name} {value!r}: must be text; in YAML, quote it")
         odd = [code for code in self.languages() if not _LANGUAGE.fullmatch(code)]
         if odd:
-            raise InputError(f"language {odd[0]!r} is no code; wanted are codes such as hr or pt-BR, with commas between")
+            raise InputError(f"language {odd[0]!r} is not a language code; expected such as hr or pt-BR, separated by commas")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "About":
@@ -86,8 +86,8 @@ def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
     readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    asked = manifest["selection"].get("parameters", {})
-    selected = [(name, value) for name, value in asked.items() if value is not None and value != []]
+    parameters = manifest["selection"].get("parameters", {})
+    selected = [(name, value) for name, value in parameters.items() if value is not None and value != []]
     parts = [
         f"---\n{described}---\n\n# {_plain(title)}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "

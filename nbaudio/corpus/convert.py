@@ -42,7 +42,7 @@ def convert(
     Every clip is verified by its hash while it is copied. After an interruption, the same call resumes.
 
     Args:
-        corpus: the folder of a whole corpus.
+        corpus: the folder of a complete corpus.
         container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`.
         out: the new corpus's folder.
         shard_size: target size of a shard; `shard_count` and `window` as for `materialize`.
@@ -53,9 +53,9 @@ def convert(
         show_progress: show progress on standard error.
 
     Raises:
-        InputError: there is no whole corpus, or a parameter is invalid.
+        InputError: there is no complete corpus, or a parameter is invalid.
         AudioError: a clip is damaged.
-        ExistsError: `out` holds something else, or another run is at work there.
+        ExistsError: `out` holds something else, or another run is active there.
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
@@ -67,7 +67,7 @@ def convert(
     manifest = read_manifest(source)
     for name in TABLES:
         if not source.holds(name, manifest["tables"][name], manifest.get("table_bytes", {}).get(name)):
-            raise InputError(f"{source}/{name}: not what was written; 'nbaudio verify {source}' shows all that is damaged")
+            raise InputError(f"{source}/{name}: changed since it was written; 'nbaudio verify {source}' lists all damage")
     parameters = manifest["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **asdict(limits)}
@@ -84,7 +84,7 @@ def convert(
             show=show_progress,
         )
         if bad := [result.damaged for result in results if result.damaged]:
-            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' shows all that is")
+            raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' lists all damage")
         side_files = SideFileWriter(layout.folder)
         publish_shards(layout, results, container=writer, side_files=side_files)
         for name in TABLES[1:]:
@@ -117,11 +117,11 @@ def convert(
 def _local(where: str | Path) -> Path:
     if (path := folder_at(where).root) is not None:
         return path
-    raise InputError(f"{where}: corpora are converted from a folder to a folder of this machine")
+    raise InputError(f"{where}: convert reads and writes folders of this machine only")
 
 
 def _clips(source: Path, limits: ShardLimits) -> pl.DataFrame:
-    """Return the clips of a corpus, which may come from anywhere, as if its shards were packs."""
+    """Return the clips of a corpus, which may come from an untrusted source, as if its shards were packs."""
     table = read_parquet(source / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
     check_locations(folder_at(source), table)
     for split, shard in table.select("split", "shard").unique().iter_rows():

@@ -1,7 +1,7 @@
 """Files of a corpus folder, validation of corpus.json, and the claim that keeps a folder to one corpus and one run.
 
-CORPUS/corpus.json is written last: where it is, the corpus is whole. CORPUS/.work holds what an unfinished run needs to resume,
-and its log; of a corpus at an address, all but the claim is in the workspace. The log of a finished run is in the workspace.
+CORPUS/corpus.json is written last: if it exists, the corpus is complete. `.work` holds the claim, and the state and log of an
+unfinished run; for a corpus at a URL, state and log are in the workspace. The log of a finished run is in the workspace too.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class Layout:
 
     @contextmanager
     def claimed(self, identity: dict[str, Any], step: str, logged: Mapping[str, Any]) -> Iterator[bool]:
-        """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already whole."""
+        """Lock the folder for a corpus with this identity (parameters and selection); yield whether it is already complete."""
         self._claimed_by(identity)  # before anything is written there
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)

@@ -120,7 +120,7 @@ def materialize(
 
     Raises:
         InputError: nothing is selected, there is no audio, or a parameter is invalid.
-        ExistsError: `out` holds something else, or another run is at work there.
+        ExistsError: `out` holds something else, or another run is active there.
         DiskFullError: there is no space; call again when there is.
     """
     began = time.monotonic()
@@ -180,9 +180,9 @@ def materialize(
             layout.finish(manifest)
             advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
-    notes = [] if own_card else [f"{layout}/{CARD} was edited and stays as it is"]
+    notes = [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
-        notes.append(f"{reviewed:,} clips of train went to reviewers after the selection: select again, then make a new corpus")
+        notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
     facts = _facts(layout, manifest, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
@@ -215,7 +215,7 @@ def _cut_and_pack(
                 return results, lost, num_cut
             for pack_path in damaged:
                 remove_pack(pack_path)
-    raise NbaudioError(f"{min(damaged)}: damaged again after it was recut; check the disk and run the same again")
+    raise NbaudioError(f"{min(damaged)}: damaged again after recutting; check the disk and run the same command again")
 
 
 def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location, Location]:
@@ -238,9 +238,9 @@ def _accepted(run: _Run) -> pl.DataFrame:
     where = run.workspace.path
     for name, dtype in tables.table_schema(run.workspace).items():
         if name in RESERVED:
-            raise InputError(f"{run.table}: the column {name!r} has a name that corpora give to their own; rename it")
+            raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
         if dtype in (pl.Binary, pl.Object):
-            raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot; write them as text")
+            raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
     columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
     segments = tables.read(run.workspace, columns)
     if pending := (segments["decision"] == "pending").sum():
@@ -281,7 +281,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
     if lost["detail"].null_count():
         first = lost.filter(pl.col("detail").is_null())["segment_id"]
-        raise NbaudioError(f"{run.packs}: {len(first)} clips were cut and are not there, {first[0]} the first")
+        raise NbaudioError(f"{run.packs}: {len(first)} clips were cut but are missing, {first[0]} the first")
     if len(lost) == len(accepted):
         detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")

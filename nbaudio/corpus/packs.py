@@ -71,7 +71,7 @@ def cut_all(run_tasks: RunTasks, tasks: Iterable[CutTask]) -> Iterator[CutResult
                     try:
                         yield from run_tasks(cut, [cut_task([source], task.pack.parent, task.format, seconds)])
                     except WorkerLostError:
-                        why = "the worker that decodes it is killed: it crashes the decoder, or needs more memory than there is"
+                        why = "the worker that decodes it is killed: it crashes the decoder, or needs too much memory"
                         yield CutResult(seconds, {key: f"{source.path.name}: {why}" for key, *_ in source.windows})
         else:
             return
@@ -134,7 +134,7 @@ def _check_unchanged(source: Source) -> None:
     try:
         found = file.status()
     except FileNotFoundError as error:
-        raise AudioError(f"{file.name}: the file is no longer there; it was when it was ingested") from error
+        raise AudioError(f"{file.name}: the file has disappeared since it was ingested") from error
     is_known = source.num_bytes is not None or source.sha256 is not None
     same = found == (source.num_bytes, source.version) or (file.local is not None and not is_known)
     if not same and source.sha256 is not None and source.num_bytes in (None, found.num_bytes):

@@ -1,7 +1,7 @@
 """Plan of a corpus: clip keys, tasks that cut clips into packs, and the shard of each clip. Audio is not read.
 
 *Cut* tasks turn windows of recordings into packs of encoded clips, in the order of the recordings. *Pack* tasks copy clips into
-shards. A clip is known by its key, a hash of source, window and format: what has been cut once is never cut again.
+shards. A clip is identified by its key, a hash of source, window and format: a clip that has been cut is never cut again.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from nbaudio.storage.archives import is_in_archive, members_in_order
 from nbaudio.storage.base import Location
 from nbaudio.storage.remote import Content, Remote
 
-# Changes whenever the same window of the same source would give other bytes: old packs are then not used.
+# Changed whenever the same window of the same source would give other bytes: old packs are then not used.
 _CLIP_VERSION = 4
 # Clips of these codecs are the same as in version 3.
 _OLDER_CLIP_VERSION = 3

@@ -1,6 +1,6 @@
 """Tables of a corpus: the frozen copy of the workspace's segments, the files beside the shards, and corpus.json's facts.
 
-No table is held whole in memory.
+No whole table is in memory.
 """
 
 from collections import Counter
@@ -44,11 +44,11 @@ def check_text(workspace: Workspace, text: str | None, *, judged: bool) -> None:
         hint = "'nbaudio score W --normalize STEP' makes text_normalized"
         raise InputError(f"{table}: text {text!r}: no column {column}; there are {', '.join(known) or 'none'}; {hint}")
     if _SOURCE_TEXT in held:
-        raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be written over; rename it")
+        raise InputError(f"{table}: the column {_SOURCE_TEXT!r} would be overwritten; rename it")
     rules = {f"no {column}; run select again": (pl.col(column).fill_null("") == "") & (pl.col("text").fill_null("") != "")}
     if judged:
         other = sentences(pl.col("text")).ne_missing(sentences(pl.col(column)))
-        rules[f"other words in {column} than in text, which reviewers were given"] = other
+        rules[f"words in {column} that differ from those in text, which reviewers judged"] = other
     accepted = tables.scan(workspace, ["segment_id", "text", column, "decision"]).filter(pl.col("decision") == "accept")
     for what, broken in rules.items():
         count, first = accepted.filter(broken).select(pl.len(), pl.first("segment_id")).collect().row(0)

@@ -101,7 +101,7 @@ def write_shards(
 
 
 def restore_records(layout: Layout) -> str:
-    """Rebuild the shard records of a whole corpus, so that only damaged shards are rewritten; return the hash of its card."""
+    """Rebuild the shard records of a complete corpus, so that only damaged shards are rewritten; return the hash of its card."""
     manifest = read_manifest(layout.folder)
     if layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
         with layout.folder.local("segments.parquet") as table:
@@ -144,7 +144,7 @@ def _write_record(layout: Layout, shard: str, described: pl.DataFrame, record: d
 
 
 def shard_advice(shards: Sequence[Shard]) -> str:
-    """Say how many readers the shards of train suit, and which number of shards suits more; empty without train."""
+    """Return for how many readers the shards of train suffice, and how many shards more readers need; empty without train."""
     sizes = [shard.num_bytes for shard in shards if shard.split == "train"]
     if not sizes:
         return ""
@@ -156,5 +156,5 @@ def shard_advice(shards: Sequence[Shard]) -> str:
     if size >= _MIN_SHARD_BYTES:
         advice += f", for {more} take --shard-count {more * _SHARDS_PER_READER} ({round(size / 1e6)} MB each)"
     if max(sizes) > _MAX_SHARD_BYTES:
-        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs ask for it"
+        advice += f"; the largest has {max(sizes) / 1e9:.1f} GB: below 1 GB a broken transfer repeats less, and hubs recommend it"
     return advice

@@ -1,4 +1,4 @@
-"""Progress of a corpus that is being made: from any process, also after the one that makes it was killed."""
+"""Progress of a corpus that is being made; works from any process, also after the run was killed."""
 
 import shlex
 from datetime import timedelta
@@ -12,11 +12,11 @@ from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, 
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, folder_at
 
-_AGAIN = "run the same command again: what is done is kept"
+_RESUME = "run the same command again: finished work is kept"
 
 
 def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report:
-    """Report how far a corpus is, whether a run is alive, and what to do next; nothing is changed.
+    """Report the progress of a corpus, whether a run is active, and what to do next; nothing is changed.
 
     Args:
         corpus: the folder that `materialize` or `convert` writes to, or its URL.
@@ -28,14 +28,14 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         began and last wrote to its log (UTC). Problems are what failed, and a run that needs to be run again.
 
     Raises:
-        InputError: there is no corpus, and no run has begun one.
+    InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
     here = folder.root is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
     whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:
-        raise InputError(f"{folder}: no {MANIFEST}, and no run has begun one there (not a corpus)")
+        raise InputError(f"{folder}: no {MANIFEST}, and no run has started there (not a corpus)")
     # A run still cleans up after it has written the manifest.
     if whole and not claimed and not (log and run_log.alive(log)):
         return _finished(folder)
@@ -45,15 +45,15 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InputError(f"{log}: not the log of a run ({type(error).__name__}: {error})") from error
     hint = {} if here else {"log": "in the workspace: --workspace W shows it"}
-    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _AGAIN}
+    facts = {"corpus": str(folder), "state": "not finished", "shards_there": len(shard_names(folder)), **hint, "next": _RESUME}
     return Report("status", facts, problems=["it is not finished"])
 
 
 def next_step(corpus: object, *, failed: int) -> str:
-    """Say what to do with a finished corpus, `failed` segments of which could not be cut."""
+    """Return what to do with a finished corpus, `failed` segments of which could not be cut."""
     verify = f"nbaudio verify {shlex.quote(str(corpus))}"
-    broken = f"the recordings that rejected.parquet calls {UNREADABLE_AUDIO} ({failed:,} segments)"
-    return f"mend {broken} and run the same again, or go on: {verify}" if failed else verify
+    broken = f"the recordings with reason {UNREADABLE_AUDIO} in rejected.parquet ({failed:,} segments)"
+    return f"repair {broken} and run the same command again, or continue: {verify}" if failed else verify
 
 
 def _finished(folder: Folder) -> Report:
@@ -93,7 +93,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
         "began": began.get("at"),
         "last_heard_of": run[-1].get("at"),
         "log": str(log),
-        "next": f"wait, and ask again: nbaudio status {shlex.quote(str(folder))}" if alive else _AGAIN,
+        "next": f"wait, then check again: nbaudio status {shlex.quote(str(folder))}" if alive else _RESUME,
     }
     problems = first_lines(list(dict.fromkeys(failures)), str(log))
     if not alive:
@@ -103,7 +103,7 @@ def _unfinished(folder: Folder, log: Path, lines: list[dict[str, Any]]) -> Repor
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how far a stage is, from its first line and the last one of its progress."""
+    """Return the progress of a stage, from its first line and its last progress line."""
     stage = lines[0]
     last: dict[str, Any] = next((line for line in reversed(lines) if line.get("event") == "progress"), {})
     total, done, seconds = stage["total"], last.get("done", 0.0), last.get("seconds", 0.0)

@@ -63,7 +63,7 @@ def verify(
         show_progress: show progress on standard error.
 
     Returns:
-        What was checked; each problem names file and clip. Without problems the corpus is whole.
+        What was checked; each problem names file and clip. Without problems the corpus is complete.
 
     Raises:
         InputError: there is no corpus.json, or no such workspace.
@@ -92,7 +92,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
         try:
             other = [name for name, path in tables.items() if sha256_file(path) != manifest["tables"][name]]
-            if other:  # what a damaged table says of the shards proves nothing
+            if other:  # a damaged table proves nothing about the shards
                 return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
             segments = read_parquet(tables["segments.parquet"], _COLUMNS)
             rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
@@ -145,7 +145,7 @@ def _check_lists(folder: Folder, manifest: dict[str, Any], segments: pl.DataFram
     if len(listed) < len(shards):
         problems.append(f"{MANIFEST}: a shard is listed twice")
     if lost := max(segments.height - sum(held.values()), 0):
-        problems.append(f"segments.parquet: {lost:,} clips lie in shards that {MANIFEST} does not list")
+        problems.append(f"segments.parquet: {lost:,} clips are in shards that {MANIFEST} does not list")
     problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
     sizes = manifest.get("table_bytes", {})
     side_files = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in TABLES}

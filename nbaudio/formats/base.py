@@ -133,9 +133,9 @@ def source_column(name: str, reserved: Container[str], taken: Container[str]) ->
 
 
 def check_link(path: Path, folder: Path) -> None:
-    """Raise an InputError where a file or folder of a source is a link out of its folder, or no regular file."""
+    """Raise an InputError if a file or folder of a source is a link to outside its folder, or not a regular file."""
     if escapes_folder(path, trusted_root(folder)):
-        raise InputError(f"{path}: a link that leads out of its folder, which is not followed; copy the file, or name it itself")
+        raise InputError(f"{path}: a link that points outside its folder is not followed; copy the file, or give its path")
     if not path.is_dir():
         with suppress(FileNotFoundError):
             guards.check_regular(path)

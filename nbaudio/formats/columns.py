@@ -180,6 +180,6 @@ def choose(
             if fits != [key]:
                 guessed.add(key)
                 others = f", not from {' or '.join(map(repr, fits[1:]))}" if fits[1:] else ""
-                how = f"--option {key}=COLUMN takes another, {key}=none leaves it out"
+                how = f"--option {key}=COLUMN selects another, {key}=none ignores it"
                 notes.append(f"{key} is taken from column {fits[0]!r}{others}: {how}")
     return columns, guessed, sorted(notes)

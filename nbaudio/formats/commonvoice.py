@@ -44,7 +44,7 @@ def read(source: Path) -> Transcripts:
 
 def _items(source: Path, tables: list[str]) -> Iterator[dict[str, Any] | Problem]:
     if escapes_folder(source / "clips", trusted_root(source)):
-        yield Problem("clips", None, "a link that leads out of the folder, which is not followed; --audio may name its target")
+        yield Problem("clips", None, "a link that points outside the folder, which is not followed; --audio may name its target")
     durations = {}
     if (source / _DURATIONS).is_file():
         for item in _rows(source / _DURATIONS):

@@ -24,7 +24,7 @@ from nbaudio.core.times import decimal_seconds
 from nbaudio.formats.base import Problem, Transcripts, collect_rows, numbered_lines, with_audio_root
 from nbaudio.formats.writers import Writer, timed_segments
 
-COMMAND = "is a command; nothing is run, only file names are allowed"
+COMMAND = "is a command; commands are not executed, only file names are allowed"
 
 _LINE = re.compile(r"[ \t]*([^ \t]+)(?:[ \t]+(.*?))?[ \t]*")
 # Channels in ``segments``, by number or letter, and sides in ``reco2file_and_channel``.
@@ -93,7 +93,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
             "speaker_gender": genders.get(speaker or ""),
         }
     for name, file in (("text", texts), (asr or "", hypotheses)):
-        yield from (Problem(name, None, f"{key!r} is no utterance of this folder") for key in file if key not in seen)
+        yield from (Problem(name, None, f"{key!r} is not an utterance of this folder") for key in file if key not in seen)
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -165,15 +165,15 @@ def _write(segments: pl.DataFrame, recordings: pl.DataFrame, out: Path, split: s
         lines = [f"{key} {value}\n" for key, value in sorted(tables[file.name].items())]
         with atomic_write(file) as partial:
             partial.write_text("".join(lines), encoding="utf8", newline="\n")
-    notes = [f"{mixed:,} segments are on several channels of more, which Kaldi's segments cannot express"] if mixed else []
+    notes = [f"{mixed:,} segments are on several of more channels, which Kaldi's segments cannot express"] if mixed else []
     if collapsed:
-        notes.append(f"{collapsed:,} texts have more than a blank between words, or around them, which Kaldi's lines cannot hold")
+        notes.append(f"{collapsed:,} texts have spaces at the ends or repeated ones, which Kaldi's lines cannot hold")
     speakers = tables["utt2spk"]
     if [speakers[key] for key in sorted(speakers)] != sorted(speakers.values()):
         notes.append("sorting by utterance does not sort by speaker, since some have no speaker; run utils/fix_data_dir.sh")
     remote = recordings.filter(pl.col("file").str.contains("://", literal=True))
     if len(remote):
-        notes.append(f"Kaldi itself reads no addresses; {len(remote):,} recordings are remote, such as {remote['file'][0]}")
+        notes.append(f"Kaldi itself reads no URLs; {len(remote):,} recordings are remote, such as {remote['file'][0]}")
     others = recordings.filter(~pl.col("file").str.to_lowercase().str.ends_with(".wav"))
     if len(others):
         notes.append(f"Kaldi itself reads only WAV; {len(others):,} recordings are not, such as {others['file'][0]}")

@@ -171,10 +171,10 @@ def _name(recording: _Recording) -> str:
     """Return the path of a recording, which must be one file without transforms."""
     for source in recording.sources:
         if source.type == "command":
-            raise ValueError(f"recording {recording.id!r} is a command; nothing is run, only files are read")
+            raise ValueError(f"recording {recording.id!r} is a command; commands are not executed, only files are read")
         is_file = source.type == "file" and source.source
         if not is_file and not (source.type == "url" and is_url(source.source) and not source.source.startswith("file:")):
-            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and addresses are read")
+            raise ValueError(f"recording {recording.id!r} is of the type {source.type!r}; only files and URLs are read")
     if len(recording.sources) != 1:
         raise ValueError(f"recording {recording.id!r} has {len(recording.sources)} files; expected one")
     if recording.transforms:

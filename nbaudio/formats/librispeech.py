@@ -163,7 +163,7 @@ def _in_remote(source: Location) -> tuple[Location, Iterator[_File]]:
     """Return the folder that holds the splits, and its files."""
     listed = source.listing(lambda path: _is_relevant(path.rpartition("/")[2]))
     if listed is None:
-        raise InputError(f"{source}: the server does not list what is in this folder")
+        raise InputError(f"{source}: the server does not list this folder")
     paths, refused = listed
     inner = "LibriSpeech/"
     if paths and all(path.startswith(inner) for path in paths):

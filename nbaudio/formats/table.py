@@ -123,7 +123,7 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
             del columns["segment_id"]
             notes = [note for note in notes if not note.startswith("segment_id ")]
             notes.append(
-                f"column {column!r} repeats and is not taken for the ids of segments: --option segment_id={column} takes it"
+                f"column {column!r} has repeated values and is not used as segment ids: --option segment_id={column} uses it"
             )
     return columns, notes
 

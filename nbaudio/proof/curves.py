@@ -96,8 +96,8 @@ def _gamma_quantile(mean: Array, variance: Array, level: float) -> Array:
 def curve(sample: Sample, *, precision: float = 0.98, confidence: float = 0.95, thresholds: Array | None = None) -> pl.DataFrame:
     """Compute precision and its bounds for each threshold (ascending; by default from -1 to 1 in steps of 0.01).
 
-    The argument `precision` is the wanted share of right segments. The column is null if nothing was reviewed, bounds (see the
-    module) are if nothing is kept; `proven`: the wanted precision is proven with the confidence; `more`: how many more reviews of
+    The argument `precision` is the target share of right segments. The column is null if nothing was reviewed, bounds (see the
+    module) are if nothing is kept; `proven`: the target precision is proven with the confidence; `more`: how many more reviews of
     the same kind would probably prove it, 0 if `at_least` suffices, null if the estimate does not.
     """
     for name, value in (("precision", precision), ("confidence", confidence)):
@@ -173,7 +173,7 @@ def band(sums: Sums, confidence: float) -> tuple[Array, Array]:
 
 
 def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.bool_]:
-    """Return which thresholds are proven to keep the wanted precision; the chance that any does not is 1 - confidence at most.
+    """Return which thresholds are proven to keep the target precision; the chance that any does not is 1 - confidence at most.
 
     Thresholds are tested from the highest to the lowest by `at_least`, each at the full level as long as all before have passed
     (Maurer, Hothorn and Lehmacher, 1995). The level is divided over the starts, and a sequence that passes hands its level on
@@ -194,7 +194,7 @@ def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.boo
 
 
 def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
-    """Return how many more reviews would probably bring `at_least` to the wanted precision; NaN if the estimate is below it.
+    """Return how many more reviews would probably bring `at_least` to the target precision; NaN if the estimate is below it.
 
     With c times as many reviews of the same kind the estimate stays about the same and weights are c times smaller.
     """

@@ -1,4 +1,4 @@
-"""The command `evidence`: what the verdicts of a workspace prove, as a report, a table and a list of what to review next."""
+"""The command `evidence`: report what the verdicts of a workspace prove, and what to review next."""
 
 import shlex
 from collections.abc import Mapping
@@ -89,14 +89,14 @@ def evidence(
 
     Args:
         workspace: the workspace or its folder.
-        precision: the wanted share of right segments, in (0, 1).
+        precision: the target share of right segments, in (0, 1).
         confidence: of the proof, in (0, 1).
         min_duration: shorter segments do not count, as in `select`; seconds.
         max_duration: longer segments do not count; seconds.
 
     Returns:
-        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to keep the wanted
-        precision; how many more reviews a lower one would take, and which. The whole curve is in ``W/reports/evidence.json``.
+        What was reviewed; precision at the threshold of the last `select`, or 0.8; the lowest threshold proven to reach the
+        target precision; how many more reviews a lower one takes, and which. The whole curve is in ``W/reports/evidence.json``.
         Its warnings say if the reviews prove nothing.
 
     Raises:
@@ -109,7 +109,7 @@ def evidence(
         >>> segments = pl.DataFrame({"segment_id": ["a", "b"], **times, "text": "da", "similarity": [0.9, 1.0]})
         >>> workspace.save(segments=segments, recordings=pl.DataFrame({"recording_id": ["r"]}))
         >>> evidence(workspace).warnings
-        ['nothing has been judged yet: nothing is known of the labels']
+        ['nothing has been judged yet: the quality of the labels is unknown']
     """
     state = ProofState.load(workspace)
     workspace = state.workspace
@@ -122,11 +122,11 @@ def evidence(
     now, lowest = selection_threshold(workspace.report("select").get("facts", {})), _lowest(found)
     n, threshold = _next(found, now, precision=precision, confidence=confidence)
     upcoming = draw(pool, strategy="stratified", n=n, seed=42, threshold=threshold, rounds=known)["segment_id"].to_list()
-    asked = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
-    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {asked}"
+    options = f"--strategy stratified --n {len(upcoming)} --threshold {threshold:g}"
+    advice = f"nbaudio review export {shlex.quote(str(workspace.path))} --out NEXT.xlsx {options}"
     # Not all thresholds of a selection are on the grid of the curve.
     shown = [one for one in dict.fromkeys((now, lowest)) if one is not None]
-    told = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
+    rows = curve(sample, precision=precision, confidence=confidence, thresholds=np.array(sorted(shown))).select(_TOLD)
     facts: dict[str, Any] = {
         "wanted": _wanted(precision, confidence),
         "rounds": [
@@ -136,9 +136,9 @@ def evidence(
         "reviewed": {word: int((sample.judged["verdict"] == word).sum()) for word in ("right", "wrong", "unsure")},
         "of": {"segments": len(sample.population), "hours": sample.population["hours"].sum()},
         "reviewed_by_similarity": _by_similarity(sample),
-        "thresholds": [told.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
+        "thresholds": [rows.row(by_predicate=pl.col("threshold") == one, named=True) for one in shown],
         "lowest_proven": lowest,
-        "review_next": advice if upcoming else "nothing: all has been given to reviewers",
+        "review_next": advice if upcoming else "nothing: all segments have been drawn",
         "first_of_them": upcoming[:_SHOWN_NEXT],
         "method": METHOD,
     }
@@ -158,17 +158,17 @@ def selection_claim(workspace: Workspace | str | Path | ReviewState) -> dict[str
     workspace = state.workspace
     if state.verdicts.is_empty():
         return {}
-    asked = dict(workspace.report("evidence").get("asked", {}))
-    lengths = {name: asked.pop(name) for name in ("min_duration", "max_duration") if name in asked}
+    parameters = dict(workspace.report("evidence").get("asked", {}))
+    lengths = {name: parameters.pop(name) for name in ("min_duration", "max_duration") if name in parameters}
     sample = state.sample(**lengths)
     if sample.judged.is_empty():
         return {}
     used = selection_threshold(workspace.report("select").get("facts", {}))
-    at = curve(sample, **asked, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
-    found = curve(sample, **asked)
+    at = curve(sample, **parameters, thresholds=np.array([used])).filter(pl.col("segments") > 0).to_dicts()
+    found = curve(sample, **parameters)
     few = found.filter(pl.col("threshold").round(2).is_in(THRESHOLDS) & (pl.col("segments") > 0))
-    told = {"wanted": _wanted(**asked), "lowest proven": _lowest(found), "method": METHOD}
-    return {**next(iter(at), {}), **told, "curve": few.to_dicts()}
+    claim = {"wanted": _wanted(**parameters), "lowest proven": _lowest(found), "method": METHOD}
+    return {**next(iter(at), {}), **claim, "curve": few.to_dicts()}
 
 
 def describe_claim(claimed: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,27 +222,27 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
     known, _, corpus, _ = state.parts
     warnings = []
     if sample.judged.is_empty():
-        warnings.append("nothing has been judged yet: nothing is known of the labels")
+        warnings.append("nothing has been judged yet: the quality of the labels is unknown")
     elif not found["proven"].any():
         best = found.sort("at_least", "threshold", descending=True, nulls_last=True).row(0, named=True)
         warnings.append(
-            f"no threshold is proven to keep the wanted precision; {best['threshold']:g}, the best, taken by itself keeps at "
-            f"least {best['at_least']:.3f}. Even without a fault {least:,} reviews are needed above a threshold"
+            f"no threshold is proven to reach the target precision; {best['threshold']:g}, the best, taken by itself keeps at "
+            f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
         )
     if stale := [one.name for one in known if one.corpus != corpus]:
-        warnings.append(f"drawn from other segments than there are now, so they prove nothing: {', '.join(stale)}")
-    skipped = "rows before the last judged one were passed over; they count as unsure"
+        warnings.append(f"drawn from segments that have been replaced since, so they prove nothing: {', '.join(stale)}")
+    skipped = "rows before the last judged one were skipped; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]
-    changed = "judged rows have other words or times now; they count as unsure until they are judged anew"
+    changed = "judged rows have other words or times now; they count as unsure until they are judged again"
     warnings += [f"{one.name}: {one.changed:,} {changed}" for one in known if one.changed]
     if others := len(set(state.verdicts["segment_id"]).difference(*(one.judged_ids for one in known))):
         warnings.append(
-            f"{others:,} judged segments were drawn by no review, or lie beyond what it has reached: their verdicts prove nothing"
+            f"{others:,} judged segments were not drawn by a review, or are beyond where it stopped: their verdicts prove nothing"
         )
     unseen = int((sample.population["rate"] <= 0).sum())
     if len(sample.judged) and unseen:
         warnings.append(
-            f"{unseen:,} of {len(sample.population):,} segments could be drawn by no round that has verdicts: "
+            f"{unseen:,} of {len(sample.population):,} segments could not be drawn by any round that has verdicts: "
             "lower bounds count them as wrong, estimates leave them out"
         )
     if unsure := int((sample.judged["verdict"] == "unsure").sum()):

@@ -3,7 +3,7 @@
 Round k draws segment i with probability p[k,i], given the rounds before, from what no earlier round has drawn; q[k,i] is its
 probability in a first round with that strategy, without any verdict. With l[k,i] = q[k,i] / sum over k of q[k,i], the weight of a
 segment that round k drew is w[i] = l[k,i] / p[k,i] + sum over the rounds j after k of l[j,i]. The weighted sum of errors is
-unbiased whatever was learnt from earlier verdicts.
+unbiased whatever was learned from earlier verdicts.
 
 If reviewers have reached only a share r[k] of the rows, p and q are r[k] times as large, and segments that stand for those of
 round k in later rounds count 1 / r[k] (every beginning of a sheet is a random part of it; see `review.sampling`). If no row has
@@ -68,7 +68,7 @@ def _weights(
         keys.replace_strict(one.rows["segment_id"], one.rows["probability"], default=0.0, return_dtype=pl.Float64).to_numpy()
         for one in rounds
     ]
-    heard = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
+    reviewed = [keys.is_in(one.judged_ids.implode()).to_numpy() for one in rounds]
     mixture = chances * reached[:, None]
     mixture /= np.maximum(mixture.sum(axis=0), np.finfo(float).tiny)
     weight = np.zeros(len(keys))
@@ -76,12 +76,12 @@ def _weights(
         if not reached[place]:
             continue
         before = [number[name] for name in one.after if name in number]
-        # If an unopened round did not draw what it was certain to draw, it had learnt; no weight must be infinite.
+        # If an unopened round did not draw what it was certain to draw, it had learned from verdicts; no weight may be infinite.
         unknown = np.prod([np.maximum(1 - chances[k], _LEAST_LEFT) for k in before if not reached[k]], axis=0)
-        own = heard[place] & (drawn[place] > 0)
+        own = reviewed[place] & (drawn[place] > 0)
         stands = np.divide(1.0, drawn[place] * reached[place] * unknown, out=np.zeros(len(keys)), where=own)
         for k in before:
-            stands = np.where(heard[k] & ~own, 1 / max(reached[k], np.finfo(float).tiny), stands)
+            stands = np.where(reviewed[k] & ~own, 1 / max(reached[k], np.finfo(float).tiny), stands)
         weight += mixture[place] * stands
     return weight
 

@@ -138,7 +138,7 @@ class ClipReader:
         segment_id, shard, start, length, sha256, rate = (column[number] for column in self._columns)
         encoded = verified_clip(bytes(data), sha256) or verified_clip(self.read_uncached(shard, start, start + length), sha256)
         if encoded is None:
-            raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' shows all that is")
+            raise AudioError(f"{shard}: clip {segment_id!r} is damaged; 'nbaudio verify' lists all damage")
         frame = self.frame
         samples = self.decode(encoded) if self.decode else None
         return Clip(segment_id, samples, rate, None if self.decode else encoded, lambda: frame.row(number, named=True))

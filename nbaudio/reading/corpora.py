@@ -162,7 +162,7 @@ class Corpus:
         """
         clips = self.rows(split)
         if consecutive > 1 and batch_s is not None:
-            raise InputError("consecutive and batch_s exclude each other: a step is one or the other")
+            raise InputError("give consecutive or batch_s, not both")
         if batch_s is not None and not batch_s >= 1:
             raise InputError(f"batch_s must be 1 or more, not {batch_s}")
         order = Epoch(

@@ -50,7 +50,7 @@ def clip(workspace: str | Path | Workspace, segment_id: str, *, rate: int | None
     source = recordings.row(0, named=True) if len(recordings) else {}
     root, start, end, length = workspace.audio, row["start_sample"], row["end_sample"], source.get("num_samples")
     if root is None or length is None or start is None or end is None:
-        raise AudioError(f"{segment_id}: its recording {row['recording_id']} is not there; ingest with audio")
+        raise AudioError(f"{segment_id}: its recording {row['recording_id']} is missing; ingest with audio")
     if not 0 <= start < end <= length:
         raise AudioError(f"{segment_id}: samples {start} to {end} are not inside the recording of {length}")
     own = row.get("source_channel") or channel

@@ -90,7 +90,7 @@ class Stream:
     def check_fresh(self) -> "Stream":
         """Return itself, for adapters that start at the beginning; raise InputError for a stream that has begun."""
         if len(self) and (self._done or self._taken):
-            raise InputError("the stream has begun, adapters start at the beginning: pass a new one, and load the state there")
+            raise InputError("the stream has started, adapters start at the beginning: pass a new one and load the state into it")
         return self
 
     @property
@@ -112,7 +112,7 @@ class Stream:
         self._done, self._taken = done, taken
         self._steps, self._edges = self.epoch.of(self.share, self.epoch.after(done))
         if not 0 <= taken <= len(self._steps):
-            raise InputError(f"the state has taken {taken:,} of {len(self._steps):,} steps")
+            raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")
 
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""

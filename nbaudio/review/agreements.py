@@ -64,7 +64,7 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
         [0.75, 0.556, 0.588, 0.75, 0.5, 0.533]
     """
     if not 0 < confidence < 1:
-        raise InputError(f"confidence={confidence:g}: must lie between 0 and 1")
+        raise InputError(f"confidence={confidence:g}: must be between 0 and 1")
     words = ReviewState.load(workspace).verdicts.select(_SHOWN, "reviewer", rating="verdict")
     right = words.filter(pl.col("rating") != "unsure").with_columns(rating=(pl.col("rating") == "ok").cast(pl.String))
     kinds = {"words": words, "ok or not": right}

@@ -107,8 +107,8 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
     """
     workspace = Workspace.open(workspace)
     segments = workspace.segments.with_row_index("row")
-    asked = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
-    concerned = segments.join(asked, on="segment_id", maintain_order="left")
+    logged = corrections(workspace).rename({"start_sample": "new_start", "end_sample": "new_end", "reviewer": "by"}).drop("time")
+    concerned = segments.join(logged, on="segment_id", maintain_order="left")
     concerned = concerned.join(workspace.recordings.select("recording_id", rate="sampling_rate"), on="recording_id", how="left")
     done = (pl.col("start_sample") == pl.col("new_start")) & (pl.col("end_sample") == pl.col("new_end"))
     as_was = (pl.col("start_sample") == pl.col("was_start")) & (pl.col("end_sample") == pl.col("was_end"))

@@ -63,7 +63,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     by_rule = (pl.col("decision") == "reject") & pl.col("reason").is_in(rules).fill_null(value=False)
     whole = "split" in rows.columns or known.is_in(said["segment_id"].implode()).all()
     edited = _edited(said, segments, pl.lit(whole) | by_rule)
-    _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, differently:", "segment_id")
+    _refuse(edited, pl.col("segment_id").is_duplicated(), "given twice, but differently:", "segment_id")
     _refuse(edited, by_rule, "the reason is a rule of select (is the table older than the last select?):", "reason")
     if len(edited):
         _take(workspace, segments, edited)
@@ -75,7 +75,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
         "unchanged": len(said) - len(edited),
         "in_force": dict(decisions(workspace)["decision"].cast(pl.String).value_counts().sort("decision").iter_rows()),
     }
-    notes = [f"{len(edited):,} decisions hold from the next select on: run it again"] if len(edited) else []
+    notes = [f"{len(edited):,} decisions apply from the next select on: run it again"] if len(edited) else []
     report = Report("review import-decisions", facts, notes)
     workspace.save_report("import_decisions", report.to_dict())
     return report
@@ -98,7 +98,7 @@ def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str | Iterabl
         return
     values = found[column].unique(maintain_order=True).to_list() if isinstance(column, str) else []
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    raise InputError(f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing was taken")
+    raise InputError(f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing imported")
 
 
 def _edited(said: pl.DataFrame, segments: pl.DataFrame, compared: pl.Expr) -> pl.DataFrame:

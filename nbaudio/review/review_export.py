@@ -68,7 +68,7 @@ def export(
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
-        overlap: how many segments all reviewers are given, to compute their agreement; the others are dealt out.
+        overlap: how many segments all reviewers are given, to compute their agreement; the others are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
         clips: ``wav`` or ``mp3``, which is a fifth of the size.
         tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
@@ -108,10 +108,10 @@ def export(
         left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
-    asked: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
-    asked |= {"overlap": overlap, "verdicts": list(verdicts)}
-    record = record or _new_record(out.stem, asked, state, segments=segments, pool=pool, silent=silent)
-    record.check_asked(asked)
+    options: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
+    options |= {"overlap": overlap, "verdicts": list(verdicts)}
+    record = record or _new_record(out.stem, options, state, segments=segments, pool=pool, silent=silent)
+    record.check_parameters(options)
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     most = max(map(len, shares.values()))
     check_size(most, 0 if workspace.audio_root is None else most)
@@ -129,7 +129,7 @@ def export(
             made |= _zipped(made, part, path)
         kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
         files |= made
-    # The record first: a sheet must never be out while its segments can still go into training.
+    # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     for path in files.keys() - set(kept):
         with atomic_write(path) as partial:
@@ -163,18 +163,18 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
 
 
 def _new_record(
-    name: str, asked: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+    name: str, options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
 ) -> ReviewRecord:
-    """Draw from what earlier reviews left of the pool; raise InputError if nothing is left."""
+    """Draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
     before = rounds(state, segments)
-    drawn = draw(pool, **{option: asked[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
+    drawn = draw(pool, **{option: options[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():
         given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         name=name,
-        **asked,
+        **options,
         corpus=fingerprint(segments),
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),
@@ -277,10 +277,10 @@ def _report(
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
     }
-    warnings = [f"{path}: exists and has been filled in or saved since: left as it is" for path in kept]
+    warnings = [f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept]
     if record.n > len(rows):
         others = " and have not been given to reviewers yet" if record.after else ""
-        warnings.append(f"{record.n:,} were asked for, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
+        warnings.append(f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])

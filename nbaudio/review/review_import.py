@@ -1,7 +1,7 @@
-"""The command `review import`: take the verdicts of returned review sheets.
+"""The command `review import`: import the verdicts of returned review sheets.
 
-A row is matched by its key, else by its segment id; what is ambiguous is a problem, and its verdict is not taken. A verdict holds
-as of the time when its sheet was saved, so sheets may be imported in any order and more than once.
+A row is matched by its key, else by its segment id; an ambiguous row is a problem, and its verdict is not imported. The time of a
+verdict is the time when its sheet was saved, so sheets may be imported in any order and more than once.
 """
 
 import datetime as dt
@@ -37,7 +37,7 @@ _UNNAMED = "unnamed"
 
 @dataclass
 class _Findings:
-    """Counts, warnings (taken, but worth a look) and problems (not taken) of the sheets that are read."""
+    """Counts, warnings (imported, but to be checked) and problems (not imported) of the sheets."""
 
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Given:
-    """What reviewers were given."""
+    """The segments that reviewers were given."""
 
     records: Mapping[str, ReviewRecord]  # the reviews by name
     by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by content hash
@@ -57,7 +57,7 @@ class _Given:
 
     @classmethod
     def by(cls, state: ReviewState) -> "_Given":
-        """Collect what the reviews of a workspace gave out."""
+        """Collect what the reviews of a workspace have exported."""
         known = state.records
         drawn = pl.Series([key for one in known.values() for key in one.segment_ids], dtype=pl.String)
         segments = state.workspace.segments.filter(pl.col("segment_id").is_in(drawn.implode()))
@@ -107,7 +107,7 @@ def import_(
         reviewer: who filled them in; by default the name in each row or sheet.
 
     Returns:
-        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not taken: unknown ids and
+        Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not imported: unknown ids and
         words, contradictions, changed columns, sheets of another corpus; its warnings are about rows that were taken. All of
         them are in ``W/reports/review_import.json``.
 
@@ -116,7 +116,7 @@ def import_(
     """
     state = ReviewState.load(workspace)
     if reviewer is not None and not reviewer.strip():
-        raise InputError("reviewer: a name is needed, verdicts are kept under it")
+        raise InputError("reviewer: a name is needed, under which verdicts are stored")
     named: Any = [] if sheets is None else sheets
     named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
     places = [Path(one) for one in named if isinstance(one, str | Path)]
@@ -165,7 +165,7 @@ def _is_news(said: Verdict, held: Verdict | None, sheet: Sheet, found: _Findings
         found.warnings.append(f"{what}, now says '{said.verdict}'")
         return True
     found.counts["outdated"] += 1
-    found.problems.append(f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not taken")
+    found.problems.append(f"{what} later than {sheet.path.name} was saved, which says '{said.verdict}': not imported")
     return False
 
 
@@ -181,7 +181,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
         try:
             cells = _read(row, match, given, found, where=where)
         except InputError as error:
-            found.problems.append(f"{where}: {error}: not taken")
+            found.problems.append(f"{where}: {error}: not imported")
             continue
         if cells is None:
             continue
@@ -189,7 +189,7 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
         verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name)
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
-            found.problems.append(f"{where}: other rows of the sheet contradict it: not taken")
+            found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
     return [verdict for verdict in said.values() if verdict]
 
@@ -202,18 +202,18 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
         try:
             matched.append((row, _match(row, sheet, given)))
         except InputError as error:
-            unknown.append(f"{place} row {row.number}: {error}: not taken")
+            unknown.append(f"{place} row {row.number}: {error}: not imported")
     found.counts["rows"] += len(sheet.rows)
     corpora = {record.corpus for record in given.records.values()}
     if sheet.rows and (not matched or sheet.origin.get("corpus", next(iter(corpora), "")) not in corpora):
-        found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is taken")
+        found.problems.append(f"{place}: made from another corpus: none of its {len(sheet.rows):,} rows is imported")
         return []
     found.problems += unknown
-    tabs = "too, which are not taken: one tab a file"
+    tabs = "too, which are not imported: save each as a file"
     found.problems += [f"{place}: there are verdicts in the tab '{name}' {tabs}" for name in sheet.further]
     found.warnings += [f"{place}: the column '{name}' is missing" for name in sheet.missing]
-    found.warnings += [f"{place}: the column '{name}' is unknown: not taken" for name in sheet.unknown]
-    # Count the rows that were given out and are gone.
+    found.warnings += [f"{place}: the column '{name}' is unknown: not imported" for name in sheet.unknown]
+    # Count the rows that were exported and are missing.
     back: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for _, match in matched:
         back[match.record.name, match.reviewer].add(match.segment_id)
@@ -221,7 +221,7 @@ def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _
         record = given.records[name]
         if lost := set(record.shares().get(reviewer, record.segment_ids)) - ids:
             found.counts["rows_removed"] += len(lost)
-            found.warnings.append(f"{place}: {len(lost):,} of its rows are gone, such as {min(lost)}")
+            found.warnings.append(f"{place}: {len(lost):,} of its rows are missing, such as {min(lost)}")
     return matched
 
 
@@ -238,14 +238,14 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
         if segment_id is None:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
         if named != segment_id and named in given.by_id[review]:
-            raise InputError(f"its key says {segment_id}, its id {named}: columns were sorted without each other")
+            raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
         return _Match(given.records[review], segment_id, content, reviewer)
-    asked = sheet.origin.get("review")
-    reviews = [name for name, places in given.by_id.items() if named in places and asked in (name, None)]
+    origin = sheet.origin.get("review")
+    reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
     if not reviews:
         raise InputError(f"the id '{_short(named)}' is unknown")
     if len(reviews) > 1:
-        raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has lost its key")
+        raise InputError(f"{named} is in reviews {', '.join(reviews)}, and the row has no key")
     [review] = reviews
     return _Match(given.records[review], named, given.by_id[review][named], sheet.origin.get("reviewer", ""))
 
@@ -263,7 +263,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
         raise InputError("a comment or a corrected text, but no verdict")
     verdict = next((known for known in match.record.verdicts if known.casefold() == word), None)
     if verdict is None:
-        raise InputError(f"verdict '{_short(row['verdict'].strip())}' is none of {', '.join(match.record.verdicts)}")
+        raise InputError(f"verdict '{_short(row['verdict'].strip())}' is not one of {', '.join(match.record.verdicts)}")
     if shown is None:
         found.counts["changed_since"] += 1
     else:
@@ -271,7 +271,7 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     if corrected and shown and normalize_cell(corrected).strip() == normalize_cell(shown["transcript"]).strip():
         corrected = None
     if corrected and TRUNCATED.search(corrected):
-        found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is taken")
+        found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported")
         corrected = None
     if corrected and verdict == OK:
         raise InputError(f"'{OK}' says that the transcript is right, but there is a corrected text")
@@ -296,9 +296,9 @@ def _changes(row: Row, shown: Mapping[str, str], transcripts: frozenset[str]) ->
         if name not in row.cells or there == normalize_cell(text):
             continue
         if name == "transcript" and there in transcripts:
-            raise InputError("it has the transcript of another row: columns were sorted without each other")
+            raise InputError("it has the transcript of another row: columns were sorted separately")
         hint = "; corrections go into 'corrected text'" if name == "transcript" else ""
-        changes.append(f"its {name} was changed to '{_short(there)}', which is not taken{hint}")
+        changes.append(f"its {name} was changed to '{_short(there)}', which is not imported{hint}")
     return changes
 
 
@@ -323,9 +323,9 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
     }
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
     if not came:
-        warnings.append("no sheet has come back yet")
+        warnings.append("no sheet has been returned yet")
     if _UNNAMED in {said.reviewer for said in new}:
-        warnings.append("the sheet's summary names no reviewer: verdicts are kept under 'unnamed'; use --reviewer NAME")
+        warnings.append("the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; use --reviewer NAME")
     if found.counts["changed_since"]:
-        warnings.append("segments have changed since they were given out: their verdicts are about what they were then")
+        warnings.append("segments have changed since they were exported: their verdicts apply to the earlier texts and times")
     return Report("review import", facts, warnings, found.problems)

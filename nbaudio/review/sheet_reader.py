@@ -171,7 +171,7 @@ def _parse(
         if "verdict" in found and ("key" in found or "segment_id" in found):
             twice = [name for name, count in Counter(names).items() if name and count > 1]
             if twice:
-                raise InputError(f"{path}: two columns are called {twice[0]!r}: which one counts? remove the other")
+                raise InputError(f"{path}: two columns are called {twice[0]!r}; remove one of them")
             filled = {number for row in below for number, cell in enumerate(row) if cell.strip()} - set(found.values())
             unknown = [header[number] if number < len(header) else "" for number in sorted(filled)]
             return _rows(below, found, first=at + 2), found, unknown

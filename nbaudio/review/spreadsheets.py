@@ -1,7 +1,7 @@
 """Text in spreadsheet cells and in CSV and TSV files: escaped so that no program interprets it, and restored when read.
 
 Delimited files are UTF-8 with a byte order mark, which Excel needs. A text that a spreadsheet might compute gets an apostrophe in
-front, as people write it there by hand. Some programs remove it, so `read_delimited` keeps it: only who knows the text can tell.
+front, as people write it there by hand. Some programs remove it, so `read_delimited` keeps it: only the caller knows the text.
 """
 
 import csv

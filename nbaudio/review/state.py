@@ -49,7 +49,7 @@ _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one reviewer says of one segment.
+    """The verdict of one reviewer on one segment.
 
     Attributes:
         segment_id: the segment.
@@ -117,9 +117,9 @@ class ReviewRecord:
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
-    def check_asked(self, asked: Mapping[str, object]) -> None:
-        """Raise ExistsError unless a second export asks for the same values of these attributes."""
-        changed = [name for name, value in asked.items() if getattr(self, name) != value]
+    def check_parameters(self, parameters: Mapping[str, object]) -> None:
+        """Raise ExistsError unless a second export has the same values of these attributes."""
+        changed = [name for name, value in parameters.items() if getattr(self, name) != value]
         if changed:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
@@ -128,7 +128,7 @@ class ReviewRecord:
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
 
-        Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others are dealt out in turn.
+        Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others go to the reviewers in turn.
         """
         if not self.reviewers:
             return {"": self.segment_ids}

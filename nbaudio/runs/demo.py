@@ -1,4 +1,4 @@
-"""Run the demo and check that each defect placed in its corpus on purpose ("trouble") is caught.
+"""Run the demo and check that each problem placed in its corpus on purpose ("trouble" in the report) is caught.
 
 data_manifests/demo/README.md lists where each of them is.
 """
@@ -19,19 +19,19 @@ from nbaudio.selection.leakage import SENTENCE, leakage
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 
-# Trouble -> id of the recording, decision of the names audit.
+# Problem -> id of the recording, decision of the names audit.
 NAMES = {
-    "the extension is in capitals on disk": ("h7Rk2_WzB0c", "extension"),
-    "the transcripts say .wav, on disk is an .mp3": ("-fN3yUo9aKs", "extension"),
-    "double blanks in the name on disk": ("eX_5gPd1JtM", "blanks"),
+    "the extension is in upper case on disk": ("h7Rk2_WzB0c", "extension"),
+    ".wav in the transcripts, .mp3 on disk": ("-fN3yUo9aKs", "extension"),
+    "double spaces in the name on disk": ("eX_5gPd1JtM", "blanks"),
     "another title on disk": ("Z0bVq6-iCwE", "id"),
-    "two files could be meant": ("uS8_nHj4TyA", "ambiguous"),
-    "the file is not there": ("L1kGx9w-OdI", "missing"),
+    "two files match the name": ("uS8_nHj4TyA", "ambiguous"),
+    "the file is missing": ("L1kGx9w-OdI", "missing"),
 }
-# Trouble -> id of the recording (None: all), reason of the rejected segments, their number.
+# Problem -> id of the recording (None: all), reason of the rejected segments, their number.
 SEGMENTS = {
-    "segments of recordings that are not there": (None, "no_audio", 8),
-    "segments beyond the cut of a recording": ("Qm4vT-8_xLp", "past_the_end", 6),
+    "segments of missing recordings": (None, "no_audio", 8),
+    "segments beyond the end of a truncated recording": ("Qm4vT-8_xLp", "past_the_end", 6),
     "a segment that ends after its recording": ("eX_5gPd1JtM", "past_the_end", 1),
     "the same line twice": ("h7Rk2_WzB0c", "duplicate", 1),
     "an empty transcript": ("Z0bVq6-iCwE", "empty_text", 1),
@@ -45,13 +45,13 @@ _MEANT = re.compile(r"ingest: (.*(\bline 53\b|uS8_nHj4TyA|L1kGx9w-OdI)|past_the_
 
 
 def demo(*, out: str | Path | None = None) -> Report:
-    """Run the whole job on the bundled corpus, then show how each of its troubles was caught.
+    """Run all steps on the bundled corpus, then show how each of its problems was caught.
 
     Args:
-        out: the folder for everything; ``nbaudio-demo`` in the current folder unless given.
+        out: output folder, by default ``nbaudio-demo`` in the current folder.
 
     Returns:
-        Paths of all outputs, a line for each trouble, and the page to open. Problems are troubles that were not caught, and
+        Paths of all outputs, how each problem of the corpus was caught, the page to open. Its problems are those not caught, and
         problems that the corpus does not contain on purpose.
 
     Raises:
@@ -67,7 +67,7 @@ def demo(*, out: str | Path | None = None) -> Report:
 
 
 def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return how each trouble was caught, and the problems of the run: troubles not caught, and problems not made on purpose."""
+    """Return how each problem of the corpus was caught; and problems of the run: not caught, or not there on purpose."""
     workspace = Workspace.open(out / "workspace")
     rejected = pl.read_parquet(out / "corpus/rejected.parquet", glob=False)
     found: dict[str, str | None] = {}
@@ -79,7 +79,7 @@ def check_demo(out: Path, problems: Sequence[str]) -> tuple[dict[str, str], list
     for trouble, (cut_from, reason, count) in SEGMENTS.items():
         of_it = pl.lit(value=True) if cut_from is None else pl.col("recording_id") == cut_from
         is_caught = rejected.filter(of_it & (pl.col("reason") == reason)).height == count
-        found[trouble] = f"{count} out as {reason}" if is_caught else None
+        found[trouble] = f"{count} rejected as {reason}" if is_caught else None
     found |= _in_texts(out, workspace, rejected)
     caught = {trouble: how for trouble, how in found.items() if how}
     missed = [f"not caught: {trouble}" for trouble in found if trouble not in caught]
@@ -94,7 +94,7 @@ def _in_lines(workspace: Workspace) -> dict[str, str | None]:
         return next((f"ingest: {line}" for line in lines if re.search(pattern, line)), None)
 
     return {
-        "a line broken off in the middle": first(r"\bline 53\b", problems),
+        "a line that ends in the middle": first(r"\bline 53\b", problems),
         "a recording that declares more than it holds": first("truncated", [*warnings, *problems]),
         "48 kHz stereo among the recordings": first(r"\b48\b.*kHz|48,?000", warnings),
     }

@@ -147,9 +147,9 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
         _write(page, links.join(_LINKS.split(page.read_bytes().decode())))
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
-    beside = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
-    others = f"<h2>Beside the pages</h2>\n<ul>{''.join(beside)}</ul>\n" if beside else ""
-    _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=others))
+    others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
+    section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
+    _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=section))
     return folder / "index.html"
 
 

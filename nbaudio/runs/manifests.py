@@ -67,7 +67,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
             if name in PATHS and value is not None and not isinstance(value, str):
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
             if isinstance(value, str) and redact_url(value) != value:  # notebooks hold their parameters
-                raise InputError(f"{where}: {name} is an address with a password or query, which would be written down")
+                raise InputError(f"{where}: {name} is a URL with a password or query, which notebooks would store")
             is_path = name in PATHS and value is not None and not _URL.match(value)
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
     return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}
@@ -128,7 +128,7 @@ def split_settings(settings: Sequence[str], *, what: str, example: str) -> dict[
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"{what} {setting!r}: wanted is name=value, such as {example}")
+            raise InputError(f"{what} {setting!r}: expected name=value, such as {example}")
         found[name.strip()] = value
     return found
 
@@ -142,7 +142,7 @@ def parse_only(only: str | None, count: int) -> list[int]:
         found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not 1 <= first <= last <= count:
-            raise InputError(f"only={only!r}: wanted are numbers from 1 to {count}, such as 3, 1-5 or 2,4-6")
+            raise InputError(f"only={only!r}: expected numbers from 1 to {count}, such as 3, 1-5 or 2,4-6")
         chosen.update(range(first, last + 1))
     return sorted(chosen)
 
@@ -152,7 +152,7 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases such as *name are not taken")
+            raise yaml.YAMLError("aliases such as *name are not allowed")
         return super().compose_node(parent, index)
 
 

@@ -103,7 +103,7 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr
     if held_out > budget.limit:
         raise InputError(
             f"dev and test alone take {budget.show(held_out)}, the budget is {budget.show(budget.limit)}; "
-            "ask for smaller ones or for a larger budget"
+            "set smaller ones or a larger budget"
         )
     train = kept.filter(in_train).sort("segment_id")
     speaker = pl.coalesce(pl.lit("speaker ") + pl.col("speaker_id"), pl.lit("recording ") + pl.col("recording_id"))

@@ -69,12 +69,12 @@ class Grouping:
 
 def choose_grouping(
     fit: pl.DataFrame,
-    asked: tuple[str, ...] | None,
+    requested: tuple[str, ...] | None,
     *,
     divide_by: Callable[[Sequence[str]], pl.DataFrame],
     lost_share: Callable[[pl.DataFrame], float],
 ) -> Grouping:
-    """Divide by the columns that were asked for, or by the first of `DEFAULTS` that is not costly.
+    """Divide by the columns that were requested, or by the first of `DEFAULTS` that is not costly.
 
     If that loses anything, single columns are tried too, for the report. `divide_by` divides `fit` by keys and raises an
     `InputError` if they leave too little; `lost_share` is the share in [0, 1] of what could be kept that a division loses.
@@ -93,7 +93,7 @@ def choose_grouping(
         return loss, divided
 
     found: dict[tuple[str, ...], tuple[Loss, pl.DataFrame]] = {}
-    for columns in (asked,) if asked is not None else DEFAULTS:
+    for columns in (requested,) if requested is not None else DEFAULTS:
         if (not losses or usable_keys(fit, columns)) and (division := attempt(columns)):
             found[columns] = division
             if division[0].share <= COSTLY:
@@ -106,4 +106,4 @@ def choose_grouping(
         for key in dict.fromkeys((*chosen, *GROUPS)):
             if (key,) not in losses and usable_keys(fit, (key,)):
                 attempt((key,))
-    return Grouping(chosen, divided, losses, asked is None)
+    return Grouping(chosen, divided, losses, requested is None)

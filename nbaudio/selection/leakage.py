@@ -2,7 +2,7 @@
 
 Dev and test are *held out*; each of their segments is compared with all segments of the other splits. A check is the name of a
 column none of whose values should be in two splits, such as ``speaker_id``, or one of `SENTENCE`, `NEAR_SENTENCE` and `AUDIO`.
-Tables are read in slices and never held whole.
+Tables are read in slices, never as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
     spoken = held[SENTENCE].drop_nulls().unique().sort()
     index = NearIndex(spoken.to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
-    # What is found in a slice is as small as what is held out, however large the table is.
+    # The matches in a slice are at most as many as the held-out segments, however large the table is.
     for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
         rows = table.slice(start, ROWS_A_GROUP).collect().filter(pl.col("split").is_not_null()).select(named)
         found += [_first(_equal(held, rows, check)) for check in values]

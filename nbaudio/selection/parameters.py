@@ -47,9 +47,9 @@ class Parameters:
         self.budget()
 
     def target(self, split: str, *, default: int) -> Target:
-        """Return the size of a split, `default` segments if none was asked for."""
-        asked = self.dev if split == "dev" else self.test
-        return Target(default, "segments") if asked is None else parse_target(asked, split)
+        """Return the size of a split, `default` segments if none was requested."""
+        size = self.dev if split == "dev" else self.test
+        return Target(default, "segments") if size is None else parse_target(size, split)
 
     def budget(self) -> Budget | None:
         """Return the budget, if any."""
@@ -57,12 +57,12 @@ class Parameters:
 
     def command(self, workspace: Path, **changes: Any) -> str:
         """Return the command line that makes this selection, with `changes` by name."""
-        asked = replace(self, **changes)
+        changed = replace(self, **changes)
         words = ["nbaudio", "select", str(workspace)]
         # Without the option the threshold chosen in the tuner would be used.
         explicit = {"min_similarity"} if Workspace(workspace).threshold is not None else set()
         for field in fields(self):
-            value = getattr(asked, field.name)
+            value = getattr(changed, field.name)
             if field.name != "clip_size" and (value != field.default or field.name in explicit):
                 text = ",".join(value) if isinstance(value, tuple) else str(value)
                 words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [text])]

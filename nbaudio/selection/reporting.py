@@ -15,7 +15,7 @@ from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 
-# The share of train that reviews take from which on the report warns.
+# The report warns if reviews remove at least this share of train.
 _MUCH_REVIEWED = 0.1
 
 
@@ -100,7 +100,7 @@ def _decision_warnings(timed: pl.DataFrame, parameters: Parameters, by_hand: pl.
     least = parameters.min_similarity
     if below := accepted.filter(pl.col("reason").is_null() & (pl.col("similarity").fill_nan(None) < least)).height:
         held = f"{below:,} segments below min_similarity {least:g} are in, accepted by hand"
-        yield f"{held}: evidence speaks of those at or above it"
+        yield f"{held}: evidence covers those at or above it"
 
 
 def _taken_by(chosen: pl.DataFrame, reviews: Mapping[str, set[str]]) -> dict[str, int]:
@@ -124,7 +124,7 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
 
 
 def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> Iterator[str]:
-    """Warn of splits that are empty though they were wanted, or that reviews took much of, with the causes."""
+    """Warn of splits that are empty though they were requested, or from which reviews removed many segments, with the causes."""
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
     out = reasons_of(chosen["reason"], parameters, taken)
     held = "".join(f", {sizes[split]:,} in {split}" for split in HELD_OUT if split in sizes)
@@ -139,8 +139,8 @@ def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping
         target = parameters.target(split, default=1)
         if train and split not in sizes and target.amount:
             by_default = getattr(parameters, split) is None
-            why = f"a twentieth of the {fit:,} segments that pass the filters is none" if by_default else f"{target} hold none"
-            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; ask for a size, such as --{split} 10"
+            why = f"5 % of the {fit:,} segments that pass the filters is less than one" if by_default else f"{target} hold none"
+            yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
 
 
 def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool
     after_filters = timed.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES))
     kept = after_filters.filter(pl.col("reason").is_null())
     if preview:
-        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not seen"
+        yield "no audio yet: a preview by the source's times; windows past the end of a recording are not detected"
     if unscored := after_filters["similarity"].fill_nan(None).null_count():
         yield f"{unscored:,} segments have no similarity and passed that filter"
     for key in columns:

@@ -1,6 +1,6 @@
 """Select segments for a corpus by filters, splits and a budget; each is accepted, or rejected with a reason.
 
-Each call decides everything from the tables. Decisions of people (`review.manual_decisions`) take precedence: what they reject is
+Each call decides everything from the tables. Manual decisions (`review.manual_decisions`) take precedence: what they reject is
 out for their reason, what they accept passes the filters on similarity and duration. The first rule that applies is the reason:
 those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``too_long``, ``too_short``, then those of
 `tables.LATER_RULES`. Durations are compared in samples and summed in whole microseconds, never as floats; without audio the unit
@@ -33,7 +33,7 @@ from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
-# Most of a table's bytes; no rule looks at them unless splits are grouped by them.
+# Most of a table's bytes; rules do not need them, unless splits are grouped by them.
 _UNREAD = ("asr_text", "asr_text_normalized", "text_raw", "word_times")
 
 
@@ -67,14 +67,14 @@ def select(
         group_by: columns, none of whose values may be in two splits; a sequence, or names separated by commas; empty for none.
             ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments.
         seed: of all random choices.
-        gold: make test only of segments that reviewers call right (see `nbaudio.review.rounds`), by default of all of them
+        gold: fill test only with segments that reviewers judged right (see `nbaudio.review.rounds`), by default of all of them
             that pass the filters. Segments that share a value of `group_by` with them are rejected.
 
     Returns:
         What is kept and why the rest is not, splits, leakage, budget. The decisions are in the workspace's segments.
 
     Raises:
-        InputError: a parameter is invalid, or more is asked for than there is.
+        InputError: a parameter is invalid, or more is requested than there is.
 
     Examples:
         >>> import tempfile
@@ -123,7 +123,7 @@ def select(
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
-        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was asked for and is used")
+        report.warnings.append(f"similarity {tuned:g} was chosen in the tuner, but {least:g} was given and is used")
     tables.replace_columns(workspace, chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
@@ -140,7 +140,7 @@ def decide(
 ) -> tuple[pl.DataFrame, Grouping]:
     """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
 
-    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they call right. `by_hand` has
+    `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. `by_hand` has
     `segment_id`, `decision` and `reason` of what people accept or reject.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
@@ -157,8 +157,8 @@ def decide(
         if not sizes["test"]:
             out = reasons_of(frame.filter(_in(gold))["reason"], parameters)
             raise InputError(
-                "gold: of the segments that pass the filters, reviewers call none right as they are now; import verdicts first"
-                + (f", or keep more; of those that they call right the filters put out {out}" if out else "")
+                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
             )
     targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
 
@@ -167,7 +167,7 @@ def decide(
         if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
                 f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
-                "group by fewer or other columns, or ask for less (dev=0, test=0)"
+                "group by fewer or other columns, or request less (dev=0, test=0)"
             )
         return divided
 
@@ -183,7 +183,7 @@ def decide(
         grouping = choose_grouping(fit, parameters.group_by, divide_by=divide_by, lost_share=lost_share)
     except InputError as error:
         out = reasons_of(frame["reason"], parameters)
-        raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters put out {out}" if out else "")) from error
+        raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters reject {out}" if out else "")) from error
     reviewed_train = (pl.col("split") == "train") & _in(reviewed)
     fit = pl.concat([fit, grouping.divided], how="horizontal").with_columns(
         reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")

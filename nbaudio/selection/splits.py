@@ -91,11 +91,11 @@ def assign_splits(
         have = division.fill(SPLITS.index(name), target, allowed[name])
         if have < target.amount:
             grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
-            remedy = "ask for less" + (" or group by fewer or other columns" if keys else "")
+            remedy = "request less" + (" or group by fewer or other columns" if keys else "")
             such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
             raise InputError(
-                f"{name}: {target} asked for, but of the {allowed[name].sum():,} {such}{grouping} "
-                f"{Target(have, target.unit)} can be had: {remedy}"
+                f"{name}: {target} requested, but of the {allowed[name].sum():,} {such}{grouping} "
+                f"{Target(have, target.unit)} are available: {remedy}"
             )
     division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
     split = division.split_of_rows()

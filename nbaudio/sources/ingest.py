@@ -64,11 +64,11 @@ def ingest(
             stay where they are.
         audio: the folder of the recordings, or its URL, such as ``s3://bucket/folder`` (see `nbaudio.storage.urls`). It may
             follow in a later ingest; samples are null until then. A format that brings its recordings needs none.
-        names: which file a name means: a Kaldi wav.scp, whose keys are kept as `source_recording` of the recordings, or a .csv
+        names: file of each name: a Kaldi wav.scp, whose keys are kept as `source_recording` of the recordings, or a .csv
             or .tsv with the columns name and path.
         out: the workspace folder.
         jobs: recordings that are probed at once; one per core unless given.
-        sha256: hash every recording, so that changes are noticed.
+        sha256: hash every recording, to detect changes.
         cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the workspace.
         options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
 
@@ -76,7 +76,7 @@ def ingest(
         Counts, hours, a summary of the recordings and the size of the corpus; one line per problem.
 
     Raises:
-        InputError: format, source, audio folder, names file or an option are not usable; says what is expected.
+        InputError: format, source, audio folder, names file or an option are not usable; the message has what is expected.
         ExistsError: `out` holds something else.
 
     Examples:
@@ -149,7 +149,7 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     if root.local is None:
         return root
     if not root.is_folder():
-        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to look at the transcripts alone")
+        raise InputError(f"{audio}: there is no such audio folder; leave --audio out to ingest the transcripts only")
     return LocalPath(root.local.absolute())
 
 

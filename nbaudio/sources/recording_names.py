@@ -1,4 +1,4 @@
-"""Resolve what names of recordings mean: names files, redacted URLs, and the source's own ids of recordings."""
+"""Resolve names of recordings: names files, redacted URLs, and the source's own ids of recordings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def _scp_pairs(path: Path, text: str) -> Iterator[tuple[int, str, str]]:
     lines = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1) if line.strip())
     for number, key, name in kaldi.split_pairs(lines):
         if not name:
-            raise InputError(f"{path}, line {number}: expected a key, a blank and a file name, not {key[:80]!r}")
+            raise InputError(f"{path}, line {number}: expected a key, a space and a file name, not {key[:80]!r}")
         if name.endswith("|"):
             raise InputError(f"{path}, line {number}: {key!r} {kaldi.COMMAND}")
         yield number, key, name

@@ -57,7 +57,7 @@ def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series
     for name in sorted(set(names)):
         try:
             if scheme and name.startswith(scheme) and "::" in name:
-                rejected.append((name, "an address inside another is not taken from transcripts"))
+                rejected.append((name, "nested URLs are not read from transcripts"))
             elif scheme and name.startswith(scheme):
                 paths.append(check_url(name))
             elif not scheme and is_audio(name) and stays_inside(name):
@@ -178,7 +178,7 @@ def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
     """Group paths for one thread each, with their bytes: many small files together, large ones alone."""
     first, size = 0, 0
     for after, path in enumerate(paths, 1):
-        with suppress(OSError):  # gone since it was listed: probing it reports that
+        with suppress(OSError):  # removed since it was listed: probing it reports that
             size += (root / path).stat().st_size
         if size > _BUNDLE_BYTES or after - first == _BUNDLE_FILES or after == len(paths):
             yield paths[first:after], size

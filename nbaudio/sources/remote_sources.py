@@ -60,7 +60,7 @@ def read_remote(
         if is_folder:
             listed = place.listing(lambda _: True)
             if listed is None:
-                raise InputError(f"{place}: the server does not list what is in this folder; name a file")
+                raise InputError(f"{place}: the server does not list this folder; name a file")
             long = {name for name in listed[0] if any(len(part.encode()) > _MOST_NAME_BYTES for part in name.split("/"))}
             names = [name for name in listed[0] if name not in long]
             _fetch(folder, {name: place / name for name in names if not is_audio(name)})
@@ -77,13 +77,13 @@ def read_remote(
     except AudioError as error:
         raise InputError(str(error)) from error
     except OSError as error:  # such as one name of a file and of a folder
-        raise InputError(f"{place}: cannot be kept in {folder} ({error.strerror or error})") from error
+        raise InputError(f"{place}: cannot be stored in {folder} ({error.strerror or error})") from error
     root = found.audio_root
     if isinstance(root, Path) and root.is_relative_to(folder):
-        # Recordings lie beside the source: in its folder, or that of a single file.
-        beside = place if is_folder else place.parent
+        # Recordings are beside the source: in its folder, or that of a single file.
+        audio_folder = place if is_folder else place.parent
         relative = root.relative_to(folder).as_posix()
-        return replace(found, audio_root=str(beside if relative == "." else beside / relative))
+        return replace(found, audio_root=str(audio_folder if relative == "." else audio_folder / relative))
     return found
 
 

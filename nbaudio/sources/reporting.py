@@ -99,7 +99,7 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataF
     absent = len(recordings) - len(present)
     if workspace.audio_root is None:
         found.append(
-            f"no audio yet: {absent:,} recordings are missing; look, score and sample as you like, and ingest again with --audio"
+            f"no audio yet: {absent:,} recordings are missing; view, score and sample the segments, and ingest again with --audio"
         )
     found += first_lines(_other_durations(segments, present), "segments.parquet")
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))

@@ -1,7 +1,7 @@
 """Place segments in their recordings, and judge them by the rules that every segment must keep.
 
 Times of whole recordings are microseconds while they are computed and decimals with up to six places when written: at rates below
-1 MHz such a decimal, rounded to samples, is the very sample that it was made from.
+1 MHz such a decimal, rounded to samples, is exactly the sample that it was made from.
 """
 
 import polars as pl

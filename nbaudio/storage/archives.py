@@ -134,4 +134,4 @@ def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> It
                     place = replace(place, content=Content(member.read(), str(member.entry.mtime)))
                 yield place
         except BROKEN as error:
-            raise AudioError(f"{outer}: the archive breaks off or is none ({one_line(error)})") from error
+            raise AudioError(f"{outer}: the archive is truncated or not an archive ({one_line(error)})") from error

@@ -1,4 +1,4 @@
-"""Filesystems behind addresses, `HttpFiles` on the web and else of fsspec, and recursive listings of them."""
+"""Filesystems of URLs: `HttpFiles` for the web, else those of fsspec; and recursive listings of them."""
 
 import re
 import threading
@@ -24,7 +24,7 @@ _ARCHIVE = threading.local()
 
 
 class FilesystemPath(NamedTuple):
-    """A filesystem, a path in it, and the scheme of the address."""
+    """A filesystem, a path in it, and the scheme of the URL."""
 
     fs: Any
     path: str
@@ -32,7 +32,7 @@ class FilesystemPath(NamedTuple):
 
 
 def filesystem_path(address: str, network: Network) -> FilesystemPath:
-    """Return the filesystem and the path of an address; MissingExtraError if the package for its scheme is not installed."""
+    """Return the filesystem and the path of a URL; MissingExtraError if the package for its scheme is not installed."""
     scheme = urlsplit(address).scheme
     archive = address.rpartition("::")[2]
     if scheme in ARCHIVES and "://" not in archive:
@@ -90,7 +90,7 @@ def _options(scheme: str, network: Network) -> dict[str, Any]:
 
 
 def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the wanted names that are not hidden, sorted; and with a reason those that lead out of their folder."""
+    """Return the wanted names that are not hidden, sorted; and, with a reason, those that point outside their folder."""
     paths, refused = [], []
     for name in sorted(names):
         if not wanted(name) or any(part.startswith(".") and part not in (".", "..") for part in name.split("/")):
@@ -98,7 +98,7 @@ def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[l
         if stays_inside(name):
             paths.append(name)
         else:
-            refused.append((name, "its name leads out of the audio folder"))
+            refused.append((name, "its name points outside the audio folder"))
     return paths, refused
 
 

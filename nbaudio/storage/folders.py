@@ -30,7 +30,7 @@ _JOBS = 8
 class Folder:
     """A folder, local or remote, that complete files are published to and read from.
 
-    A name that leads out of the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
+    A name that points outside the folder and a missing file raise InputError, bytes that cannot be read AudioError. A remote file
     is written on this machine, uploaded, and removed here, a folder of files one file after the other.
 
     `desk` is a local folder for files before their upload, and for the hash and the version in the store of each uploaded file:
@@ -126,7 +126,7 @@ class Folder:
     def _upload(self, name: str) -> Iterator[Path]:
         """Yield a path on the desk; upload what is written there."""
         if self.desk is None:
-            raise NbaudioError(f"{self}: was opened to be read")
+            raise NbaudioError(f"{self}: was opened for reading")
         written = self.desk / "new" / name
         try:
             with atomic_write(written, sync=False) as partial:
@@ -160,7 +160,7 @@ class Folder:
     def _place(self, name: str) -> Location:
         """Validate a name, which may come from an untrusted table, and return the file's location."""
         if not stays_inside(name):
-            raise InputError(f"{name}: leads out of the folder")
+            raise InputError(f"{name}: points outside the folder")
         return self.place / name
 
 

@@ -1,4 +1,4 @@
-"""Detect processes that were forked after polars ran: the threads of polars are missing there, and most calls never return."""
+"""Detect processes that were forked after polars ran: they lack the threads of polars, and most calls would hang."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ def check_not_forked(what: str) -> None:
     """Raise InputError, with a remedy, in a process that was forked from one in which polars had run."""
     if _state["lost"]:
         raise InputError(
-            f"{what}: not in a process that was forked from one in which polars had run, it would wait for ever; "
+            f"{what}: cannot run in a process that was forked after polars was used, since it would hang; "
             "open the corpus before the fork and hand it over, or start processes by 'spawn' or 'forkserver'"
         )
 

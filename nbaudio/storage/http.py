@@ -40,7 +40,7 @@ _CONNECTIONS = 64
 _MAX_DIGITS = 19
 # Archives are read in larger blocks than recordings: their members are read from start to end.
 _ARCHIVE_BLOCK_BYTES = 4 << 20
-# Links of a page, and addresses in its text.
+# Links of a page, and URLs in its text.
 _LINK = re.compile(r"""<a\s+(?:[^>]*?\s+)?href=["']([^"']+)|(https?://[-a-zA-Z0-9@:%_+.~#?&/=]+)""", re.IGNORECASE)
 
 
@@ -48,12 +48,12 @@ class HttpStatusError(OSError):
     """A response with an error status; its headers may hold Retry-After."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(f"the server says {status}")
+        super().__init__(f"the server responded with {status}")
         self.status, self.headers = status, headers
 
 
 class InvalidUrlError(ValueError):
-    """An URL that no request can be sent to."""
+    """A URL that no request can be sent to."""
 
 
 class HttpClient:
@@ -121,7 +121,7 @@ class HttpClient:
 
 
 def _connection_error(error: BaseException) -> ConnectionError:
-    """Return the cause of a failed connection, without addresses of objects."""
+    """Return the cause of a failed connection, without memory addresses."""
     while isinstance(inner := next((one for one in reversed(error.args) if isinstance(one, BaseException)), None), BaseException):
         error = inner
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
@@ -167,7 +167,7 @@ class HttpFiles:
     network: Network
 
     def info(self, url: str) -> dict[str, Any]:
-        """Return what a server says of a file: `size` (or None), `mimetype`, and the headers that identify its version."""
+        """Return what a server reports about a file: `size` (or None), `mimetype`, and the headers that identify its version."""
         # Some servers allow only GET.
         with suppress(ConnectionResetError), self._request("HEAD", url, raises=False) as response:
             status = response.status
@@ -181,16 +181,16 @@ class HttpFiles:
             return _file_info(response.headers)
 
     def cat_file(self, url: str, *, start: int, end: int) -> bytes:
-        """Return the bytes [start, end); raise RemoteRefusedError if the server serves no ranges, or another one."""
+        """Return the bytes [start, end); raise RemoteRefusedError if the server does not support ranges, or sends another one."""
         with self._request("GET", url, Range=f"bytes={start}-{end - 1}") as response:
             range_ = response.headers.get("Content-Range", "")
             # A whole file is as good if all of it was requested.
             is_whole = start == 0 and content_length(response.headers) == end
             if response.status != HTTPStatus.PARTIAL_CONTENT and not is_whole:
-                raise RemoteRefusedError(f"{url}: the server serves no ranges")
+                raise RemoteRefusedError(f"{url}: the server does not support range requests")
             if not is_whole and not range_.startswith(f"bytes {start}-"):
-                raise RemoteRefusedError(f"{url}: bytes from {start:,} were asked for, {range_[:80] or 'of no range'} came")
-            return b"".join(_chunks(response, url, end - start, "that were asked for"))
+                raise RemoteRefusedError(f"{url}: bytes from {start:,} were requested, {range_[:80] or 'no range'} was received")
+            return b"".join(_chunks(response, url, end - start, "that were requested"))
 
     def get_file(self, url: str, path: str, *, num_bytes: int) -> None:
         """Write a file to a local path; raise RemoteRefusedError if the server sends more than `num_bytes`."""
@@ -200,12 +200,12 @@ class HttpFiles:
                 file.write(chunk)
 
     def ls(self, url: str) -> list[str]:
-        """Return the addresses that the page of a folder links to below it."""
+        """Return the URLs that the page of a folder links to below it."""
         top = f"{url.rstrip('/')}/"
         server = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         with self._request("GET", url) as response:
             is_page = _mimetype(response.headers) in ("text/html", "")
-            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were asked for")) if is_page else b""
+            page = b"".join(_chunks(response, url, MAX_TEXT_BYTES, "that were requested")) if is_page else b""
         found = set()
         for link, text in _LINK.findall(page.decode("utf8", "ignore")):
             address = link or text
@@ -226,7 +226,7 @@ class HttpFiles:
 
         size = self.info(url)["size"]
         if size is None:
-            raise ValueError("the server does not say how long it is")
+            raise ValueError("the server does not announce its length")
         return io.BufferedReader(RangeFile(read, lambda: None, size, _ARCHIVE_BLOCK_BYTES))
 
     @contextmanager
@@ -243,7 +243,7 @@ class HttpFiles:
                 url = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme not in WEB:
                 break
-        raise RedirectError("redirects go in a circle, or to what is no web address")
+        raise RedirectError("a redirect loop, or a redirect to an invalid URL")
 
 
 def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
@@ -254,7 +254,7 @@ def _check_status(response: "urllib3.BaseHTTPResponse") -> None:
 def _chunks(response: "urllib3.BaseHTTPResponse", url: str, most: int, what: str) -> Iterator[bytes]:
     """Yield a body; raise RemoteRefusedError if it is compressed, or has more than `most` bytes (of `what`)."""
     if coding := content_coding(response.headers):
-        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), though asked not to")
+        raise RemoteRefusedError(f"{url}: the server sends it compressed ({coding}), which was not requested")
     left = most
     for chunk in response.stream(_CHUNK_BYTES, decode_content=False):
         left -= len(chunk)

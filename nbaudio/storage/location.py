@@ -104,7 +104,7 @@ class LocalPath:
                             continue
                         reason = None
                         if entry.is_symlink() and escapes_folder(self.local / name, home):
-                            reason = "a link that leads out of the audio folder"
+                            reason = "a link that points outside the audio folder"
                         elif is_folder:
                             folders += [] if entry.is_symlink() else [f"{name}/"]
                             if wanted(entry.name):
@@ -112,7 +112,7 @@ class LocalPath:
                         elif escape_surrogates(name) != name:
                             reason = NOT_UNICODE
                         elif not _is(entry.is_file):
-                            reason = "a link that leads nowhere" if entry.is_symlink() else "a pipe, socket or device, not a file"
+                            reason = "a broken link" if entry.is_symlink() else "a pipe, socket or device, not a file"
                         else:
                             paths.append(name)
                         if reason:

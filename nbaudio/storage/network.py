@@ -26,10 +26,10 @@ MAX_UNKNOWN_LENGTH = 1_000_000_000
 _PREFIX = "NBAUDIO_"
 # How to parse a limit, which values are valid, and how a message says so.
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = {
-    "timeout": (float, lambda value: 0 < value < float("inf"), "seconds, more than 0, are wanted"),
-    "tries": (int, lambda value: value >= 1, "a whole number, 1 or more, is wanted"),
-    "max_wait": (float, lambda value: value >= 0, "seconds are wanted"),
-    "max_size": (parse_size, lambda value: value >= 1, "a size such as 50GB is wanted"),
+    "timeout": (float, lambda value: 0 < value < float("inf"), "must be more than 0 seconds"),
+    "tries": (int, lambda value: value >= 1, "must be a whole number, 1 or more"),
+    "max_wait": (float, lambda value: value >= 0, "must be a number of seconds"),
+    "max_size": (parse_size, lambda value: value >= 1, "must be a size such as 50GB"),
 }
 
 
@@ -80,7 +80,7 @@ class Network:
             with suppress(ValueError, TypeError, InputError):
                 found[name] = kind(value)
             if name not in found or not usable(found[name]):
-                raise InputError(f"{called} is {value}; {wanted}")
+                raise InputError(f"{called} is {value}; it {wanted}")
         return cls(**found)
 
     def check_size(self, place: object, num_bytes: int) -> None:

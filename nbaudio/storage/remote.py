@@ -98,7 +98,7 @@ class Remote:
         if info.get("type") == "directory":
             raise AudioError(f"{self}: a folder, not a file")
         if info.get("size") is None:
-            raise AudioError(f"{self}: the server does not say how long it is, so that a broken connection would look whole")
+            raise AudioError(f"{self}: the server does not announce its length, so that a broken connection would go unnoticed")
         with convert_error(InputError, RemoteRefusedError):
             if info.get("compress_size") is not None:  # of a zip's members
                 check_expansion(self, info["compress_size"], info["size"])

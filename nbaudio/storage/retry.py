@@ -1,6 +1,6 @@
 """Retry transient failures with exponential backoff and Retry-After; raise with the reason.
 
-Filesystems of fsspec raise what their libraries raise; what those errors say of the HTTP response is read here too.
+Filesystems of fsspec raise what their libraries raise; the HTTP status and headers are read from those errors here too.
 """
 
 import errno
@@ -36,11 +36,11 @@ _PERMANENT = (ValueError, TypeError, LookupError, tarfile.TarError, zipfile.BadZ
 
 
 class RemoteRefusedError(AudioError):
-    """The server answered, and refused the request."""
+    """The server responded with a refusal."""
 
 
 class RedirectError(ConnectionError):
-    """Redirects that lead nowhere; without the address, which may be signed."""
+    """Too many redirects, or a redirect to an invalid URL; the message omits the URL, which may be signed."""
 
 
 class RemoteNotFoundError(RemoteRefusedError):
@@ -80,19 +80,19 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             if disk_full_reason(cause) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG):
                 raise  # the local disk
             if permanent := _permanent_error(place, cause, done):
-                network.succeeded(host)  # it answers
-                # Without the cause, whose text may hold the signed address of a redirect.
+                network.succeeded(host)  # it responds
+                # Without the cause, whose text may hold the signed URL of a redirect.
                 raise permanent from None
-            now, asked = time.monotonic(), _retry_after_of(cause)
+            now, delay = time.monotonic(), _retry_after_of(cause)
             network.failed(host, min(now - began, network.timeout) + pause, one_line_error(cause), now=now)
-            if asked is not None and not network.may_wait(host, asked, item=now - first, now=now):
-                wish = f"the server asks to wait {asked:,.0f} s ({one_line_error(cause)})"
+            if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
+                wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(cause)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
             if attempt == network.tries:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
-            pause = backoff_seconds(attempt, random.random()) if asked is None else 0.0  # noqa: S311 - spreads requests, no secret
+            pause = backoff_seconds(attempt, random.random()) if delay is None else 0.0  # noqa: S311 - spreads requests, no secret
             with waiting(host):
-                time.sleep(pause if asked is None else asked)
+                time.sleep(pause if delay is None else delay)
         else:
             if proves:
                 network.succeeded(host)
@@ -126,11 +126,11 @@ def http_status(error: BaseException) -> int | None:
 
 
 def one_line_error(error: BaseException) -> str:
-    """Return an error as one line without addresses, which may hold secrets."""
+    """Return an error as one line without URLs, which may hold secrets."""
     if (status := http_status(error)) is not None:
-        return f"the server says {status}"
+        return f"the server responded with {status}"
     if isinstance(error, TimeoutError):  # its text depends on the library
-        return "nothing came in time"
+        return "no response in time"
     return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
 
 
@@ -152,13 +152,13 @@ def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioE
     """Return the error to raise if a retry does not help, else None."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'place'}")
+        return RemoteNotFoundError(f"{place}: there is no such {'file' if done == 'read' else 'location'}")
     if isinstance(error, RedirectError):
         return RemoteRefusedError(f"{place}: {error}")
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment")
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:
-        return RemoteRefusedError(f"{place}: the server says {status}")
+        return RemoteRefusedError(f"{place}: the server responded with {status}")
     if isinstance(error, _PERMANENT):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")

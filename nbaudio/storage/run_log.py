@@ -72,14 +72,14 @@ class _LogWriter:
 
 
 @contextmanager
-def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
+def run_log(path: Path, step: str, given: Mapping[str, Any], *, of: object, keep: Path | None = None) -> Iterator[None]:
     """Log the progress of this thread to `path` and lock it (ExistsError if another run has the lock on the output `of`).
 
     On success the log is copied to `keep`, removed if that is None, and its folder is removed if it held only the log.
     """
     with _locked_log(path, of) as file:
         log = _LogWriter(file)
-        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in told.items()}
+        parameters = {name: redact_log(value) if isinstance(value, str) else value for name, value in given.items()}
         log.write("began", step=step, pid=os.getpid(), host=socket.gethostname(), parameters=parameters)
         try:
             with listen_to_progress(log):
@@ -93,7 +93,7 @@ def run_log(path: Path, step: str, told: Mapping[str, Any], *, of: object, keep:
             if keep is not None:
                 with atomic_write(keep, sync=False) as partial:
                     shutil.copyfile(path, partial)
-        # Last of all: once the file is gone, another run may begin.
+        # Last of all: once the file is removed, another run may begin.
         path.unlink(missing_ok=True)
         with suppress(OSError):
             path.parent.rmdir()
@@ -116,7 +116,7 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
         time.sleep(_LOCK_PAUSE_S)
     began: dict[str, Any] = next((line for line in reversed(read(path)) if line.get("event") == "began"), {})
     who = f"process {began.get('pid')} on {began.get('host')}, since {began.get('at')}"
-    raise ExistsError(f"{of}: another run is at work there ({who}); wait for it, or stop it and run the same again")
+    raise ExistsError(f"{of}: another run is active there ({who}); wait for it, or stop it and run the same command again")
 
 
 def _truncate_old(file: BinaryIO) -> None:

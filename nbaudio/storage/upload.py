@@ -31,7 +31,7 @@ def check_writable(address: str) -> None:
     scheme, _, path = address.partition("://")
     if scheme not in WRITABLE or "::" in address or not path.strip("/"):
         known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
-        raise InputError(f"{address}: nothing can be written there; a folder can be written, or {known} with bucket and folder")
+        raise InputError(f"{address}: cannot be written; give a folder, or {known} with bucket and folder")
 
 
 def send(place: "Remote", source: Path) -> FileStatus:
@@ -52,7 +52,7 @@ def send(place: "Remote", source: Path) -> FileStatus:
         with_retries(place, write, done="written")
         found = place.status()
     if found.num_bytes != source.stat().st_size:
-        raise NbaudioError(f"{place}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after writing it")
+        raise NbaudioError(f"{place}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
     return found
 
 

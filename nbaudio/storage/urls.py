@@ -1,7 +1,7 @@
-"""Addresses of remote files and folders: validation, and redaction of secrets.
+"""URLs of remote files and folders: validation, and redaction of secrets.
 
-An address names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip. A bare scheme
-(``s3://``) stands for all addresses of that scheme. An address never holds credentials: those come from the environment and the
+A URL names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip. A bare scheme
+(``s3://``) stands for all URLs of that scheme. A URL never holds credentials: those come from the environment and the
 files that the filesystems read themselves.
 """
 
@@ -23,12 +23,12 @@ _MIN_SECRET_CHARACTERS = 4
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is an address, not a local path."""
+    """Return whether a text is a URL, not a local path."""
     return "://" in text
 
 
 def check_url(address: str) -> str:
-    """Return a valid address, with an absolute path of a local archive in it.
+    """Return a valid URL, with an absolute path of a local archive in it.
 
     An unknown scheme raises InputError, and so does a password or query, a secret that would be stored; messages do not hold it.
     """
@@ -40,13 +40,13 @@ def check_url(address: str) -> str:
             raise InputError(f"{shown}: scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
         if scheme in ARCHIVES and part == parts[-1]:
             wanted = f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
-            raise InputError(f"{shown}: wanted is {wanted}")
+            raise InputError(f"{shown}: expected {wanted}")
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
-            raise InputError(f"{shown}: a name or password has no place in an address; put it in ~/.netrc or the environment")
+            raise InputError(f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment")
         if scheme in WEB and ("?" in part or "#" in part):
             raise InputError(
-                f"{shown}: queries are not taken: they hold secrets, and addresses are written down; "
+                f"{shown}: queries are refused: they may hold secrets, and URLs are stored; "
                 "fetch such files with 'nbaudio download', which keeps no query, and name their folder"
             )
     first, *others = parts
@@ -55,22 +55,22 @@ def check_url(address: str) -> str:
 
 
 def redact_url(name: str) -> str:
-    """Replace what may be secret in an address; other names stay as they are."""
+    """Replace what may be secret in a URL; other names stay as they are."""
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
     return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
 
 def public_url(address: str) -> str:
-    """Return a web address without user, query and fragment, as it is stored."""
+    """Return a web URL without user, query and fragment, as it is stored."""
     scheme, colon, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
-    """Map names that are addresses with a password, user or query to the names that are stored, without those.
+    """Map names that are URLs with a password, user or query to the names that are stored, without those.
 
-    Addresses that differ in nothing else (`always`: all of them) get a part of the hash of the whole address instead.
+    URLs that differ in nothing else (`always`: all of them) get a part of the hash of the whole URL instead.
     """
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
@@ -79,7 +79,7 @@ def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str
 
 
 def redact(text: str, *addresses: str) -> str:
-    """Redact secrets of the requested addresses in a text, such as the reason of a response."""
+    """Redact secrets of the requested URLs in a text, such as the reason of a response."""
     for address in addresses:
         try:
             parts = urlsplit(address)
@@ -92,7 +92,7 @@ def redact(text: str, *addresses: str) -> str:
     return strip_queries(text)
 
 
-#: Parameters of signed addresses, by their names, with their values.
+#: Parameters of signed URLs, by their names, with their values.
 SIGNED = (
     r"(?i)([?&;#][\w.%-]*(?:sig|signature|key|key[_-]?(?:pair[_-]?)?id|token|secret|passw(?:or)?d|credential|policy|auth)=)"
     r"""[^&;#\s"'<>\\]+"""
@@ -104,7 +104,7 @@ _SECRET = re.compile(
 
 
 def redact_log(text: str) -> str:
-    """Redact addresses, and the values of keys, tokens and passwords, in a message for a log."""
+    """Redact URLs, and the values of keys, tokens and passwords, in a message for a log."""
     return redact_url(_SECRET.sub(r"\1...", text))
 
 

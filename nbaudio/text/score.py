@@ -100,7 +100,7 @@ def _report(segments: pl.DataFrame, counts: pl.DataFrame, steps: Sequence[str]) 
     }
     warnings = []
     if not segments["text"].count():
-        warnings.append("no segment has a transcript: there is nothing to compare or to learn from, only audio to cut")
+        warnings.append("no segment has a transcript: nothing can be compared, only audio can be cut")
     elif not scored:
         warnings.append("no segment has both a transcript and a hypothesis: similarity, wer and cer are empty")
     if "asr_text_raw" in segments.columns:

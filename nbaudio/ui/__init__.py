@@ -1,1 +1,1 @@
-"""What people see: widgets, plots, table views and pages."""
+"""User interface: widgets, plots, table views and pages."""

@@ -33,7 +33,7 @@ def sort_and_filter(frame: pl.DataFrame, *, where: str = "", find: str = "", sor
     if column.dtype.is_float():
         column = column.fill_nan(None)
     if column.dtype.is_nested():
-        raise InputError(f"sort: {sort} holds lists; there is no order in them")
+        raise InputError(f"sort: {sort} holds lists, which have no order")
     values = pl.DataFrame({"value": column if len(kept) == len(column) else column[kept]})
     by_value = values.select(pl.arg_sort_by("value", descending=descending, nulls_last=True, maintain_order=True))
     arranged: Order = kept[by_value.to_series().to_numpy()]
@@ -69,24 +69,24 @@ def _columns(frame: pl.DataFrame) -> str:
 
 
 def _reason(error: pl.exceptions.PolarsError, frame: pl.DataFrame) -> str:
-    """Say what is wrong with a filter; messages of Polars name columns and types that the user did not write."""
+    """Return what is wrong with a filter; messages of Polars name columns and types that the user did not write."""
     columns = [name for name in frame.columns if name not in INTERNAL_COLUMNS]
     if isinstance(error, pl.exceptions.ColumnNotFoundError) and (found := re.search(r'column "([^"]*)"', str(error))):
         name = found[1]
         if near := get_close_matches(name, columns, n=3):
             return f"there is no column {name}; did you mean {' or '.join(near)}?"
-        return f"there is no column {name}; a text is written '{name}'; {_columns(frame)}"
+        return f"there is no column {name}; strings are quoted: '{name}'; {_columns(frame)}"
     if "cannot compare" in str(error):
-        return "a text is compared with a number; texts are quoted, numbers are not: speaker_id = 'spk7', similarity < 0.5"
+        return "a string is compared with a number; quote strings, not numbers: speaker_id = 'spk7', similarity < 0.5"
     if "conversion from" in str(error):
-        return "a text that is no number cannot be made one"
+        return "a string that is not a number cannot be converted to one"
     if unknown := re.search(r"unsupported function '([^']*)'", str(error)):
         return f"there is no function {unknown[1]}"
     return "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
 
 
 def similar_values(frame: pl.DataFrame, where: str) -> str:
-    """Say which text of a filter no row has, with similar values; empty if there is none."""
+    """Return which text of a filter no row has, with similar values; empty if there is none."""
     for name, value in re.findall(r"(\w+)\s*==?\s*'([^']*)'", where):
         if frame.schema.get(name) in (pl.String, pl.Categorical) or isinstance(frame.schema.get(name), pl.Enum):
             held = frame[name].cast(pl.String).drop_nulls().unique().sort()

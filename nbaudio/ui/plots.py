@@ -43,14 +43,14 @@ class Plot(Figure):
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
         with warnings.catch_warnings():
-            # Characters missing from the font are drawn as boxes; a page of warnings says no more.
+            # Characters missing from the font are drawn as boxes; a page of warnings adds nothing.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             self.savefig(file, format="png", metadata={"Software": None})
         return file.getvalue()
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
-    """Length of each recording, how much of it is transcribed, its rate and channels; a histogram when there are many."""
+    """Plot the length of each recording, its transcribed part, rate and channels; a histogram if there are many."""
     table = views.recordings(workspace)
     if len(table) > _MOST_BARS:
         return _recording_histogram(table)
@@ -88,7 +88,7 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
 
 
 def scores(source: Source) -> Plot:
-    """How similarity, word error rate and duration are distributed over the segments; WER above 1 counts as 1."""
+    """Plot the distributions of similarity, word error rate and duration over the segments; WER above 1 counts as 1."""
     segments = views.segments(source)
     plot = _plot(3.3)
     left, middle, right = plot.subplots(1, 3)
@@ -104,7 +104,7 @@ def scores(source: Source) -> Plot:
 
 
 def threshold(source: Source, value: float = 0.8) -> Plot:
-    """What a threshold on similarity keeps: the distribution with the part below it, and hours kept against the threshold."""
+    """Plot what a threshold on similarity keeps: the distribution with the part below it, and hours kept by threshold."""
     segments = views.segments(source)
     similarity = segments["similarity"].fill_nan(None).drop_nulls().to_numpy()
     curve = views.threshold_curve(segments)
@@ -133,7 +133,7 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
 
 
 def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: float = 0.98, confidence: float = 0.95) -> Plot:
-    """Precision against threshold as reviews show it: the estimate, its intervals, the lowest threshold that is proven."""
+    """Plot precision against threshold from the verdicts: the estimate, its intervals, the lowest threshold that is proven."""
     curve = precision_curve(ProofState.load(workspace).sample(), precision=precision, confidence=confidence)
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
@@ -142,7 +142,7 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     axes.fill_between(x, known["low_all"], known["high_all"], color=PALE, label=f"{interval}, all thresholds at once")
     axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{interval}, each threshold")
     axes.plot(x, known["precision"], color=BLUE, label="estimate")
-    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"wanted: {precision:.4g}")
+    axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
         axes.axvline(lowest, color=RED, linestyle="--", linewidth=1.2, label=f"lowest proven: {lowest:g}, {hours}")
@@ -159,20 +159,20 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
 
 
 def _missing(curve: pl.DataFrame, *, precision: float, confidence: float) -> str:
-    """Say what is missing if no threshold is proven; empty if one is."""
+    """Return what is missing if no threshold is proven; empty if one is."""
     if curve["proven"].any():
         return ""
     reviewed, least = max(curve["reviewed"]), min_sample_size(precision=precision, confidence=confidence)
-    needed = f"A proof takes at least {least:,} reviewed segments above a threshold, even if all are right."
+    needed = f"A proof needs at least {least:,} reviewed segments above a threshold, even if all are right."
     if not reviewed:
-        return f"No segment has been reviewed yet: nothing is known of the labels.\n{needed}"
+        return f"No segment has been reviewed yet: the quality of the labels is unknown.\n{needed}"
     if reviewed >= least:
-        needed = "The report of evidence names how many more reviews each threshold takes."
+        needed = "The report of evidence has the number of further reviews for each threshold."
     return f"{reviewed:,} segments have been reviewed: no threshold is proven to keep {precision:.4g} right.\n{needed}"
 
 
 def claimed(curve: Frame) -> Plot:
-    """Precision at the few thresholds of the curve in a ``corpus.json``."""
+    """Plot the precision at the few thresholds of the curve in a ``corpus.json``."""
     curve = as_polars(curve, "curve")
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
@@ -189,7 +189,7 @@ def claimed(curve: Frame) -> Plot:
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
     plot = _plot(3.8)
     title = f"Precision above each threshold, {max(curve['reviewed']):,} segments reviewed"
-    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="right, of what is kept")
+    axes = _axes(plot.add_subplot(), title, x="threshold on similarity", y="share of right labels")
     # Leave out thresholds that keep nearly everything.
     all_kept = pl.col("precision").is_not_null() & (pl.col("segments") >= 0.99 * pl.col("segments").max())
     for first in curve.filter(all_kept)["threshold"].tail(1):
@@ -198,14 +198,16 @@ def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
 
 
 def splits(source: Source) -> Plot:
-    """Hours of each speaker by split, those that are out among them, and why segments are out."""
+    """Plot the hours of each speaker by split, rejected ones included, and the reasons of rejected segments."""
     segments = views.segments(source)
     spoken, why = views.speakers(segments), views.reasons(segments)
     most = spoken.head(_MOST_BARS)
     rows = max(len(most), len(why), 4)
     plot = _plot(1.6 + 0.34 * rows)
     left, right = plot.subplots(1, 2, width_ratios=(3, 2))
-    title = f"The {len(most)} speakers with most kept, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    title = (
+        f"The {len(most)} speakers with most kept hours, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
+    )
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
     _axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
@@ -215,7 +217,7 @@ def splits(source: Source) -> Plot:
         left.barh(np.arange(len(most)), length, left=start, color=color, hatch=hatch, edgecolor="white", label=label)
         start = start + length
     _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
-    _axes(right, f"{why['segments'].sum():,} segments are out", x="segments")
+    _axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
     bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GRAY)
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
     _name_rows(right, why["reason"].to_list())
@@ -228,7 +230,7 @@ def splits(source: Source) -> Plot:
 
 
 def shards(corpus: str | Path) -> Plot:
-    """Size of each shard by split; a histogram when there are many."""
+    """Plot the size of each shard by split; a histogram if there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
     parts = {split: part for split in SPLITS if len(part := table.filter(pl.col("split") == split))}
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]

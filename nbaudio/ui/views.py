@@ -20,7 +20,7 @@ from nbaudio.text import vocabulary
 from nbaudio.ui.filters import sort_and_filter
 
 Source = str | Path | Workspace | Frame
-"""A workspace or a corpus, its folder or address; or its `segments` in polars or pandas, to read them only once."""
+"""A workspace or a corpus, its folder or URL; or its `segments` in polars or pandas, to read them only once."""
 
 ORDERS = ("worst", "best", "random")
 # Invalid durations, and segments that end before they start, count as no hours.
@@ -149,7 +149,7 @@ def speakers(source: Source) -> pl.DataFrame:
 
 
 def reasons(source: Source) -> pl.DataFrame:
-    """Return why segments are out: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
+    """Return why segments are rejected: `reason`, `segments`, `hours`, `example` (a segment id), most frequent first."""
     found = segments(source).drop_nulls("reason").group_by("reason")
     counted = found.agg(segments=pl.len(), hours=HOURS.sum(), example=pl.col("segment_id").first())
     return counted.sort("segments", "reason", descending=[True, False])
@@ -168,7 +168,7 @@ def segments(source: Source) -> pl.DataFrame:
     if not isinstance(source, str | Path | Workspace):
         frame = as_polars(source, "segments")
         if "duration_s" not in frame.columns:
-            raise InputError("segments: no column duration_s; take the table that views.segments gives")
+            raise InputError("segments: no column duration_s; use the table that views.segments returns")
         return frame
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
     if folder.exists(MANIFEST):

@@ -1,4 +1,4 @@
-"""What an engine makes of plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``; test_engines asks it.
+"""Results of an engine on plain tasks, as JSON: ``python engine_probe.py ENGINE [ADDRESS]``, for test_engines.
 
 The tasks call functions of nbaudio or Python, as workers have nothing else.
 """

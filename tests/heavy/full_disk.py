@@ -39,7 +39,7 @@ def main(workspace: str, disk: str, mode: str) -> None:
             break
         except DiskFullError as error:
             said = str(error)
-        assert "make room and run the same again" in said
+        assert "free some space and run the command again" in said
         assert "\n" not in said
         left = [path for path in Path(disk).rglob("*") if path.name.endswith(".partial")]
         assert not left, left

@@ -1,4 +1,4 @@
-"""A corpus in each framework: the clips are those that `read` gives, each comes once, and what was killed goes on exactly."""
+"""A corpus in each framework: the clips equal those of `read`, each comes once, and a killed run resumes exactly."""
 
 import json
 import multiprocessing
@@ -183,7 +183,7 @@ def test_two_ranks_with_two_workers_give_each_clip_once(corpus: Corpus, tmp_path
 
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_stateful_loader_goes_on_exactly(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
+def test_stateful_loader_continues_exactly(corpus: Corpus, steps: dict[str, Any], workers: int) -> None:
     options = {"num_workers": workers} | ({"batch_size": None} if steps else {"batch_size": 5, "collate_fn": collate})
 
     def loader() -> StatefulDataLoader:
@@ -204,7 +204,7 @@ def test_stateful_loader_goes_on_exactly(corpus: Corpus, steps: dict[str, Any], 
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_goes_on_with_another_number_of_workers(corpus: Corpus, workers: int) -> None:
+def test_continues_with_another_number_of_workers(corpus: Corpus, workers: int) -> None:
     begun = StatefulDataLoader(stream_dataset(corpus.stream("train", epoch=3)), batch_size=None, num_workers=2)
     got = flat(islice(begun, 31))
     dataset = stream_dataset(corpus.stream("train"))
@@ -247,7 +247,7 @@ with open(log, "ab", buffering=0) as file:
 """
 
 
-def test_killed_consumer_goes_on_from_its_last_state(corpus: Corpus, tmp_path: Path) -> None:
+def test_killed_consumer_continues_from_its_last_state(corpus: Corpus, tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-c", CONSUME, str(corpus.folder), str(log)]
 
@@ -330,7 +330,7 @@ def test_datasets_gives_the_same_clips(corpus: Corpus) -> None:
 def test_a_stream_that_has_begun_is_not_begun_anew_unasked(corpus, adapt):
     stream = corpus.stream("train")
     next(iter(stream))
-    with pytest.raises(InputError, match="the stream has begun"):
+    with pytest.raises(InputError, match="the stream has started"):
         adapt(stream)
 
 
@@ -341,7 +341,7 @@ def test_datasets_parts_go_to_nodes_and_workers_once_each(corpus: Corpus) -> Non
 
 
 @pytest.mark.parametrize("stop", [0, 1, 40, 102])
-def test_datasets_goes_on_exactly(corpus: Corpus, stop: int) -> None:
+def test_datasets_continues_exactly(corpus: Corpus, stop: int) -> None:
     whole = flat(huggingface.dataset(corpus.stream("train"), shards=4))
     begun = huggingface.dataset(corpus.stream("train"), shards=4)
     got = flat(islice(begun, stop))

@@ -1,4 +1,4 @@
-"""Thousands of damaged recordings, seed by seed, each seed in a process of its own; whole songs of MP3 as levels."""
+"""Thousands of damaged recordings, seed by seed, each seed in a separate process; MP3 songs as levels."""
 
 from pathlib import Path
 

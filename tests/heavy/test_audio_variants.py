@@ -1,4 +1,4 @@
-"""Every kind of recording at several rates, bit rates and lengths: windows keep docs/audio.md, all samples are in place."""
+"""Every kind of recording at several rates, bit rates and lengths: windows stay within the tolerances of docs/audio.md."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The widgets in JupyterLab, by keys and mouse: what is painted, what sounds, what Python knows, and what must not happen."""
+"""The widgets in JupyterLab, by keys and mouse: pixels, sound, state in Python, and unwanted effects."""
 
 import json
 import time
@@ -330,7 +330,7 @@ def test_threshold_is_typed_linked_and_stored_for_select(lab, workspace):
         page.wait_for_function(NOW, arg="0.835")
         assert workspace.threshold is None
         page.get_by_role("button", name="store it in the workspace").click()
-        page.wait_for_selector(".nba-used:has-text('stored: select takes 0.835')")
+        page.wait_for_selector(".nba-used:has-text('stored: select uses 0.835')")
         assert workspace.threshold == 0.835
         assert ask("tuner.used") == "0.835"
         page.get_by_role("radio", name="wer").click()
@@ -365,7 +365,7 @@ def test_the_axis_of_segments_is_logarithmic_by_a_key_that_is_shown(lab, workspa
         assert (pixels(page, ".nba-plot") == linear).all()
 
 
-def test_only_clips_of_the_present_threshold_are_heard(lab, workspace):
+def test_only_clips_of_the_present_threshold_are_played(lab, workspace):
     page = lab[2]
     with notebook(lab, workspace, "tuner = widgets.ThresholdTuner(W, 0.5)\ntuner") as ask:
         page.wait_for_selector(".nba-example")
@@ -469,7 +469,7 @@ def test_right_words_are_kept_with_a_fault_and_never_with_ok(lab, workspace):
         page.keyboard.type(" kat")
         page.keyboard.press("Enter")
         page.keyboard.press("1")
-        page.wait_for_selector(".nba-alarm:has-text('there are right words')")
+        page.wait_for_selector(".nba-alarm:has-text('there are corrected words')")
         assert len(verdict_log(workspace)) == 0
         page.keyboard.press("2")
         page.wait_for_function(shown, arg="s1")

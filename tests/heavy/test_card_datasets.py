@@ -1,4 +1,4 @@
-"""The second code of the data card, which decodes: with torchcodec and its torch, as the extra `datasets` brings them."""
+"""The second code of the data card, which decodes: with torchcodec and torch, as the extra `datasets` installs them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The demo from ingest to verify: every trouble is caught, running it again does nothing anew, and what is missed is told."""
+"""The demo from ingest to verify: every problem is caught, a second run redoes nothing, and missed problems are reported."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_every_trouble_is_caught(demonstrated):
+def test_every_problem_is_caught(demonstrated):
     out, report = demonstrated
     assert report.problems == []
     assert set(NAMES) | set(SEGMENTS) < {row["trouble"] for row in report.facts["troubles"]}
@@ -68,7 +68,7 @@ def test_same_bytes_from_a_run_by_parts(demonstrated, tmp_path):
     assert contents(tmp_path / "corpus") == contents(out / "corpus")
 
 
-def test_what_is_not_caught_is_told(demonstrated):
+def test_what_is_not_caught_is_reported(demonstrated):
     out, _ = demonstrated
     workspace = Workspace.open(out / "workspace")
     workspace.save(names=workspace.table("names").with_columns(decision=pl.lit("exact")))
@@ -77,7 +77,7 @@ def test_what_is_not_caught_is_told(demonstrated):
     caught, problems = check_demo(out, ["ingest: transcripts.jsonl line 53: not JSON", "verify: train/train.tar: missing"])
     assert "verify: train/train.tar: missing" in problems
     assert not [line for line in problems if "line 53" in line]
-    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line broken off in the middle")} <= set(problems)
+    assert {f"not caught: {trouble}" for trouble in (*NAMES, "a line that ends in the middle")} <= set(problems)
     assert not set(NAMES) & set(caught)
     json.dumps(caught)
 

@@ -1,4 +1,4 @@
-"""A download that is killed again and again, anywhere, ends in the same folder as one that was left alone."""
+"""A download that is killed repeatedly at random gives the same folder as an undisturbed one."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Engines on real clusters of this machine: the same bytes as one job of loky, the same errors, tasks taken as workers want them.
+"""Engines on local clusters: the same bytes as one job of loky, the same errors, tasks taken as workers become free.
 
 NBAUDIO_WORKER names the Python of an environment that was made from nbaudio's wheel (and Beam) alone: see .ci/run.
 """

@@ -1,4 +1,4 @@
-"""Kinds that only an ffmpeg on the machine can make keep what docs/audio.md states of them."""
+"""Kinds of recordings that only the ffmpeg command can make stay within the tolerances of docs/audio.md."""
 
 from pathlib import Path
 

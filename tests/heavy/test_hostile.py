@@ -1,4 +1,4 @@
-"""Bombs of full size: one error each, and no more memory than their limits say; a process of its own for each."""
+"""Bombs of full size: one error each, and no more memory than the limits allow; a separate process for each."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The proof of the splits over as many segments as ParlaSpeech has."""
+"""The leakage check of the splits over as many segments as ParlaSpeech has."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Lhotse itself reads what is exported for it, to the sample; and what it writes is read back."""
+"""Lhotse reads its export sample-exactly, and nbaudio reads what Lhotse writes."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recordings and corpora in an object store: moto's S3 server on this machine, asked through s3fs as any other."""
+"""Recordings and corpora in an object store: moto's S3 server on this machine, through s3fs."""
 
 import json
 import os
@@ -177,7 +177,7 @@ def test_corpus_in_a_bucket_is_the_local_one(store, selected, tmp_path):
 @pytest.mark.parametrize(
     ("moment", "jobs"), [("claimed", 1), ("parts are sent", 1), ("parts are sent", 2), ("a shard is there", 2)]
 )
-def test_a_run_that_is_killed_leaves_whole_objects_and_is_finished_by_another(store, selected, moment, jobs, tmp_path):
+def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another(store, selected, moment, jobs, tmp_path):
     prefix = f"killed {moment} {jobs}"
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, selected, f"s3://corpora/{prefix}", str(jobs)],
@@ -206,7 +206,7 @@ def test_a_run_that_is_killed_leaves_whole_objects_and_is_finished_by_another(st
     assert 0 <= report.facts["shards_kept_from_before"] - sum(name.endswith(".tar") for name in left) <= jobs
 
 
-def test_bucket_that_is_not_there_is_said_in_one_line(selected):
+def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
     with pytest.raises(NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such place"):
         materialize(selected, out="s3://nowhere/c", jobs=1, **OPTIONS)
     with pytest.raises(InputError, match="not a corpus"):

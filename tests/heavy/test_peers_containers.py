@@ -1,4 +1,4 @@
-"""The readers of the field read every container as it is, and find the samples and the metadata that went in."""
+"""The usual readers read every container as it is, and find the original samples and metadata."""
 
 import io
 import json

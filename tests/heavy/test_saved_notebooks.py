@@ -1,4 +1,4 @@
-"""Notebooks whose kernel ended: what was saved shows when it is opened again, and live widgets say that the kernel is gone."""
+"""Notebooks whose kernel ended: saved outputs show when reopened, and live widgets report that the kernel is gone."""
 
 import json
 import os
@@ -98,9 +98,9 @@ def test_a_verdict_that_the_kernel_did_not_keep_is_not_shown_as_kept(lab, worksp
         os.kill(pid, signal.SIGSTOP)
         page.locator(".nba-review-panel").focus()
         page.keyboard.press("1")
-        page.wait_for_selector(".nba-alarm:visible:has-text('nothing is kept before it answers')")
+        page.wait_for_selector(".nba-alarm:visible:has-text('nothing is saved until it responds')")
         os.kill(pid, signal.SIGKILL)
-        page.wait_for_selector(f".nba-alarm:visible:has-text('not kept: {GONE}')")
+        page.wait_for_selector(f".nba-alarm:visible:has-text('not saved: {GONE}')")
         assert "0 of 9 judged" in page.locator(".nba-progress").inner_text()
         assert page.locator(".nba-verdicts [aria-pressed=true]").count() == 0
         page.locator(".jp-Dialog .jp-mod-accept").click()  # JupyterLab's own message
@@ -116,7 +116,7 @@ def test_a_busy_kernel_is_not_taken_for_a_dead_one(lab, workspace):  # noqa: F81
         os.kill(pid, signal.SIGSTOP)
         page.locator(".nba-review-panel").focus()
         page.keyboard.press("1")
-        page.wait_for_selector(".nba-alarm:visible:has-text('nothing is kept before it answers')")
+        page.wait_for_selector(".nba-alarm:visible:has-text('nothing is saved until it responds')")
         os.kill(pid, signal.SIGCONT)
         page.wait_for_selector(".nba-progress:has-text('1 of 9 judged')")
         page.wait_for_function("() => !document.querySelector('.nba-alarm:not([hidden])')")
@@ -132,5 +132,5 @@ def test_a_kernel_without_the_widget_is_noticed_when_no_answer_comes(lab, worksp
         ask("0", forget)
         page.locator(".nba-review-panel").focus()
         page.keyboard.press("1")
-        page.wait_for_selector(f".nba-alarm:visible:has-text('not kept: {GONE}')")
+        page.wait_for_selector(f".nba-alarm:visible:has-text('not saved: {GONE}')")
     assert len(verdict_log(workspace)) == 0

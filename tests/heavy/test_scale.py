@@ -1,4 +1,4 @@
-"""What takes minutes: hours of audio in bounded memory, and the benchmarks as they are committed."""
+"""Slow tests: hours of audio in bounded memory, and the benchmarks as they are committed."""
 
 import json
 import subprocess

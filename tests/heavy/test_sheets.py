@@ -1,4 +1,4 @@
-"""Review sheets through LibreOffice: texts stay themselves, links, lists and marks live on, the summary counts."""
+"""Review sheets through LibreOffice: texts, links, lists and marks are kept, and the summary counts."""
 
 import re
 import shutil

@@ -141,4 +141,4 @@ def check_locations(folder: Folder, segments: pl.DataFrame) -> None:
     bad = located.filter(pl.any_horizontal(pl.col(*_LOCATED).is_null()) | ~within)
     if len(bad):
         key, shard, _, offset, length = bad.row(0)
-        raise InputError(f"{table}: {key!r} cannot lie in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")
+        raise InputError(f"{table}: {key!r} cannot be in {shard} at byte {offset}, {length} bytes long; is {folder} a corpus?")

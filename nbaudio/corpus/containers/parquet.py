@@ -82,7 +82,7 @@ def _locations(path: Path, heads: list[tuple[int, bytes]]) -> list[ClipLocation]
         for length, head in heads:
             found = view.find(struct.pack("<I", length) + head, position)
             if found < 0:
-                raise NbaudioError(f"{path}: clip {len(places)} is not stored plain; pyarrow {pa.__version__} writes otherwise")
+                raise NbaudioError(f"{path}: clip {len(places)} is not stored as plain bytes by pyarrow {pa.__version__}")
             places.append(ClipLocation(found + 4, length))
             position = found + 4 + length
     return places

@@ -116,5 +116,5 @@ def container_named(name: str, *, encoding: str | None = None) -> Container:
     """Return the container of that name; raise `InputError` if there is none, or it cannot hold clips of `encoding`."""
     found = get_by_name(CONTAINERS, name, "container")
     if encoding is not None and found.levels_only and encoding not in QUANTIZATIONS:
-        raise InputError(f"container {name} holds levels: encoding {' or '.join(QUANTIZATIONS)}, not {encoding}")
+        raise InputError(f"container {name} stores levels: encoding must be {' or '.join(QUANTIZATIONS)}, not {encoding}")
     return found

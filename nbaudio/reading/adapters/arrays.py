@@ -52,7 +52,7 @@ class ArrayForm:
 def array_form(stream: Stream, *, dtype: Dtype, columns: Sequence[str]) -> ArrayForm:
     """Return the validated form for a stream, which must not give encoded clips."""
     if stream.clips.decode is None:
-        raise InputError("the stream gives encoded clips: make it with give='samples' or give='levels'")
+        raise InputError("the stream yields encoded clips: create it with give='samples' or give='levels'")
     return ArrayForm(dtype, columns).check(stream.clips.frame)
 
 

@@ -29,7 +29,7 @@ def dataset(stream: Stream, *, shards: int = 16, dtype: Dtype = "float32", colum
     with requires_extra("datasets"):
         import datasets
     if stream.listed:
-        raise InputError("rows are single clips: make the stream without batch_s and consecutive")
+        raise InputError("rows are single clips: create the stream without batch_s and consecutive")
     if shards < 1:
         raise InputError(f"shards must be 1 or more, not {shards}")
     form = ArrayForm(dtype, columns).check(stream.check_fresh().clips.frame)

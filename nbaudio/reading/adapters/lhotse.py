@@ -29,7 +29,7 @@ def cuts(stream: Stream) -> Any:
     with requires_extra("lhotse"):
         from lhotse import CutSet
     if stream.clips.decode is decode_levels:
-        raise InputError("the stream gives levels: make it with give='samples'")
+        raise InputError("the stream yields levels: create it with give='samples'")
     return CutSet(_Cuts(stream.check_fresh()))
 
 

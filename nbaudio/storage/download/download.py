@@ -31,7 +31,7 @@ from nbaudio.storage.urls import redact
 
 __all__ = ["LEDGER", "download", "read_list"]
 
-# Hashing more than this shows its progress.
+# Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
 
@@ -52,7 +52,7 @@ def download(
     r"""Download the files of a list into a folder with a rate limit per host; after a kill, the same call does the rest.
 
     ``downloads.jsonl`` in the folder holds the state of each file: url, url_sha256, name, state, bytes, sha256, checksum, reason.
-    Addresses are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
+    URLs are stored without user and query. Defaults of tries, timeout, max_wait and max_size, and the environment variables
     that set them, are in `nbaudio.storage.network`.
 
     Args:
@@ -64,7 +64,7 @@ def download(
         per_second: requests to a host.
         tries: consecutive requests without a new byte before a file fails.
         timeout: seconds without a byte before a request fails.
-        max_wait: seconds; files of a host that asks for a longer pause (Retry-After) fail.
+        max_wait: seconds; files of a host that requires a longer pause (Retry-After) fail.
         max_size: of the largest file, in bytes or a size such as ``"50GB"``.
         seed: of the jitter of pauses between tries; random by default.
 
@@ -81,12 +81,12 @@ def download(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "list.csv").write_text("url,name\nftp://example.org/a.wav,a.wav\n")
         >>> download(folder / "list.csv", out=folder / "audio").problems
-        ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// addresses are allowed"]
+        ["a.wav: row 1: 'ftp://example.org/a.wav': only http:// and https:// URLs are allowed"]
     """
     network = Network.of(timeout=timeout, tries=tries, max_wait=max_wait, max_size=max_size)
     for name, value in (("connections", connections), ("per_host", per_host), ("per_second", per_second)):
         if not value > 0:
-            raise InputError(f"{name} is {value}; more than 0 is wanted")
+            raise InputError(f"{name} is {value}; it must be more than 0")
     wanted, refused = read_list(source)
     folder = Path(out).absolute()
     with open_ledger(folder) as ledger:
@@ -108,7 +108,7 @@ def download(
     problems = [f"{row.name}: {row.reason}" for row in rows.values() if row.state == "failed"]
     problems += [f"{bad.name or bad.url or 'the list'}: {bad.reason}" for bad in refused]
     if unproven := sum(row.checksum is None for row in done.values()):
-        notes.append(f"{unproven:,} of the files came without a checksum; they are whole by their lengths alone")
+        notes.append(f"{unproven:,} of the files have no checksum; only their lengths were verified")
     return Report(
         "download",
         {
@@ -125,7 +125,7 @@ def download(
 
 
 def pause_seconds(seed: int, url: str, failures: int) -> float:
-    """Return the backoff before the next try of an address, with jitter by the seed, so that clients do not retry at once."""
+    """Return the backoff before the next try of a URL, with jitter by the seed, so that clients do not retry at once."""
     key = f"{seed} {failures} {url}".encode(errors="surrogatepass")
     return backoff_seconds(failures, int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64)
 
@@ -143,7 +143,7 @@ def _find_missing(folder: Path, ledger: Ledger, wanted: list[DownloadItem]) -> t
             if row is None:
                 rest.append(one)
                 if size:
-                    notes.append(f"{one.name} is not what was fetched, or not what the list expects now; it is downloaded again")
+                    notes.append(f"{one.name} has changed, or does not match the list any more; it is downloaded again")
             elif row.state == "failed" or row != ledger.row(one):
                 ledger.add(row)
     return rest, notes
@@ -163,7 +163,7 @@ def _fetch_all(queue: RateLimitedQueue, make: Callable[..., Fetcher], num_files:
         try:
             futures = {pool.submit(worker.work) for _ in range(connections)}
             while futures:
-                # With a timeout, for a Ctrl-C just before the wait.
+                # A timeout, so that a Ctrl-C just before the wait is noticed.
                 done, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
@@ -211,7 +211,7 @@ class _Worker:
             if not self.queue.stopped:
                 self._retry(task, error, failed)
         except PermanentError as error:
-            network.succeeded(task.host)  # it answers
+            network.succeeded(task.host)  # it responds
             if not self.queue.stopped:
                 self._give_up(task, str(error))
         except OSError as error:
@@ -220,7 +220,7 @@ class _Worker:
             self._give_up(task, f"it cannot be written: {error.strerror}")
         else:
             if row is None:
-                self.queue.again(task)
+                self.queue.requeue(task)
                 return
             network.succeeded(task.host)
             self.bar.finish(task.wanted.name)
@@ -235,7 +235,7 @@ class _Worker:
         task.pause = 0.0
         if error.pause is not None and not network.may_wait(task.host, error.pause, item=task.lost, now=now):
             most = network.max_wait
-            reason = f"{reason}, and {task.host} asks for a pause of {error.pause:,.0f} s, at most {most:,.0f} are waited"
+            reason = f"{reason}, and {task.host} requires a wait of {error.pause:,.0f} s, more than the limit of {most:,.0f} s"
             self._give_up(task, reason, self.queue.withdraw(task) if error.pause > most else ())
         elif given_up := network.given_up(task.host):
             self._give_up(task, given_up, self.queue.withdraw(task))
@@ -247,7 +247,7 @@ class _Worker:
                 task.pause = pause_seconds(self.seed, task.wanted.url, task.failures)
             else:
                 task.lost += error.pause
-            self.queue.again(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
+            self.queue.requeue(task, after=task.pause if error.pause is None else error.pause, rest=error.busy)
 
     def _give_up(self, task: DownloadTask, reason: str, others: Iterable[DownloadTask] = ()) -> None:
         """Write the failure of a task, and of others of its host, to the ledger, and finish the task."""

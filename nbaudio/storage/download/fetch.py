@@ -93,7 +93,7 @@ class Fetcher:
         if status in REDIRECTS:
             _follow_redirect(task, headers.get("Location", ""))
             return None
-        said = f"the server says {status} {response.reason or ''}".strip()
+        said = f"the server responded with {status} {response.reason or ''}".strip()
         if status in RETRYABLE or status >= 500:
             raise RetryableError(said, pause=retry_after(headers), busy=status in _BUSY)
         if status in (206, 416) and row and have:
@@ -112,18 +112,18 @@ class Fetcher:
         """Return the announced length of a body; raise PermanentError for one that is not the file, too large or of no length."""
         name = wanted.name.lower()
         if (coding := content_coding(headers)) and not name.endswith((".gz", ".tgz")):
-            raise PermanentError(f"the server sends it compressed ({coding}), though asked not to")
+            raise PermanentError(f"the server sends it compressed ({coding}), which was not requested")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # A login or an error page instead of the file.
         if kind == "text/html" and Path(name).suffix not in ("", ".htm", ".html") and not wanted.checksum:
             raise PermanentError(
-                "the server sends a web page in its place; open the address in a browser, and give a checksum if it is right"
+                "the server sends a web page instead; open the URL in a browser, and give a checksum if it is right"
             )
         is_chunked = "chunked" in headers.get("Transfer-Encoding", "")
         announced = None if is_chunked else content_length(headers)
         if announced is None and not (is_chunked or wanted.checksum):
             raise PermanentError(
-                "the server does not say how long it is, so that a broken connection would look whole; give a checksum"
+                "the server does not announce its length, so that a broken connection would go unnoticed; give a checksum"
             )
         if announced is not None:
             with convert_error(InputError, PermanentError):
@@ -202,9 +202,9 @@ def find_complete(folder: Path, ledger: Ledger, wanted: DownloadItem) -> Row | N
             if checksum == wanted.checksum:
                 return Row.of(wanted, "done", bytes=final.stat().st_size, sha256=sha256, checksum=checksum)
     except OSError as error:
-        return Row.of(wanted, "failed", reason=f"what is there cannot be read: {error.strerror}")
+        return Row.of(wanted, "failed", reason=f"the existing file cannot be read: {error.strerror}")
     if final.is_symlink() or final.exists():
-        reason = "something else has its name, and nothing is overwritten; move it away, or give another name"
+        reason = "another file has its name and is not overwritten; move it away, or give another name"
         return Row.of(wanted, "failed", reason=reason)
     return None
 
@@ -228,10 +228,10 @@ def _follow_redirect(task: DownloadTask, location: str) -> None:
     try:
         target = check_url(urljoin(task.address, location))
     except (InputError, ValueError) as error:
-        raise PermanentError(f"redirected to a place that is not allowed: {error}") from error
+        raise PermanentError(f"redirected to a URL that is not allowed: {error}") from error
     task.passed.add(task.address)
     if target in task.passed:
-        raise PermanentError(f"redirects go in a circle: {display_url(target)} twice")
+        raise PermanentError(f"a redirect loop: {display_url(target)} twice")
     task.address = target
 
 

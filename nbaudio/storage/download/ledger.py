@@ -1,7 +1,7 @@
-"""Ledger of downloads: the state of every address, in JSON lines that stay readable after a kill at any moment.
+"""Ledger of downloads: the state of every URL, in JSON lines that stay readable after a kill at any moment.
 
-``downloads.jsonl`` holds one row per address and name; during a download, rows are appended and the last one counts. Addresses
-are stored without user and query, which may be secret; the hash of the whole address tells apart those that differ in nothing
+``downloads.jsonl`` holds one row per URL and name; during a download, rows are appended and the last one counts. URLs
+are stored without user and query, which may be secret; the hash of the whole URL tells apart those that differ in nothing
 else.
 """
 
@@ -35,12 +35,12 @@ class DownloadItem:
 
 @dataclass(frozen=True)
 class Row:
-    """The state of one address."""
+    """The state of one URL."""
 
     url: str | None  # without user and query; None if a row of the list has none
     name: str | None
     state: State  # begun: a partial file may exist
-    url_sha256: str | None = None  # of the whole address of the list, in hex
+    url_sha256: str | None = None  # of the whole URL of the list, in hex
     bytes: int | None = None  # of the whole file, once the server has announced it
     sha256: str | None = None  # of the file that was published under the name, now or before the download began again
     checksum: str | None = None  # the expected one, which a file that is done has
@@ -49,7 +49,7 @@ class Row:
 
     @classmethod
     def of(cls, wanted: DownloadItem, state: State, **facts: Any) -> "Row":
-        """Return the row of a file, which does not hold its whole address."""
+        """Return the row of a file, which does not hold its whole URL."""
         return cls(public_url(wanted.url), wanted.name, state, url_sha256=sha256_of(wanted.url), **facts)
 
 
@@ -60,7 +60,7 @@ class Ledger:
         self.path = path
         self._lock = threading.Lock()
         self._rows: dict[tuple[str | None, str | None], Row] = {}  # by hash and name, in the order of their last change
-        self._parts: dict[str | None, str | None] = {}  # hash of the address whose bytes the partial file of a name holds
+        self._parts: dict[str | None, str | None] = {}  # hash of the URL whose bytes the partial file of a name holds
         for values in parse_lines(path.read_bytes()) if path.exists() else ():
             if row := _row(values):
                 self._set(row)
@@ -83,7 +83,7 @@ class Ledger:
             write_lines(self._file, [_line(row)], sync=row.state == "done")
 
     def forget(self, wanted: list[DownloadItem]) -> None:
-        """Drop failures that a corrected list no longer has: rows without an address, and addresses under another name."""
+        """Drop failures that a corrected list no longer has: rows without a URL, and URLs under another name."""
         keys = {(sha256_of(one.url), one.name) for one in wanted}
         known = {url for url, _ in keys}
         with self._lock:
@@ -94,7 +94,7 @@ class Ledger:
             }
 
     def close(self) -> None:
-        """Write one row per address."""
+        """Write one row per URL."""
         self._file.close()
         self._write()
 
@@ -120,7 +120,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
         raise InputError(f"{folder}: cannot be used as a folder for downloads ({error.strerror})") from error
     with file:
         if not is_locked:
-            raise ExistsError(f"{folder}: another download is at work there; wait for it, or take another folder")
+            raise ExistsError(f"{folder}: another download is active there; wait for it, or choose another folder")
         for left in folder.glob(f".{LEDGER}.*.partial"):
             left.unlink()
         ledger = Ledger(folder / LEDGER)
@@ -131,7 +131,7 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 def sha256_of(url: str) -> str:
-    """Return the hash of a whole address, its identity."""
+    """Return the hash of a whole URL, its identity."""
     return hashlib.sha256(url.encode("utf8", "surrogatepass")).hexdigest()
 
 
@@ -140,9 +140,9 @@ def _line(row: Row) -> bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """Return the row of a line, or None if it is not one of ours: that address is then examined again."""
+    """Return the row of a line, or None if it is not one of ours: that URL is then examined again."""
     try:
-        if "url_sha256" not in values:  # of a version that stored whole addresses
+        if "url_sha256" not in values:  # of a version that stored whole URLs
             url = values["url"]
             values |= {"url": url and public_url(url), "url_sha256": url and sha256_of(url)}
             values["reason"] = values["reason"] and redact(values["reason"], url or "")

@@ -29,7 +29,7 @@ _LINES = (".jsonl", ".ndjson")
 _NAMED = "openslr"
 _ALGORITHM = {32: "md5", 64: "sha256"}
 _HASHES = tuple(_ALGORITHM.values())
-# Filesystems allow 255 bytes, and `.name.partial` must fit.
+# Filesystems allow names of 255 bytes, and `.name.partial` must fit.
 _MAX_NAME_BYTES = 240
 
 
@@ -53,7 +53,7 @@ def check_name(name: str) -> str:
     name = unicodedata.normalize("NFC", name)
     num_bytes = len(name.encode(errors="surrogatepass"))
     refused = {
-        "the address ends in no file name; give one in a column name": not name,
+        "the URL does not end in a file name; give one in a column name": not name,
         "only one plain file name is allowed, no / or \\": "/" in name or "\\" in name,
         "control characters and broken Unicode are not allowed": {"Cc", "Cs"} & set(map(unicodedata.category, name)),
         "it must not begin with a dot, nor end in a dot or blank": name.startswith(".") or name.endswith((".", " ")),
@@ -67,20 +67,20 @@ def check_name(name: str) -> str:
 
 
 def display_url(url: str) -> str:
-    """Return an address, even an invalid one, for messages and the ledger: short, without user, password and query."""
+    """Return a URL, even an invalid one, for messages and the ledger: short, without user, password and query."""
     return re.sub(r"^(\w+:/{0,2})?[^/]*:.*@", r"\1", public_url(url))[:200]
 
 
 def check_url(url: str) -> str:
-    """Return the address; raise InputError unless it is an http or https URL without user and password."""
+    """Return the URL; raise InputError unless it is an http or https URL without user and password."""
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError as error:
-        raise InputError(f"{display_url(url)!r} is no address") from error
+        raise InputError(f"{display_url(url)!r} is not a URL") from error
     if parts.scheme not in ("http", "https") or not parts.host:
-        raise InputError(f"{display_url(url)!r}: only http:// and https:// addresses are allowed")
+        raise InputError(f"{display_url(url)!r}: only http:// and https:// URLs are allowed")
     if parts.auth is not None:
-        raise InputError(f"{parts.host}: an address that holds a user or password is refused, it would stand in the ledger")
+        raise InputError(f"{parts.host}: a URL with a user or password is refused, since the ledger would store it")
     return url
 
 
@@ -89,25 +89,25 @@ def check_checksum(text: str) -> str:
     algorithm, _, digits = text.strip().lower().rpartition(":")
     algorithm = algorithm or _ALGORITHM.get(len(digits), "")
     if _ALGORITHM.get(len(digits)) != algorithm or not re.fullmatch(r"[0-9a-f]+", digits):
-        raise InputError(f"checksum {text[:80]!r}: sha256:<64 hex digits> or md5:<32 hex digits> is wanted")
+        raise InputError(f"checksum {text[:80]!r}: expected sha256:<64 hex digits> or md5:<32 hex digits>")
     return f"{algorithm}:{digits}"
 
 
 def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] | None, where: str) -> None:
     """Add a row of a list to the files and their places in the list; raise InputError for an invalid one."""
     if row is None:
-        raise InputError('no JSON object; wanted is one such as {"url": ...}')
+        raise InputError('not a JSON object; expected one such as {"url": ...}')
     texts = {}
     for key in ("url", "name", "checksum", *_HASHES):
         value = row.get(key)
         if not (value is None or isinstance(value, str)):
-            raise InputError(f"{key} {value!r} is no text")
+            raise InputError(f"{key} {value!r} is not a string")
         texts[key] = value or ""
     url = check_url(texts["url"].strip())
     try:
         name = texts["name"] or unquote_to_bytes(urlsplit(url).path.rsplit("/", 1)[-1]).decode("utf8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{display_url(url)}: the end of the address is no Unicode; give a name") from error
+        raise InputError(f"{display_url(url)}: the end of the URL is not Unicode; give a name") from error
     given = [texts["checksum"], *(f"{key}:{texts[key]}" for key in _HASHES if texts[key].strip())]
     checksums = set(map(check_checksum, filter(str.strip, given)))
     if len(checksums) > 1:
@@ -116,9 +116,9 @@ def _add_item(wanted: dict[str, tuple[DownloadItem, str]], row: dict[str, Any] |
     # Names that differ only in case are the same file on some systems.
     before, there = wanted.setdefault(one.name.casefold(), (one, where))
     if one.url != before.url:
-        raise InputError(f"its name {one.name!r} is that of {there}; give each a name of its own in a column name")
+        raise InputError(f"its name {one.name!r} is also that of {there}; give each another name in a column name")
     if one != before:
-        raise InputError(f"{there} has the same address with another name or checksum; keep one of them")
+        raise InputError(f"{there} has the same URL with another name or checksum; keep one of them")
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -137,10 +137,10 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
             return
         table = pl.read_csv(text.encode(), separator=_TABLES[kind], infer_schema=False)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as a list of addresses ({redact(one_line(error))})") from error
+        raise InputError(f"{path}: cannot be read as a list of URLs ({redact(one_line(error))})") from error
     if "url" not in table.columns:
-        has = redact(", ".join(table.columns))  # addresses, if the header line is missing
-        raise InputError(f"{path}: a column url is wanted, name and checksum may be there; it has {has}")
+        has = redact(", ".join(table.columns))  # URLs, if the header line is missing
+        raise InputError(f"{path}: a column url is required, name and checksum are optional; it has {has}")
     yield from ((f"row {number}", row) for number, row in enumerate(table.iter_rows(named=True), 1))
 
 

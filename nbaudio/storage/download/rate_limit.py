@@ -27,8 +27,8 @@ class DownloadTask:
     reached: int = 0  # most bytes that the partial file ever had
     lost: float = 0.0  # seconds of failed requests and pauses since the last new byte, without time in the queue
     pause: float = 0.0  # seconds before the next try
-    passed: set[str] = field(default_factory=set)  # addresses of the redirects that led to the address
-    host: str = ""  # of the address, with its port
+    passed: set[str] = field(default_factory=set)  # URLs of the redirects that led to the URL
+    host: str = ""  # of the URL, with its port
 
 
 @dataclass
@@ -73,7 +73,7 @@ class RateLimitedQueue:
                     return heapq.heappop(host.queue)[2]
             return None
 
-    def again(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
+    def requeue(self, task: DownloadTask, *, after: float = 0.0, rest: bool = False) -> None:
         """Queue a task again after some seconds; `rest` sends no request to its host until then."""
         with self._changed:
             self._hosts[task.host].active -= 1
@@ -99,7 +99,7 @@ class RateLimitedQueue:
             return [task for _, _, task in sorted(queue)]
 
     def stop(self) -> None:
-        """Hand out no more tasks."""
+        """Return no more tasks."""
         with self._changed:
             self.stopped = True
             self._changed.notify_all()

@@ -80,7 +80,9 @@ def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, 
         _evidence(notes.get("evidence", {}), state),
         _splits(segments, facts),
         *_leakage(notes.get("leakage", {})),
-        Section("What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that hit.", {"Reasons": why}),
+        Section(
+            "What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that rejects them.", {"Reasons": why}
+        ),
         _vocabulary(kept),
     ]
     if state is None:
@@ -101,7 +103,7 @@ def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section
     parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
     return Section(
         "Overview",
-        "What is kept, and what the selection was asked for." if parameters else "What is kept; nothing has been selected yet.",
+        "Kept segments, and the parameters of the selection." if parameters else "Kept segments; nothing has been selected yet.",
         {"In all": _pairs(counted), **({"Selection": _pairs(parameters)} if parameters else {})},
     )
 
@@ -109,13 +111,13 @@ def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section
 def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
     finite = {label: kept[name].filter(kept[name].is_finite()) for name, label in _MEASURES.items()}
     rows = [
-        {"of what is kept": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
+        {"measure": label, "segments": len(values)} | {name: values.quantile(q) for name, q in _QUANTILES.items()}
         for label, values in finite.items()
         if len(values)
     ]
     return Section(
         "Durations and similarity",
-        "The plots show all segments, those that are out too; the table shows what is kept.",
+        "The plots show all segments, including rejected ones; the table shows kept ones.",
         {"Quantiles": pl.DataFrame(rows)} if rows else {},
         plots.scores(segments)._repr_png_(),
     )
@@ -136,15 +138,13 @@ def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     if not evidence:
-        return Section(
-            "How right the labels are", "Not known: nobody has judged a sample. 'nbaudio review export' draws one.", {}
-        )
+        return Section("How right the labels are", "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {})
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
-    claims = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
+    thresholds = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     return Section(
         "How right the labels are",
-        "What the reviewers' verdicts prove of all segments at or above a threshold on similarity, whether they are in or not.",
-        {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": claims} if len(claims) else {})},
+        "What the verdicts prove about all segments at or above a threshold on similarity, kept or not.",
+        {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": thresholds} if len(thresholds) else {})},
         (plots.evidence(state) if state else plots.claimed(curve))._repr_png_(),
     )
 
@@ -154,7 +154,7 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     spoken = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
     tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
-    about = f"Hours by split; of {len(spoken):,} speakers those with most."
+    about = f"Hours by split; of {len(spoken):,} speakers, those with the most hours."
     return Section("Splits and speakers", about, tables, plots.splits(segments)._repr_png_())
 
 
@@ -168,7 +168,7 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
     listed = [{"check": check, **row} for check, found in checks for row in found.get("exceptions", [])[:_MOST_ROWS]]
     yield Section(
         "What the splits share",
-        "Each segment of dev and test was compared with all of the other splits.",
+        "Each segment of dev and test was compared with all segments of the other splits.",
         {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
     )
 
@@ -186,7 +186,7 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
     }
     return Section(
         "Vocabulary",
-        "Words of what is kept, in lower case and without punctuation; characters as they are.",
+        "Words of kept segments, in lower case and without punctuation; characters as they are.",
         {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
     )
 

@@ -20,12 +20,12 @@ def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
     """Report segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
-        path: a workspace or a corpus, its folder or address.
+        path: a workspace or a corpus, its folder or URL.
         out: a file for one page with all of it and more, in tables and plots: .html (self-contained, works offline) or .xlsx; an
             existing file is replaced.
 
     Raises:
-        InputError: `path` is neither, or `out` is of another kind.
+        InputError: `path` is neither, or `out` has another ending.
     """
     suffix = "" if out is None else Path(out).suffix.lower()
     if out is not None and suffix not in PAGE_SUFFIXES:

@@ -44,7 +44,7 @@ def read_window(
         row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")
     )
     if root is None or None in (path, start, end, rate, length):
-        raise AudioError("no sound: its recording is not there")
+        raise AudioError("no sound: its recording is missing")
     if not 0 <= start < end <= length:
         raise AudioError("no sound: its times are not inside the recording")
     shown_end = min(end, start + round(longest_s * rate))

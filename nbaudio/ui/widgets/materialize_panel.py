@@ -88,7 +88,7 @@ class JobPanel(BaseWidget):
         self._error = ""
 
     def result(self) -> Report:
-        """Wait until the step is over and return its report; the panel stands still meanwhile, unlike with `wait`.
+        """Wait until the step is over and return its report; the panel does not update meanwhile, unlike with `wait`.
 
         Raises:
             NbaudioError: the step failed, was cancelled, or was never started.
@@ -96,7 +96,7 @@ class JobPanel(BaseWidget):
         while self._running():
             time.sleep(POLL_S)
         if self._report is None:
-            raise NbaudioError(self._error or f"the job is {self._status}; start it, it goes on from what is done")
+            raise NbaudioError(self._error or f"the job is {self._status}; start it to continue")
         return self._report
 
     async def wait(self) -> Report:
@@ -135,7 +135,7 @@ class JobPanel(BaseWidget):
             self._end("cancelled")
         except BaseException as error:  # noqa: BLE001 - shown in the panel, and raised again by `result`
             self._error = str(error) if isinstance(error, NbaudioError) else f"{type(error).__name__}: {error}"
-            # A cancelled step may raise another error on its way out.
+            # A cancelled step may raise another error while it ends.
             self._end("cancelled" if self._status == "stopping" else "failed")
 
     def _end(self, status: str) -> None:
@@ -192,7 +192,7 @@ class MaterializePanel(JobPanel):
 
         Args:
             workspace: its folder.
-            out: the corpus folder or its address: new, or one to resume.
+            out: the corpus folder or its URL: new, or one to resume.
             start: False waits for the button.
             options: further parameters of `nbaudio.materialize`.
         """

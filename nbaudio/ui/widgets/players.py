@@ -14,10 +14,10 @@ MOST_DIFFS = 50
 class Player(BaseWidget):
     """Segments to listen to, one after the other.
 
-    Keys: Space plays, ``s`` the segment alone, ``l`` loops, ``-`` and ``+`` change the speed, ``c`` widens the context (``b`` in
-    front, ``a`` behind, ``C`` none), ``v`` levels the volume, ``h`` changes the channel, arrows left and right go one second, up
-    and down one segment; ``q`` and ``w`` move the segment's start, ``o`` and ``p`` its end, ``k`` saves moved bounds as a
-    correction (see `review.correct_bounds`), Esc puts them back.
+    Keys: Space plays, ``s`` plays without context, ``l`` loops, ``-`` and ``+`` change the speed, ``c`` widens the context
+    (``b`` in front, ``a`` behind, ``C`` none), ``v`` levels the volume, ``h`` changes the channel, arrows left and right go one
+    second, up and down one segment; ``q`` and ``w`` move the segment's start, ``o`` and ``p`` its end, ``k`` saves moved bounds
+    as a correction (see `review.correct_bounds`), Esc undoes the move.
     """
 
     _esm = esm("core", "diff", "player_drawing", "player", "single_player")

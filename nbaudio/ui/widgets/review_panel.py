@@ -46,7 +46,7 @@ class _Done:
 
 
 def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
-    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it was dealt out."""
+    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it is divided."""
     if review is None:
         return None, list(VERDICTS), False
     record = ReviewRecord.find(workspace, review)
@@ -54,7 +54,7 @@ def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tup
         raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
     shares = record.shares()
     if len(shares) > 1 and reviewer not in shares:
-        raise InputError(f"review {review}: nothing was given to {reviewer!r}; it was dealt out to {', '.join(shares)}")
+        raise InputError(f"review {review}: no segment was assigned to {reviewer!r}; its reviewers are {', '.join(shares)}")
     return shares.get(reviewer, record.segment_ids), list(record.verdicts), len(shares) > 1
 
 
@@ -97,7 +97,7 @@ class ReviewPanel(BaseWidget):
         """
         workspace = Workspace.open(workspace)
         if segment_ids is not None and review is not None:
-            raise InputError("give segment_ids or review, not both: a review has its segments")
+            raise InputError("give segment_ids or review, not both")
         drawn, self._words, self._assigned = review_items(workspace, review, reviewer.strip())
         segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
         if review is not None:  # a second reviewer sees what the first one saw
@@ -121,7 +121,7 @@ class ReviewPanel(BaseWidget):
     def _load(self, reviewer: str) -> None:
         """Load the verdicts of a reviewer, and forget what this session did."""
         if not reviewer.strip():
-            raise InputError("reviewer: a name is needed, verdicts are kept under it")
+            raise InputError("reviewer: a name is needed, under which verdicts are stored")
         self._reviewer = self._playback.reviewer = reviewer.strip()
         self._done: list[_Done] = []
         log = verdicts(self._segments.workspace)
@@ -227,7 +227,7 @@ class ReviewPanel(BaseWidget):
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
         """Continue as another reviewer."""
         if self._assigned and reviewer.strip() != self._reviewer:
-            raise InputError(f"these are the segments of {self._reviewer}: open a panel of your own")
+            raise InputError(f"these are the segments of {self._reviewer}: open your own panel")
         self._load(reviewer)
         return self._changed()
 

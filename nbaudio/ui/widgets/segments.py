@@ -1,7 +1,7 @@
 """Segments of a widget: their facts, their words aligned with the hypothesis, and the requests of a player.
 
 A segment is named by its row in the frame of the widget, which never changes. Word times are most of the table, hence they are
-read when they are asked for.
+read on demand.
 """
 
 from collections.abc import Sequence

@@ -167,7 +167,7 @@ def saved_clips(segments: Segments, numbers: Sequence[int], *, limit: int = MOST
 
 
 def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> Clips:
-    """Read clips from the shards of a corpus by byte offset, to hear what a training program will get.
+    """Read clips from the shards of a corpus by byte offset, to hear what a training program gets.
 
     Args:
         corpus: the corpus folder.

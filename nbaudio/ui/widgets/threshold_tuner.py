@@ -1,4 +1,4 @@
-"""Threshold to drag over a histogram: what it keeps, which speakers lose, how segments on both sides of it sound.
+"""Threshold to drag over a histogram: what it keeps, which speakers lose segments, and clips on both sides of it.
 
 Segments, hours and speakers are counted once for all positions; a position is an index into `Scale.grid`. Segments without a
 score pass every threshold, as in `select`; invalid durations count as no hours.
@@ -337,7 +337,7 @@ class ThresholdTuner(BaseWidget):
         proof = self._evidence(measure=self.measure, value=self.value)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
         used = None if self.used is None else format_threshold(self.used)
-        stored = f"<p>select takes similarity {used} unless it is told another</p>" if used else ""
+        stored = f"<p>select uses similarity {used} unless another is given</p>" if used else ""
         return (
             f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
@@ -348,5 +348,5 @@ def describe_precision(proof: dict[str, list[Any]], position: int) -> str:
     """Describe the proven precision at a position."""
     reviewed, precision, low, high = (proof[name][position] for name in ("reviewed", "precision", "low", "high"))
     if precision is None:
-        return "verified precision: nothing of it was reviewed"
+        return "verified precision: none of it was reviewed"
     return f"verified precision {precision:.1%} ({low:.1%} to {high:.1%}), {reviewed:,} reviewed"

@@ -6,7 +6,7 @@
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
 const TIMEOUT_MS = 4000;
-const BUSY = "no answer yet: the kernel is busy or out of reach; nothing is kept before it answers";
+const BUSY = "no response yet: the kernel is busy or unreachable; nothing is saved until it responds";
 const GONE = "kernel gone: run this cell again";
 const KERNEL_ENDED = ["restarting", "autorestarting", "terminating", "dead"];
 // Whether the server is on this machine: see `_PACKET_BYTES` of base.py.

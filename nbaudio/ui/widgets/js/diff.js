@@ -3,9 +3,9 @@
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 const TITLES = {
   equal: (pair) => pair.reference,
-  replace: (pair) => `${pair.reference}, heard ${pair.hypothesis}`,
-  delete: (pair) => `${pair.reference}, not heard`,
-  insert: (pair) => `only heard: ${pair.hypothesis}`,
+  replace: (pair) => `${pair.reference}, hypothesis: ${pair.hypothesis}`,
+  delete: (pair) => `${pair.reference}, not in the hypothesis`,
+  insert: (pair) => `only in the hypothesis: ${pair.hypothesis}`,
 };
 
 /** Direction of a text: that of its first letter. */
@@ -33,16 +33,16 @@ function createDiff(host, { onSeek = () => {} } = {}) {
     timed = [];
     highlighted = null;
     words.dir = directionOf(pairs);
-    const heard = pairs.some((pair) => pair.hypothesis !== null);
+    const compared = pairs.some((pair) => pair.hypothesis !== null);
     key.hidden = !pairs.some((pair) => pair.kind !== "equal");
     words.replaceChildren(
       ...pairs.map((pair) => {
         const element = make("span", { class: `nba-pair nba-${pair.kind}`, title: TITLES[pair.kind](pair) });
         const over = make(pair.kind === "delete" ? "del" : "span", { class: "nba-word", dir: "auto", text: pair.reference ?? "" });
         element.append(over);
-        if (heard) {
+        if (compared) {
           const tag = pair.kind === "insert" ? "ins" : "span";
-          element.append(make(tag, { class: "nba-word nba-heard", dir: "auto", text: pair.hypothesis ?? "" }));
+          element.append(make(tag, { class: "nba-word nba-hypothesis", dir: "auto", text: pair.hypothesis ?? "" }));
         }
         if (pair.start !== null) {
           element.classList.add("nba-timed");

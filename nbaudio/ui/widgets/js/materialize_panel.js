@@ -1,11 +1,11 @@
 const POLL_MS = 300;
-const LABELS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: what is done is kept", failed: "failed" };
+const LABELS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: finished work is kept", failed: "failed" };
 
 function render(widget) {
   return mount(widget, "materialize-panel", async ({ root, request, keys, close }) => {
     const status = make("span", { class: "nba-status", role: "status" });
-    const cancel = button("Cancel", "stop at once; what is done is kept", () => run("job.cancel"));
-    const start = button("Start", "go on from what is done", () => run("job.start"));
+    const cancel = button("Cancel", "stop at once; finished work is kept", () => run("job.cancel"));
+    const start = button("Start", "continue", () => run("job.start"));
     const stages = make("div", { class: "nba-stages" });
     const link = make("a", { class: "nba-link", target: "_blank", rel: "noopener", hidden: true });
     const heading = make("div", { class: "nba-faint", hidden: true });
@@ -57,7 +57,7 @@ function render(widget) {
       start.firstChild.textContent = state.status === "done" ? "Run again" : "Start";
       stages.replaceChildren(...state.stages.map(stageRow));
       heading.hidden = ledger.hidden = !state.noted;
-      heading.textContent = `ledger: ${number(state.noted)} that could not be used`;
+      heading.textContent = `ledger: ${number(state.noted)} problems`;
       if (ledger.childElementCount !== state.lines.length || ledger.lastChild?.textContent !== visible(state.lines.at(-1) ?? "")) {
         ledger.replaceChildren(...state.lines.map((line) => make("div", { text: line, dir: "auto" })));
         ledger.scrollTop = ledger.scrollHeight;

@@ -33,17 +33,17 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
   const note = make("div", { class: "nba-note nba-faint", hidden: true });
   const stage = make("div", { class: "nba-stage" }, canvas, ...veils, ...bounds, head, note);
   const time = make("span", { class: "nba-time" });
-  const playing = control("▶ play", "Space", "play or pause all that is shown", () => toggle());
-  const only = control("segment", "s", "play the segment alone, from its start to its end", () => playSegment());
-  const loop = control("loop", "l", "over and over", () => setLoop(!looping));
+  const playing = control("▶ play", "Space", "play or pause the clip with its context", () => toggle());
+  const only = control("segment", "s", "play the segment without context", () => playSegment());
+  const loop = control("loop", "l", "repeat the clip", () => setLoop(!looping));
   const slower = control("−", "", "slower (key -)", () => setSpeed(-1));
   const rate = make("span", { class: "nba-rate", text: "1×" });
   const faster = control("+", "", "faster (key +)", () => setSpeed(1));
-  const context = control("context", "c", `${CONTEXT_S} s more on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
-  const even = control("even volume", "v", "all clips at one loudness, or as recorded", () => change({ even: !settings.even }));
-  const channel = control("channel: own", "h", "own channel, mix, left or right", () => nextChannel());
-  const keep = control("keep bounds", "k", "write the moved bounds to the log of corrections", () => keepBounds());
-  const revert = control("as they were", "Esc", "put the bounds back", () => nudge(-moved.start, -moved.end));
+  const context = control("context", "c", `${CONTEXT_S} s more context on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
+  const even = control("even volume", "v", "play all clips at equal loudness, or as recorded", () => change({ even: !settings.even }));
+  const channel = control("channel: own", "h", "channel of the segment, mix, left or right", () => nextChannel());
+  const keep = control("keep bounds", "k", "save the moved bounds in the log of corrections", () => keepBounds());
+  const revert = control("as they were", "Esc", "undo the move", () => nudge(-moved.start, -moved.end));
   const shift = make("span", { class: "nba-shift" });
   const correcting = make("div", { class: "nba-bar nba-correcting", hidden: true }, shift, keep, revert);
   const words = make("div", { class: "nba-diff" });
@@ -202,7 +202,7 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
     correcting.hidden = !(moved.start || moved.end || facts?.correction);
     keep.hidden = revert.hidden = !(moved.start || moved.end);
     shift.textContent = moved.start || moved.end
-      ? `bounds moved, not kept yet: start ${signed(moved.start)}, end ${signed(moved.end)}`
+      ? `bounds moved, not saved yet: start ${signed(moved.start)}, end ${signed(moved.end)}`
       : facts?.correction
         ? `bounds corrected by ${visible(facts.correction.reviewer)}: start ${signed(facts.correction.start_ms)}, end ${signed(facts.correction.end_ms)}`
         : "";

@@ -10,17 +10,17 @@ function render(widget) {
 
     const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
-    const reviewerInput = make("input", { type: "text", class: "nba-who", "aria-label": "reviewer", title: "whose verdicts these are", list: `nba-who-${opened.review}` });
+    const reviewerInput = make("input", { type: "text", class: "nba-who", "aria-label": "reviewer", title: "name of the reviewer", list: `nba-who-${opened.review}` });
     const names = make("datalist", { id: `nba-who-${opened.review}` });
     const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), reviewerInput, names);
     const list = make("div", {});
     const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
     const comment = make("input", { type: "text", class: "nba-comment", "aria-label": "comment", placeholder: "comment   t" });
-    const text = make("textarea", { class: "nba-text", "aria-label": "the right words", rows: "2", dir: "auto", hidden: true });
-    const edit = button("correct the words", "write what is really said", () => editText());
+    const text = make("textarea", { class: "nba-text", "aria-label": "corrected words", rows: "2", dir: "auto", hidden: true });
+    const edit = button("correct the words", "write the words that are spoken", () => editText());
     edit.append(make("kbd", { text: "e" }));
-    const undoButton = button("undo", "take the last verdict back", () => withdraw());
+    const undoButton = button("undo", "undo the last verdict", () => withdraw());
     undoButton.append(make("kbd", { text: "u" }));
     const nextButton = button("next open", "the next segment without a verdict", () => goNext());
     nextButton.append(make("kbd", { text: "n" }));
@@ -75,7 +75,7 @@ function render(widget) {
     async function giveVerdict(i) {
       if (current === null || !opened.words[i]) return;
       if (opened.words[i].word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim()) {
-        showError("'ok' says that the transcript is right, but there are right words: clear them or choose another verdict");
+        showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
         return;
       }
       const said = { number: current, verdict: opened.words[i].word, comment: comment.value, corrected_text: corrected };
@@ -88,7 +88,7 @@ function render(widget) {
       try {
         progress((await kept).result);
       } catch (error) {
-        showError(`not kept: ${error.message}`);
+        showError(`not saved: ${error.message}`);
         buttons.forEach((element) => element.setAttribute("aria-pressed", false));
         if (error.message !== GONE) go(there, { play: false });
         return;

@@ -1,8 +1,8 @@
 function render(widget) {
   return mount(widget, "player", async ({ root, request, keys, close }) => {
     const place = make("span", { class: "nba-count" });
-    const earlier = button("‹", "the one before (arrow up)", () => go(-1));
-    const later = button("›", "the next one (arrow down)", () => go(1));
+    const earlier = button("‹", "previous clip (arrow up)", () => go(-1));
+    const later = button("›", "next clip (arrow down)", () => go(1));
     const bar = make("div", { class: "nba-turn" }, earlier, place, later);
     root.append(bar);
     const player = createPlayer(root, { request, root });

@@ -24,7 +24,7 @@ function render(widget) {
         keydown: (event) => event.key === "Enter" && setTimeout(() => root.focus({ preventScroll: true })),
       },
     });
-    const use = button("use this threshold", "store it in the workspace: select takes it unless it is told another", () =>
+    const use = button("use this threshold", "store it in the workspace: select uses it unless another is given", () =>
       request("tuner.use", { value: counts.grid[at] }).then(showUsed),
     );
     const used = make("span", { class: "nba-faint nba-used", role: "status" });
@@ -114,9 +114,9 @@ function render(widget) {
       const on = counts.measure === "similarity";
       const value = model.get("used");
       use.disabled = !on;
-      used.textContent = !on ? "select takes a threshold on similarity from here"
-        : value === null ? "none is stored: select takes 0.80 unless it is told another"
-        : `stored: select takes ${digits(value)} unless it is told another`;
+      used.textContent = !on ? "only a threshold on similarity can be stored for select"
+        : value === null ? "none is stored: select uses 0.80 unless another is given"
+        : `stored: select uses ${digits(value)} unless another is given`;
     }
 
     function scaleBy(on) {
@@ -206,7 +206,7 @@ function render(widget) {
       const share = (part, whole) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
       threshold.value.textContent = digits(counts.grid[at]);
       if (document.activeElement !== field) field.value = digits(counts.grid[at]);
-      threshold.more.textContent = counts.least ? "and more is kept" : "and less is kept";
+      threshold.more.textContent = counts.least ? "or more is kept" : "or less is kept";
       segments.value.textContent = number(counts.segments[at]);
       segments.more.textContent = `${share(counts.segments[at], total)} of ${number(total)}`;
       hours.value.textContent = duration(counts.hours[at], time);
@@ -228,7 +228,7 @@ function render(widget) {
       precision.value.textContent = known ? percent(proof.precision[at]) : "–";
       precision.more.textContent = known
         ? `${percent(proof.low[at])} to ${percent(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`
-        : proof ? "nothing of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only";
+        : proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only";
     }
 
     function drawLegend() {
@@ -257,7 +257,7 @@ function render(widget) {
           make("span", { class: "nba-faint", text: `−${(100 * share).toFixed(0)} %, ${duration(time)}` }),
         );
       losses.replaceChildren(
-        make("div", { class: "nba-faint", text: worst.length ? "speakers that lose the most" : "no speaker loses anything" }),
+        make("div", { class: "nba-faint", text: worst.length ? "speakers that lose most segments" : "no speaker loses segments" }),
         make("div", { class: "nba-loss-grid" }, ...worst.map(bar)),
       );
       if (vanished.length) {

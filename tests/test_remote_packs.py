@@ -1,4 +1,4 @@
-"""Packs in a store, for workers that share no disk: the same corpus, nothing cut twice, damage found."""
+"""Packs in an object store, for workers without a shared disk: the same corpus, nothing cut twice, damage found."""
 
 import shutil
 
@@ -96,5 +96,5 @@ def test_recordings_of_this_disk_are_no_use_to_who_shares_none(make_workspace, t
     local = make_workspace({"r.flac": (10.0, 16000)})
     with pytest.raises(InputError, match="ingest with --audio at a URL"):
         made(local, tmp_path / "C", packs=PACKS)
-    with pytest.raises(InputError, match="nothing can be written there"):
+    with pytest.raises(InputError, match="cannot be written; give a folder"):
         made(local, tmp_path / "C", packs="https://host/packs")

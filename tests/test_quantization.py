@@ -1,4 +1,4 @@
-"""256 levels: the formula, its inverse, what is lost, and corpora of them."""
+"""Quantization to 256 levels: the formula, its inverse, the noise, and corpora of levels."""
 
 import io
 import math
@@ -71,7 +71,7 @@ def test_an_unknown_law_and_damaged_levels_are_refused() -> None:
 
 @every_law
 @pytest.mark.parametrize("container", ["webdataset", "parquet"])
-def test_a_corpus_of_levels_is_whole_and_holds_uint8(
+def test_a_corpus_of_levels_is_complete_and_holds_uint8(
     make_workspace: Callable[..., Workspace], tmp_path: Path, law: str, container: str
 ) -> None:
     workspace = make_workspace({"a.wav": (7, 44100), "b.flac": (7, 16000)})
