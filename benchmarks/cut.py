@@ -35,7 +35,7 @@ import soxr
 
 from nbaudio import ingest, materialize, score, select, verify
 from nbaudio.audio import open_recording, probe
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 
 RATE, CLIP_RATE = 48_000, 16_000
 

@@ -35,8 +35,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.engine import EngineLocation, worker_pool
-from nbaudio.proof.curves import curve
-from nbaudio.proof.weights import weigh_rounds
+from nbaudio.proof.precision_curves import curve
+from nbaudio.proof.sampling_weights import weigh_rounds
 from nbaudio.review.rounds import Round
 from nbaudio.review.sampling import draw
 

@@ -13,7 +13,7 @@ import time
 
 import polars as pl
 
-from nbaudio.core.names import resolve
+from nbaudio.core.name_matching import resolve
 
 REQUIRED_SECONDS = 0.5
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -9,7 +9,7 @@ Each step is a function named as its command, tables in and tables out:
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import lazy
+from nbaudio.core import lazy_imports as lazy
 from nbaudio.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbaudio.formats.export import export as export
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import open_corpus as open_corpus
-    from nbaudio.reading.cutting import clip as clip
+    from nbaudio.reading.workspace_clips import clip as clip
     from nbaudio.runs.demo import demo as demo
     from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel
@@ -48,7 +48,7 @@ lazy.alias(
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
-        "clip": "nbaudio.reading.cutting",
+        "clip": "nbaudio.reading.workspace_clips",
         "convert": "nbaudio.corpus.convert",
         "demo": "nbaudio.runs.demo",
         "download": "nbaudio.storage.download.download",

@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from nbaudio.core.dataframes import as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import as_polars
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, with_recordings
 
 FAILURES = pl.Schema({"table": pl.String, "row": pl.UInt32, "key": pl.String, "rule": pl.String, "detail": pl.String})

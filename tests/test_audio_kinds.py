@@ -28,7 +28,7 @@ from nbaudio.audio import open_recording, probe
 from nbaudio.audio.ffmpeg import AvRecording
 from nbaudio.audio.packets import opus_samples
 from nbaudio.core.errors import AudioError
-from nbaudio.core.names import AUDIO_EXTENSIONS
+from nbaudio.core.name_matching import AUDIO_EXTENSIONS
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.verify import verify
 from nbaudio.storage.workspace import Workspace

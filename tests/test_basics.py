@@ -5,10 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nbaudio.core import errors, guards, report, source_splits, times
+from nbaudio.core import errors, report, source_splits, times
+from nbaudio.core import input_guards as guards
+from nbaudio.core.bundled_files import bundled
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.progress import summary
-from nbaudio.core.resources import bundled
 from nbaudio.core.threads import ordered_map
 
 

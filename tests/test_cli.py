@@ -25,11 +25,11 @@ from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.registry import CONTAINERS
 from nbaudio.engine import ENGINES
 from nbaudio.formats.export import WRITERS as EXPORT_WRITERS
-from nbaudio.review.clips import ENCODINGS as CLIP_ENCODINGS
+from nbaudio.review.cell_escaping import SEPARATORS
 from nbaudio.review.sampling import STRATEGIES
-from nbaudio.review.spreadsheets import SEPARATORS
+from nbaudio.review.sheet_clips import ENCODINGS as CLIP_ENCODINGS
 from nbaudio.sources.ingest import READERS
-from nbaudio.text.normal import NORMALIZERS
+from nbaudio.text.normalization import NORMALIZERS
 from nbaudio.ui.statistics.stats import PAGE_SUFFIXES
 
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 import yaml
 
-from nbaudio.core.names import youtube_id
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
+from nbaudio.core.name_matching import youtube_id
 from nbaudio.selection.select import select
 from nbaudio.sources.ingest import ingest
 from nbaudio.storage.workspace import Workspace

@@ -14,7 +14,7 @@ from test_runs import NOTEBOOKS, papermill  # noqa: F401 - a fixture
 import nbaudio
 from nbaudio import widgets
 from nbaudio.cli import main
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 from nbaudio.runs.manifests import defaults, parameters
 from nbaudio.storage.workspace import Workspace
 

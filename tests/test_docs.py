@@ -19,7 +19,7 @@ from specimens import LAYOUTS, librispeech_archive, tone
 import nbaudio
 from nbaudio.cli import app, main
 from nbaudio.core import tables
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 
 TOP = Path(nbaudio.__file__).parent.parent
 DOCS = sorted((TOP / "docs").glob("*.md"))

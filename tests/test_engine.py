@@ -13,7 +13,7 @@ import pytest
 import nbaudio
 from nbaudio import engine as engines
 from nbaudio.core.errors import EngineError, InputError, MissingExtraError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 from nbaudio.engine import ENGINES, EngineLocation, worker_pool
 
 

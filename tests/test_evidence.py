@@ -14,9 +14,9 @@ from nbaudio import evidence, review
 from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.proof.curves import KNOTS, Sums, add_up, band, curve, lower, min_sample_size, more_reviews, proven, upper
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, selection_claim
-from nbaudio.proof.weights import Sample, weigh_rounds
+from nbaudio.proof.precision_curves import KNOTS, Sums, add_up, band, curve, lower, min_sample_size, more_reviews, proven, upper
+from nbaudio.proof.sampling_weights import Sample, weigh_rounds
 from nbaudio.review.rounds import Round, consensus
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace

@@ -30,7 +30,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.times import to_samples
 from nbaudio.formats.base import PROBLEMS, TRANSCRIPTS, Windows, collect_rows
 from nbaudio.sources.ingest import READERS
-from nbaudio.sources.segments import fill_times
+from nbaudio.sources.place_segments import fill_times
 from nbaudio.storage.workspace import Workspace
 
 FORMATS = sorted(READERS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbaudio.core.names import DECISIONS, is_audio, recording_id, resolve, segment_ids, youtube_id
+from nbaudio.core.name_matching import DECISIONS, is_audio, recording_id, resolve, segment_ids, youtube_id
 
 ID = "HlauTe_NK6U"
 

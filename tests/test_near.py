@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio.text import near
-from nbaudio.text.near import NearIndex, sentences
+from nbaudio.text import near_duplicates as near
+from nbaudio.text.near_duplicates import NearIndex, sentences
 
 
 def slow(left, right):

@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import nbaudio
+from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError
-from nbaudio.core.resources import bundled
 from nbaudio.core.version import __version__
 
 TOP = Path(nbaudio.__file__).parent.parent
@@ -222,7 +222,9 @@ def test_shipped_files_are_of_known_kinds(built):
 def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
     wheel, _ = built
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
-    code = "from nbaudio.core.resources import bundled; print(bundled('notebooks')); print(bundled('data_manifests/demo.yaml'))"
+    code = (
+        "from nbaudio.core.bundled_files import bundled; print(bundled('notebooks'), bundled('data_manifests/demo.yaml'), sep='\n')"
+    )
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     notebooks, manifest = map(Path, run.stdout.splitlines())

@@ -18,7 +18,8 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.review import sheet_writer, spreadsheets
+from nbaudio.review import cell_escaping as spreadsheets
+from nbaudio.review import sheet_writer
 from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.workspace import Workspace

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sheets import make_workspace
 
 from nbaudio import review
-from nbaudio.review.agreements import cohen_kappa, krippendorff_alpha, share
+from nbaudio.review.annotator_agreement import cohen_kappa, krippendorff_alpha, share
 
 # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), the example with missing data: observers in rows, 0 for none.
 PUBLISHED = [

@@ -16,9 +16,10 @@ from sheets import any_text, columns_of, fill_in, make_workspace, set_time, type
 import nbaudio
 from nbaudio import review, score
 from nbaudio.core.errors import InputError
-from nbaudio.review import spreadsheets, state
+from nbaudio.review import cell_escaping as spreadsheets
+from nbaudio.review import state
+from nbaudio.review.cell_escaping import cell_text
 from nbaudio.review.rounds import gold_ids
-from nbaudio.review.spreadsheets import cell_text
 from nbaudio.review.state import content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel

@@ -16,11 +16,11 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import Verdict, append_verdicts, content_hashes
-from nbaudio.selection.budget import PCM, ClipSize, make_budget
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.reporting import reasons_of
 from nbaudio.selection.select import decide as decide_grouping
 from nbaudio.selection.select import select
+from nbaudio.selection.select_report import reasons_of
+from nbaudio.selection.size_budget import PCM, ClipSize, make_budget
 from nbaudio.storage.workspace import Workspace
 
 RATE = 16000

@@ -13,7 +13,7 @@ from nbaudio.review.sampling import anomaly_reasons
 from nbaudio.review.state import word_hashes
 from nbaudio.selection import leakage
 from nbaudio.selection.leakage import NEAR_SENTENCE, SENTENCE
-from nbaudio.text.near import sentences
+from nbaudio.text.near_duplicates import sentences
 
 # Each at least 20 characters, so that the search for suspicious duplicates looks at them.
 SAME = {

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import parse_size
-from nbaudio.selection.budget import PCM, measure_clip_size
+from nbaudio.core.input_guards import parse_size
+from nbaudio.selection.size_budget import PCM, measure_clip_size
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
-from nbaudio.ui.statistics.pages import Section, render_page, write_workbook
 from nbaudio.ui.statistics.stats import stats
+from nbaudio.ui.statistics.stats_page import Section, render_page, write_workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from nbaudio import text
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import distance
+from nbaudio.text import edit_distance as distance
 from nbaudio.text.score import score
 
 # Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.

@@ -13,8 +13,8 @@ from test_widgets import Page, sounds
 
 from nbaudio import review
 from nbaudio.core.errors import InputError
-from nbaudio.proof.curves import curve
 from nbaudio.proof.evidence import ProofState
+from nbaudio.proof.precision_curves import curve
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views, widgets
 from nbaudio.ui.widgets import threshold_tuner

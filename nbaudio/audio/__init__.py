@@ -6,8 +6,8 @@ where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one cha
 
 from typing import TYPE_CHECKING
 
-from nbaudio.audio.clips import read_clip as read_clip
-from nbaudio.audio.clips import resample_window as resample_window
+from nbaudio.audio.cutting import read_clip as read_clip
+from nbaudio.audio.cutting import resample_window as resample_window
 from nbaudio.audio.encoding import ENCODERS as ENCODERS
 from nbaudio.audio.encoding import Encoding as Encoding
 from nbaudio.audio.encoding import codec_versions as codec_versions

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nbaudio.audio.decode_errors import implausible_header
 from nbaudio.audio.mp3 import is_consistent
 from nbaudio.core.errors import AudioError
-from nbaudio.core.guards import UTF8_REMEDY
+from nbaudio.core.input_guards import UTF8_REMEDY
 from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
 from nbaudio.storage.range_file import RangeFile

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from nbaudio.core.errors import NbaudioError, strip_queries
-from nbaudio.core.guards import is_utf8
+from nbaudio.core.input_guards import is_utf8
 from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import DiskFullError, InputError, one_line
 from nbaudio.core.locks import lock
 

@@ -21,7 +21,7 @@ from polars.io.plugins import register_io_source
 from nbaudio.core.atomic import atomic_write, disk_full_reason
 from nbaudio.core.channels import has_unknown_channel, source_channel
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.guards import check_regular
+from nbaudio.core.input_guards import check_regular
 
 SPLITS = ("train", "dev", "test")
 DECISIONS = ("pending", "accept", "reject")

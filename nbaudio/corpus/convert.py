@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import publish_card

@@ -13,7 +13,7 @@ from nbaudio.core import tables
 from nbaudio.core.channels import check_channel, source_channel
 from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED

@@ -26,7 +26,7 @@ from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
-from nbaudio.text.near import sentences
+from nbaudio.text.near_duplicates import sentences
 
 _SOURCE_TEXT = "text_source"
 

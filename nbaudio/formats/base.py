@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
+from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.source_splits import split_of_folder
 from nbaudio.core.tables import RESERVED, WORD_TIMES, WRITTEN
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import check_expansion, check_regular
+from nbaudio.core.input_guards import check_expansion, check_regular
 
 #: Names that columns of tables usually have, the preferred first; other columns are found by our own names alone.
 USUAL_NAMES: Mapping[str, Sequence[str]] = {

@@ -48,7 +48,7 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
 
     Examples:
         >>> import tempfile
-        >>> from nbaudio.core.resources import bundled
+        >>> from nbaudio.core.bundled_files import bundled
         >>> from nbaudio import ingest
         >>> demo, folder = bundled("data_manifests/demo"), Path(tempfile.mkdtemp())
         >>> _ = ingest("parlaspeech", demo / "transcripts.jsonl", audio=demo / "audio", names=demo / "wav.scp", out=folder / "W")

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from nbaudio.core.atomic import read_json
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
-from nbaudio.core.names import is_audio
+from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
+from nbaudio.core.name_matching import is_audio
 from nbaudio.core.source_splits import split_in, split_role
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.formats.columns import ARROW, batches, choose, has_any_value, schema_of

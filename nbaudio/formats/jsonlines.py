@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds

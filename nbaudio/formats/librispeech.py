@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.guards import NOT_UNICODE, escape_surrogates
+from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
 from nbaudio.storage import archives

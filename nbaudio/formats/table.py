@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds

@@ -15,8 +15,8 @@ from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, show
 from nbaudio.core.tables import seconds_column
-from nbaudio.proof.curves import curve, min_sample_size
-from nbaudio.proof.weights import Sample, weigh_rounds
+from nbaudio.proof.precision_curves import curve, min_sample_size
+from nbaudio.proof.sampling_weights import Sample, weigh_rounds
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round, rounds
 from nbaudio.review.sampling import draw, reviewable_segments

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from nbaudio.audio import decode_clip, decode_levels
 from nbaudio.audio.quantization import QUANTIZATIONS
+from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError, get_by_name
-from nbaudio.core.frames import Ids, as_ids
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.layout import read_manifest

@@ -1,18 +1,18 @@
 """Review: draw segments into spreadsheets with clips, and import the verdicts of reviewers.
 
-Export: `review_export` is the command; `sampling` draws, `clips` cuts, `sheet_writer` writes the workbook with the cells of
-`spreadsheets`. Import: `review_import` is the command; `sheet_reader` reads sheets, `corrections` applies corrected texts and
-boundaries, `agreements` computes annotator agreement. `state` reads the logs and records in ``W/reviews/``, `rounds` has the
+Export: `review_export` is the command; `sampling` draws, `sheet_clips` cuts, `sheet_writer` writes the workbook with the cells of
+`cell_escaping`. Import: `review_import` is the command; `sheet_reader` reads sheets, `corrections` applies corrected texts and
+boundaries, `annotator_agreement` computes annotator agreement. `state` reads the logs and records in ``W/reviews/``, `rounds` has the
 outcome of each draw, `manual_decisions` the decisions on single segments.
 """
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import lazy
+from nbaudio.core import lazy_imports as lazy
 
 if TYPE_CHECKING:
-    from nbaudio.review.agreements import agreement as agreement
-    from nbaudio.review.agreements import disagreements as disagreements
+    from nbaudio.review.annotator_agreement import agreement as agreement
+    from nbaudio.review.annotator_agreement import disagreements as disagreements
     from nbaudio.review.corrections import correct_bounds as correct_bounds
     from nbaudio.review.corrections import correct_texts as correct_texts
     from nbaudio.review.corrections import uncorrected as uncorrected
@@ -31,7 +31,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "STRATEGIES": "nbaudio.review.sampling",
-        **dict.fromkeys(("agreement", "disagreements"), "nbaudio.review.agreements"),
+        **dict.fromkeys(("agreement", "disagreements"), "nbaudio.review.annotator_agreement"),
         "export": "nbaudio.review.review_export",
         "import_": "nbaudio.review.review_import",
         **dict.fromkeys(("correct_bounds", "correct_texts", "uncorrected"), "nbaudio.review.corrections"),

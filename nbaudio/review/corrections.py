@@ -16,7 +16,7 @@ from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import CORRECTED_TEXTS, WORD_TIMES, text_column
 from nbaudio.review.state import CORRECTION_LOG, OK, VERDICT_LOG, ReviewState, content_hashes, corrections
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.normal import nfc
+from nbaudio.text.normalization import nfc
 from nbaudio.text.score import normalization_steps, score_table
 
 # Columns that a corrected text changes, and `uncorrected` restores.

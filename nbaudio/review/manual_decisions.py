@@ -5,8 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.report import Report
 from nbaudio.core.tables import DECISIONS, RECORDINGS, RULES, SEGMENTS, conform, segment_failures, table_path
 from nbaudio.storage.workspace import Workspace

@@ -15,13 +15,13 @@ from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
-from nbaudio.review.clips import ENCODINGS, write_clips
+from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import rounds
 from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
+from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
-from nbaudio.review.spreadsheets import SEPARATORS, write_delimited
 from nbaudio.review.state import (
     VERDICTS,
     ReviewRecord,

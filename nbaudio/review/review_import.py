@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Frame
 from nbaudio.core.report import Report, count_table, first_lines
-from nbaudio.review.agreements import agreement, disagreements
-from nbaudio.review.corrections import correct_texts, uncorrected
-from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
-from nbaudio.review.sheet_writer import NO_HYPOTHESIS
-from nbaudio.review.spreadsheets import (
+from nbaudio.review.annotator_agreement import agreement, disagreements
+from nbaudio.review.cell_escaping import (
     TRUNCATED,
     cell_text,
     escape_formula,
@@ -28,6 +25,9 @@ from nbaudio.review.spreadsheets import (
     restore_controls,
     unescape_formula,
 )
+from nbaudio.review.corrections import correct_texts, uncorrected
+from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
+from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import OK, VERDICTS, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes
 from nbaudio.storage.workspace import Workspace
 

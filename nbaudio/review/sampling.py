@@ -20,7 +20,7 @@ from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import segment_failures
 from nbaudio.review.rounds import Round
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.near import sentences
+from nbaudio.text.near_duplicates import sentences
 
 # From pool and threshold to one row per segment: `stratum` and `size`. The pool's column `wrong` is null if that is unknown.
 Strategy = Callable[[pl.DataFrame, float], pl.DataFrame]

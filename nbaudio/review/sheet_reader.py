@@ -13,11 +13,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.frames import Frame, as_polars
+from nbaudio.review.cell_escaping import MADE, SEPARATORS, read_delimited
 from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
-from nbaudio.review.spreadsheets import MADE, SEPARATORS, read_delimited
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {

@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 import polars as pl
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.spreadsheets import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
+from nbaudio.review.cell_escaping import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
 from nbaudio.review.state import VERDICTS, ReviewRecord
 
 #: Columns in the order of the sheet, with their width in characters.

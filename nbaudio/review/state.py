@@ -18,13 +18,13 @@ from typing import Self
 import msgspec
 import polars as pl
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.near import sentences
+from nbaudio.text.near_duplicates import sentences
 
 #: Verdicts and their meanings.
 VERDICTS: Mapping[str, str] = MappingProxyType(

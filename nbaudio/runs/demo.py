@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.names import youtube_id
+from nbaudio.core.bundled_files import bundled
+from nbaudio.core.name_matching import youtube_id
 from nbaudio.core.report import Report
-from nbaudio.core.resources import bundled
 from nbaudio.reading import open_corpus
 from nbaudio.runs.run import run
 from nbaudio.selection.leakage import SENTENCE, leakage

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from nbaudio.core.bundled_files import PACKAGE, bundled
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import read_all
-from nbaudio.core.resources import PACKAGE, bundled
+from nbaudio.core.input_guards import read_all
 from nbaudio.storage.urls import redact_url
 
 PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
@@ -86,7 +86,7 @@ def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) ->
         InputError: the manifest cannot be used; see `parameters`.
 
     Examples:
-        >>> from nbaudio.core.resources import PACKAGE, bundled
+        >>> from nbaudio.core.bundled_files import PACKAGE, bundled
         >>> values = notebook_parameters(bundled("data_manifests/demo.yaml"), bundled("notebooks/02_transcripts.ipynb"))
         >>> sorted(values), values["workspace"][-22:]
         (['normalize', 'workspace'], '/demo-output/workspace')

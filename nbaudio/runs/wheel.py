@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from nbaudio.core.atomic import atomic_write
+from nbaudio.core.bundled_files import FOLDERS, PACKAGE
 from nbaudio.core.report import Report
-from nbaudio.core.resources import FOLDERS, PACKAGE
 from nbaudio.core.version import __version__
 
 REQUIREMENTS = "requirements-worker.txt"

@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.tables import ROWS_A_GROUP, SPLITS
 from nbaudio.selection.splits import usable_keys
-from nbaudio.text.near import NearIndex, sentences
+from nbaudio.text.near_duplicates import NearIndex, sentences
 
 SENTENCE, NEAR_SENTENCE, AUDIO = "identical sentence", "near-identical sentence", "identical audio"
 GROUPS = ("speaker_id", "recording_id")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nbaudio.core.errors import InputError
-from nbaudio.selection.budget import PCM, Budget, ClipSize, make_budget
+from nbaudio.selection.size_budget import PCM, Budget, ClipSize, make_budget
 from nbaudio.selection.splits import Target, parse_target
 from nbaudio.storage.workspace import Workspace
 

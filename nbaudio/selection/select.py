@@ -15,8 +15,8 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.channels import source_channel
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
@@ -24,11 +24,11 @@ from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
-from nbaudio.selection.budget import MICROSECONDS, PCM, measure_clip_size, over_budget
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
-from nbaudio.selection.reporting import reasons_of, select_report
+from nbaudio.selection.select_report import reasons_of, select_report
+from nbaudio.selection.size_budget import MICROSECONDS, PCM, measure_clip_size, over_budget
 from nbaudio.selection.splits import assign_splits, usable_keys
 from nbaudio.storage.workspace import Workspace
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import SPLITS
-from nbaudio.selection.budget import MICROSECONDS
+from nbaudio.selection.size_budget import MICROSECONDS
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

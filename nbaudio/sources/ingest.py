@@ -16,18 +16,18 @@ import polars as pl
 
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.guards import escape_surrogates, parse_size
-from nbaudio.core.names import resolve
+from nbaudio.core.input_guards import escape_surrogates, parse_size
+from nbaudio.core.name_matching import resolve
 from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, conform
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder
+from nbaudio.sources.ingest_report import save_tables
+from nbaudio.sources.place_segments import fill_times, judge, place
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
-from nbaudio.sources.reporting import save_tables
-from nbaudio.sources.segments import fill_times, judge, place
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, location

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.names import recording_id, resolve
+from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.formats import kaldi
 from nbaudio.formats.base import Transcripts
 from nbaudio.storage.urls import SIGNED, redact, stored_names

@@ -15,7 +15,7 @@ import polars as pl
 from nbaudio.audio import probe
 from nbaudio.core.atomic import append_lines, parse_lines, raise_disk_full, sha256_file
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.names import is_audio
+from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.tables import RECORDINGS
 from nbaudio.core.threads import ordered_map

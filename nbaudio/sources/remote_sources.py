@@ -14,8 +14,8 @@ import polars as pl
 
 from nbaudio.core.atomic import append_lines, atomic_write, raise_disk_full, read_lines
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.guards import check_regular
-from nbaudio.core.names import is_audio
+from nbaudio.core.input_guards import check_regular
+from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
 from nbaudio.core.threads import ordered_map
 from nbaudio.formats.base import PROBLEMS, Problem, Reader, Transcripts

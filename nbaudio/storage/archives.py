@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names

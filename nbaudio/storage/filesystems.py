@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.errors import InputError, MissingExtraError
-from nbaudio.core.guards import check_regular
+from nbaudio.core.input_guards import check_regular
 from nbaudio.storage.http import HttpFiles
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside

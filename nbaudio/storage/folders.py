@@ -14,7 +14,7 @@ from typing import Any
 from nbaudio.core import atomic
 from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.guards import check_regular
+from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
 from nbaudio.storage import upload
 from nbaudio.storage.base import Location

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import MAX_TEXT_BYTES
+from nbaudio.core.input_guards import MAX_TEXT_BYTES
 from nbaudio.core.progress import on_message
 from nbaudio.core.version import __version__
 from nbaudio.storage.network import Network

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from nbaudio.core.errors import InputError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 
 #: Default size limits in bytes: of a file whose length the server announces, and of one whose length it does not.
 MAX_ANNOUNCED = 1_000_000_000_000

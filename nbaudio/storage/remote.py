@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
-from nbaudio.core.guards import check_expansion
+from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
 from nbaudio.storage import upload
 from nbaudio.storage.base import FileStatus

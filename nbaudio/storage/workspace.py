@@ -24,9 +24,9 @@ import polars as pl
 
 from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Frame, as_polars
-from nbaudio.core.guards import check_regular
+from nbaudio.core.input_guards import check_regular
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import location

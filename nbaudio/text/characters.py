@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from nbaudio.core.dataframes import as_series
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import as_series
 
 DELIMITER = "|"
 SPECIALS = ("[UNK]", "[PAD]")

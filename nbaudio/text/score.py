@@ -9,8 +9,8 @@ from nbaudio.core.report import Report
 from nbaudio.core.tables import CORRECTED_TEXTS, NORMALIZED, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.characters import vocabulary
-from nbaudio.text.distance import edit_counts, error_rates
-from nbaudio.text.normal import normalize_column
+from nbaudio.text.edit_distance import edit_counts, error_rates
+from nbaudio.text.normalization import normalize_column
 
 _SHOWN_ODD = 8
 

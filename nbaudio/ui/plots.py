@@ -17,11 +17,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
-from nbaudio.core.frames import Frame, as_polars
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.tables import SPLITS
-from nbaudio.proof.curves import curve as precision_curve
-from nbaudio.proof.curves import min_sample_size
 from nbaudio.proof.evidence import ProofState
+from nbaudio.proof.precision_curves import curve as precision_curve
+from nbaudio.proof.precision_curves import min_sample_size
 from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace

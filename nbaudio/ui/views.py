@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from nbaudio.core import tables
+from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
 from nbaudio.corpus.layout import MANIFEST, read_manifest

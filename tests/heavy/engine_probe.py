@@ -8,7 +8,7 @@ import sys
 import time
 
 from nbaudio.core.errors import NbaudioError
-from nbaudio.core.guards import parse_size
+from nbaudio.core.input_guards import parse_size
 from nbaudio.engine import EngineLocation, worker_pool
 
 

@@ -4,7 +4,7 @@ import pytest
 from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all
 
 import nbaudio
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.verify import verify
 from nbaudio.runs.manifests import list_notebooks
 

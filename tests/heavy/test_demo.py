@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import nbaudio
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.verify import verify
 from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo, demo
 from nbaudio.runs.run import run

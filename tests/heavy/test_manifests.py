@@ -4,7 +4,7 @@ import pytest
 from specimens import LAYOUTS
 
 import nbaudio
-from nbaudio.core.resources import bundled
+from nbaudio.core.bundled_files import bundled
 from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1

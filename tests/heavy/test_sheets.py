@@ -15,7 +15,7 @@ from office import convert
 from sheets import columns_of, fill_in, make_workspace
 
 from nbaudio import review
-from nbaudio.review.spreadsheets import escape_formula
+from nbaudio.review.cell_escaping import escape_formula
 from nbaudio.storage.workspace import Workspace
 
 IDS = [f"s{number}" for number in range(len(CELLS))]

@@ -17,10 +17,10 @@ import polars as pl
 import urllib3
 import yaml
 
-from nbaudio.core import guards
+from nbaudio.core import input_guards as guards
+from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
-from nbaudio.core.resources import bundled
 from nbaudio.storage.download.ledger import LEDGER, DownloadItem, Row, sha256_of
 from nbaudio.storage.urls import public_url, redact
 

@@ -33,7 +33,7 @@ def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
     segments = views.segments(path)
     facts = count(segments)
     if out is not None:
-        from nbaudio.ui.statistics.pages import page_sections, render_page, write_workbook  # takes a second to import
+        from nbaudio.ui.statistics.stats_page import page_sections, render_page, write_workbook  # takes a second to import
 
         title, sections = page_sections(path, segments, facts)
         page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nbaudio.core.frames import Ids
+from nbaudio.core.dataframes import Ids
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments

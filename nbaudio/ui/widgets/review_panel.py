@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Ids
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text.normal import nfc
+from nbaudio.text.normalization import nfc
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.segment_table import TableView
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now

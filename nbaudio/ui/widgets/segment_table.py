@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import traitlets
 
+from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Frame, as_polars
 from nbaudio.core.report import show
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order, similar_values, sort_and_filter

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from nbaudio.core import tables
+from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.frames import Ids, as_ids
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
 from nbaudio.core.times import rescale
 from nbaudio.review.state import Correction, append_corrections, corrections

@@ -17,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.audio import encode_clip
+from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import AudioError
-from nbaudio.core.frames import Frame, Ids, as_ids, as_polars
 from nbaudio.core.report import show
 from nbaudio.reading import open_corpus
 from nbaudio.text import word_diff

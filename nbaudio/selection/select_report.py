@@ -10,10 +10,10 @@ import polars as pl
 from nbaudio.core.report import Report, count_table, fact_key
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, with_durations, without_audio
-from nbaudio.selection.budget import MICROSECONDS, PCM
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
+from nbaudio.selection.size_budget import MICROSECONDS, PCM
 
 # The report warns if reviews remove at least this share of train.
 _MUCH_REVIEWED = 0.1

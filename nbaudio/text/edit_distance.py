@@ -22,9 +22,9 @@ import pyarrow as pa
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
+from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Column, as_series
-from nbaudio.text.normal import normalize
+from nbaudio.text.normalization import normalize
 
 # Whitespace as Python defines it; Rust's definition, which polars uses, lacks the four separators from U+001C. U+3000 is the
 # last.

@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.proof.weights import Sample
+from nbaudio.proof.sampling_weights import Sample
 
 KNOTS = 20
 Array = NDArray[np.float64]

@@ -14,8 +14,8 @@ import polars as pl
 from nbaudio.audio import encode_clip, read_clip
 from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.core.guards import parse_size
 from nbaudio.core.hashing import hash_column
+from nbaudio.core.input_guards import parse_size
 from nbaudio.core.times import rescale
 from nbaudio.storage.base import LocationLike
 from nbaudio.storage.location import location

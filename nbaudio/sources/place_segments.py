@@ -7,7 +7,7 @@ Times of whole recordings are microseconds while they are computed and decimals 
 import polars as pl
 
 from nbaudio.core.channels import source_channel
-from nbaudio.core.names import segment_ids
+from nbaudio.core.name_matching import segment_ids
 from nbaudio.core.tables import SEGMENTS, conform, segment_failures, whole_recording, with_recordings
 from nbaudio.core.times import to_samples_column
 from nbaudio.formats.base import Windows

@@ -22,11 +22,11 @@ from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.tables import SPLITS
 from nbaudio.corpus.layout import MANIFEST, read_manifest
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
-from nbaudio.review.spreadsheets import cell_text, new_workbook, put_fragments
+from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
 from nbaudio.storage.folders import folder_at
 from nbaudio.text import vocabulary
-from nbaudio.text.near import sentences
+from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
 from nbaudio.ui.widgets.static_html import table
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import polars as pl
 
+from nbaudio.core.dataframes import Column, as_series
 from nbaudio.core.errors import InputError
-from nbaudio.core.frames import Column, as_series
 
 
 def nfc(text: str) -> str:

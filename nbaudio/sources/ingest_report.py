@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from nbaudio.core.names import DECISIONS
+from nbaudio.core.name_matching import DECISIONS
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.tables import with_durations
 from nbaudio.sources.recording_names import Resolved, name_problems
