@@ -9,7 +9,7 @@ Each step is a function named as its command, tables in and tables out:
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import lazy_imports as lazy
+from nbaudio.core import lazy_imports
 from nbaudio.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nbaudio.ui.statistics.stats import stats as stats
 
 # Public names of nested modules.
-lazy.alias(
+lazy_imports.alias(
     __name__,
     {
         "adapters": "nbaudio.reading.adapters",
@@ -45,7 +45,7 @@ lazy.alias(
         "widgets": "nbaudio.ui.widgets",
     },
 )
-__getattr__, __dir__, __all__ = lazy.attach(
+__getattr__, __dir__, __all__ = lazy_imports.attach(
     __name__,
     {
         "clip": "nbaudio.reading.workspace_clips",

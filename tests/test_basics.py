@@ -5,8 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nbaudio.core import errors, report, source_splits, times
-from nbaudio.core import input_guards as guards
+from nbaudio.core import errors, input_guards, report, source_splits, times
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.progress import summary
@@ -45,16 +44,16 @@ def test_errors_redact_what_may_be_secret_in_urls():
 
 def test_only_regular_files_of_a_usable_size_are_read(tmp_path: Path):
     with pytest.raises(errors.InputError, match="/dev/zero: a device, not a regular file"):
-        guards.check_regular(Path("/dev/zero"))
+        input_guards.check_regular(Path("/dev/zero"))
     path = tmp_path / "a"
     path.write_bytes(b"a\nb")
-    assert guards.read_all(path) == b"a\nb"
+    assert input_guards.read_all(path) == b"a\nb"
     with path.open("rb") as file:
-        assert list(guards.lines(file, path)) == [b"a\n", b"b"]
-    guards.check_expansion("a.gz", 1_000, 50_000_000)
+        assert list(input_guards.lines(file, path)) == [b"a\n", b"b"]
+    input_guards.check_expansion("a.gz", 1_000, 50_000_000)
     with pytest.raises(errors.InputError, match=r"a\.gz: 1,000 bytes that grow to more than 64 MB, a bomb"):
-        guards.check_expansion("a.gz", 1_000, 70_000_000)
-    guards.check_utf8("sjednica č.wav")
+        input_guards.check_expansion("a.gz", 1_000, 70_000_000)
+    input_guards.check_utf8("sjednica č.wav")
 
 
 def test_hashes_depend_on_keys_and_salt():

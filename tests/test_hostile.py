@@ -28,7 +28,7 @@ from specimens import SOURCES, put, tone
 import nbaudio
 from nbaudio import review
 from nbaudio.audio import open_recording, resample_window
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.atomic import read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
@@ -557,8 +557,8 @@ def test_no_module_unpickles_runs_or_evaluates():
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
 def test_a_bomb_is_one_error(tmp_path, monkeypatch, bomb):
     for limit in ("MAX_TEXT_BYTES", "FREE_BYTES"):
-        monkeypatch.setattr(guards, limit, 1 << 20)
-    monkeypatch.setattr(guards, "MOST_TIMES", 2)
+        monkeypatch.setattr(input_guards, limit, 1 << 20)
+    monkeypatch.setattr(input_guards, "MOST_TIMES", 2)
     (tmp_path / "source").mkdir()
     source = bomb(tmp_path / "source", 8 << 20)
     with pytest.raises(InputError, match=REFUSED) as raised:
@@ -589,9 +589,9 @@ def test_sheets_span_what_they_hold(tmp_path, rows, bomb):
         members = {name: old.read(name).replace(b"</sheetData>", f"{rows}</sheetData>".encode()) for name in old.namelist()}
     if bomb:
         with pytest.raises(InputError, match="a bomb"):
-            guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+            input_guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
     else:
-        guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
+        input_guards.check_workbook(zip_of(tmp_path / "b.xlsx", members))
 
 
 def test_a_clip_is_no_longer_than_memory_holds(place, monkeypatch):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
-from nbaudio.text import near_duplicates as near
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
 
@@ -70,8 +69,8 @@ def test_texts_in_blocks_and_places_in_parts_give_the_same(monkeypatch):
     right = [changed(text, 3, rng.randint) for text in base * 3]
     wanted = NearIndex(base).among(right)
     assert len(wanted) > 100
-    monkeypatch.setattr(near, "_TEXTS", 7)
-    monkeypatch.setattr(near, "_PAIRS", 50)
+    monkeypatch.setattr(near_duplicates, "_TEXTS", 7)
+    monkeypatch.setattr(near_duplicates, "_PAIRS", 50)
     assert NearIndex(base).among(right).equals(wanted)
 
 

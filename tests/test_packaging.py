@@ -222,9 +222,7 @@ def test_shipped_files_are_of_known_kinds(built):
 def test_installed_wheel_finds_its_notebooks_and_its_demo(built, tmp_path):
     wheel, _ = built
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
-    code = (
-        "from nbaudio.core.bundled_files import bundled; print(bundled('notebooks'), bundled('data_manifests/demo.yaml'), sep='\n')"
-    )
+    code = "from nbaudio.core.bundled_files import bundled as b; print(b('notebooks')); print(b('data_manifests/demo.yaml'))"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     notebooks, manifest = map(Path, run.stdout.splitlines())

@@ -18,8 +18,7 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform
-from nbaudio.review import cell_escaping as spreadsheets
-from nbaudio.review import sheet_writer
+from nbaudio.review import cell_escaping, sheet_writer
 from nbaudio.review.sampling import reviewable_segments
 from nbaudio.review.state import ReviewRecord
 from nbaudio.storage.workspace import Workspace
@@ -401,18 +400,18 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
     path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))
     found = strings_of(path)
     for number, (text, asr) in enumerate(pairs, start=2):
-        assert found.get(f"G{number}", "") == spreadsheets.cell_text(text)
-        assert found.get(f"C{number}", "") == spreadsheets.cell_text(text)
-        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else spreadsheets.cell_text(asr))
+        assert found.get(f"G{number}", "") == cell_escaping.cell_text(text)
+        assert found.get(f"C{number}", "") == cell_escaping.cell_text(text)
+        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else cell_escaping.cell_text(asr))
     with zipfile.ZipFile(path) as book:
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
 
 def test_words_that_differ_after_normalization_alone_are_marked():
     said, heard = "MISTER – Quilter, is", "mister quilter his"
-    both = spreadsheets.diff_fragments(said, heard, steps=["lower", "punctuation"])
+    both = cell_escaping.diff_fragments(said, heard, steps=["lower", "punctuation"])
     assert both == ([("MISTER – Quilter, ", False), ("is", True)], [("mister quilter ", False), ("his", True)])
-    assert spreadsheets.diff_fragments(said, heard)[0] == [(said, True)]
+    assert cell_escaping.diff_fragments(said, heard)[0] == [(said, True)]
 
 
 def test_texts_that_look_like_something_are_strings(tmp_path):
@@ -425,7 +424,7 @@ def test_texts_that_look_like_something_are_strings(tmp_path):
 
 @given(any_text)
 def test_cell_text_changes_only_what_a_cell_cannot_hold(text):
-    shown = spreadsheets.cell_text(text)
+    shown = cell_escaping.cell_text(text)
     assert len(shown) == len(text)
     for before, after in zip(text, shown, strict=True):
         if before != after:
@@ -438,8 +437,8 @@ def test_cell_text_changes_only_what_a_cell_cannot_hold(text):
 def test_long_texts_are_cut_with_a_mark(letter):
     units = len(letter.encode("utf-16-le")) // 2
     longest = letter * (32_767 // units)
-    assert spreadsheets.cell_text(longest) == longest
-    cut = spreadsheets.cell_text(letter * 40_000)
+    assert cell_escaping.cell_text(longest) == longest
+    cut = cell_escaping.cell_text(letter * 40_000)
     assert cut.endswith(" [cut here: 40,000 characters in all]")
     assert 32_765 <= len(cut.encode("utf-16-le")) // 2 <= 32_767
     assert set(cut[:-40]) == {letter}
@@ -448,7 +447,7 @@ def test_long_texts_are_cut_with_a_mark(letter):
 @given(any_text, any_text)
 def test_marked_fragments_make_up_the_texts_and_mark_the_words_that_differ(reference, hypothesis):
     for side, text, fragments in zip(
-        ("reference", "hypothesis"), (reference, hypothesis), spreadsheets.diff_fragments(reference, hypothesis), strict=True
+        ("reference", "hypothesis"), (reference, hypothesis), cell_escaping.diff_fragments(reference, hypothesis), strict=True
     ):
         assert "".join(piece for piece, _ in fragments) == text
         assert all(piece for piece, _ in fragments)

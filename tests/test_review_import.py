@@ -16,8 +16,7 @@ from sheets import any_text, columns_of, fill_in, make_workspace, set_time, type
 import nbaudio
 from nbaudio import review, score
 from nbaudio.core.errors import InputError
-from nbaudio.review import cell_escaping as spreadsheets
-from nbaudio.review import state
+from nbaudio.review import cell_escaping, state
 from nbaudio.review.cell_escaping import cell_text
 from nbaudio.review.rounds import gold_ids
 from nbaudio.review.state import content_hashes
@@ -542,12 +541,12 @@ def test_a_plain_table_of_verdicts_is_enough(workspace, sheet, tmp_path):
 @example("'=1")
 @example("''")
 def test_guarded_texts_are_computed_by_no_program_and_read_as_they_were(text):
-    assert not spreadsheets.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert spreadsheets.unescape_formula(spreadsheets.escape_formula(text)) == text
+    assert not cell_escaping.escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert cell_escaping.unescape_formula(cell_escaping.escape_formula(text)) == text
 
 
 def test_numbers_are_escaped_and_plain_words_are_not():
-    assert [spreadsheets.escape_formula(text) for text in ("007", "3.5", "TRUE", "da")] == ["'007", "'3.5", "'TRUE", "da"]
+    assert [cell_escaping.escape_formula(text) for text in ("007", "3.5", "TRUE", "da")] == ["'007", "'3.5", "'TRUE", "da"]
 
 
 def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(workspace, sheet, monkeypatch):
@@ -775,5 +774,5 @@ def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_othe
 
 
 def test_cells_are_restored_whatever_programs_made_of_escapes_and_control_characters():
-    assert spreadsheets.restore_controls("da␇ ne␊", "da\x07") == "da\x07 ne␊"
-    assert {spreadsheets.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")} == {"A da"}
+    assert cell_escaping.restore_controls("da␇ ne␊", "da\x07") == "da\x07 ne␊"
+    assert {cell_escaping.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")} == {"A da"}

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from nbaudio import text
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import edit_distance as distance
+from nbaudio.text import edit_distance
 from nbaudio.text.score import score
 
 # Few letters, so that texts resemble each other, every kind of blank, and letters beyond the basic plane.
@@ -22,7 +22,7 @@ pairs = st.lists(st.tuples(st.none() | hostile, st.none() | hostile), max_size=8
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def edit_distance(a: str, b: str) -> int:
+def textbook_distance(a: str, b: str) -> int:
     """The textbook's table, row by row."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -38,7 +38,7 @@ def edit_distance(a: str, b: str) -> int:
 @given(any_text | hostile, any_text | hostile)
 def test_similarity_is_the_formula(a, b):
     total = len(a) + len(b)
-    expected = 1 - 2 * edit_distance(a, b) / total if total else 1
+    expected = 1 - 2 * textbook_distance(a, b) / total if total else 1
     assert text.similarity(a, b) == expected
     assert -1 <= expected <= 1
     assert text.similarity(b, a) == expected
@@ -78,7 +78,7 @@ def test_columns_equal_the_plain_functions(rows):
 
 
 def test_columns_keep_the_order_over_blocks(monkeypatch):
-    monkeypatch.setattr(distance, "_BLOCK", 3)
+    monkeypatch.setattr(edit_distance, "_BLOCK", 3)
     left = pl.Series([f"riječ {n} i {n % 7}" for n in range(50)])
     right = pl.Series([f"riječ {n // 2} {n % 5}" for n in range(50)])
     scores = text.score_columns(left, right)
@@ -88,7 +88,7 @@ def test_columns_keep_the_order_over_blocks(monkeypatch):
 
 @pytest.mark.parametrize("alphabet", [3, 70_000])
 def test_more_distinct_words_than_the_basic_plane_or_the_alphabet_has(monkeypatch, alphabet):
-    monkeypatch.setattr(distance, "_ALPHABET", alphabet)
+    monkeypatch.setattr(edit_distance, "_ALPHABET", alphabet)
     reference = " ".join(f"w{n}" for n in range(60_000))
     hypothesis = " ".join(f"w{n}" for n in range(3, 60_003))
     assert text.wer_column(pl.Series([reference]), pl.Series([hypothesis]))[0] == pytest.approx(6 / 60_000)
@@ -133,7 +133,7 @@ def test_word_diff_tells_both_sides_and_as_many_edits_as_wer(reference, hypothes
 
 
 def test_blanks_are_pythons():
-    assert set(distance.BLANKS) == {chr(c) for c in range(0x110000) if chr(c).isspace()}
+    assert set(edit_distance.BLANKS) == {chr(c) for c in range(0x110000) if chr(c).isspace()}
 
 
 @pytest.mark.parametrize(

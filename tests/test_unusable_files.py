@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
-from nbaudio.core import input_guards as guards
 from nbaudio.core.errors import InputError
 from nbaudio.review.state import Verdict, append_verdicts
 
@@ -212,7 +211,7 @@ def test_a_shard_or_recording_that_is_no_file_is_ledgered(made: Path, tmp_path: 
 
 def test_a_workbook_is_of_limited_size(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(made / "sheet.xlsx", tmp_path)
-    monkeypatch.setattr(guards, "MOST_WORKBOOK_BYTES", 1 << 10)
+    monkeypatch.setattr(input_guards, "MOST_WORKBOOK_BYTES", 1 << 10)
     for read in (
         lambda: nbaudio.review.import_(made / "W", tmp_path / "sheet.xlsx"),
         lambda: nbaudio.ingest("table", tmp_path / "sheet.xlsx", out=tmp_path / "V"),

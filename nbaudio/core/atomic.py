@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import DiskFullError, InputError, one_line
 from nbaudio.core.locks import lock
 
@@ -148,7 +148,7 @@ def append_lines(target: Path, lines: Iterable[bytes]) -> None:
     """Append lines, given without line ends, to a log and sync it; several processes may append at the same time."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
-        guards.check_regular(target)
+        input_guards.check_regular(target)
     encoded = list(lines)
     with target.open("a+b", buffering=0) as file:
         lock(file)
@@ -176,7 +176,7 @@ def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> lis
     """
     found: list[_Line] = []
     with suppress(FileNotFoundError):
-        guards.check_regular(target)
+        input_guards.check_regular(target)
         for number, line in enumerate(target.read_bytes().split(b"\n")[:-1], start=1):
             try:
                 found.append(decode(line))
@@ -196,7 +196,7 @@ def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raise InputError if the file is missing or holds something else."""
     try:
-        value = json.loads(guards.read_all(path, most=guards.MOST_JSON_BYTES))
+        value = json.loads(input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES))
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
     if not isinstance(value, dict):
@@ -218,7 +218,7 @@ def escapes_folder(path: Path, home: Path) -> bool:
 
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes in hex; raise InputError if it is not a regular file."""
-    guards.check_regular(path)
+    input_guards.check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

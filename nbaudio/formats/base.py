@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.atomic import escapes_folder, trusted_root
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
@@ -138,7 +138,7 @@ def check_link(path: Path, folder: Path) -> None:
         raise InputError(f"{path}: a link that points outside its folder is not followed; copy the file, or give its path")
     if not path.is_dir():
         with suppress(FileNotFoundError):
-            guards.check_regular(path)
+            input_guards.check_regular(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -147,7 +147,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     check_link(path, path.parent)
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(guards.lines(file, path), 1):
+            for number, line in enumerate(input_guards.lines(file, path), 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf8")
                 if text.strip():
                     yield number, text.rstrip("\r\n")
@@ -214,7 +214,7 @@ def read_sidecars(
             try:
                 if file != source:
                     check_link(file, root)
-                data = guards.read_all(file)
+                data = input_guards.read_all(file)
                 utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
                 text = data.decode(encoding or ("utf-16" if utf16 else "utf-8")).removeprefix("\ufeff")
             except (OSError, InputError) as error:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
@@ -138,12 +138,12 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
         values = block.values.with_columns(pl.col("line") + before)
         return block._replace(values=values, problems=[(before + line, reason) for line, reason in block.problems])
 
-    guards.check_regular(source)
+    input_guards.check_regular(source)
     with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
         size = os.fstat(file.fileno()).st_size
         while start < size:
             file.seek(start + _BLOCK_BYTES)
-            guards.check_line(file.readline(guards.MAX_TEXT_BYTES + 1), source)
+            input_guards.check_line(file.readline(input_guards.MAX_TEXT_BYTES + 1), source)
             end = min(file.tell(), size)
             ahead.append(pool.submit(_block, file.fileno(), start, end, kinds))
             start = end

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.times import add_seconds, decimal_seconds
@@ -203,11 +203,11 @@ def _read(
     decode = msgspec.json.Decoder(shape).decode
     number = 0
     try:
-        guards.check_regular(file)
+        input_guards.check_regular(file)
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
             total, packed = 0, file.stat().st_size
-            for number, line in enumerate(guards.lines(lines, file), 1):
-                guards.check_expansion(file, packed, total := total + len(line))
+            for number, line in enumerate(input_guards.lines(lines, file), 1):
+                input_guards.check_expansion(file, packed, total := total + len(line))
                 if not line.strip():
                     continue
                 try:

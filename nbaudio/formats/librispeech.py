@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.threads import ordered_map
@@ -55,7 +55,7 @@ def read(source: LocationLike, *, unpack: str = "no") -> Transcripts:
         name = root.name
         # The file about all splits lies beside a single one.
         beside = root.parent / _SPEAKERS
-        files = chain([(_SPEAKERS, guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
+        files = chain([(_SPEAKERS, input_guards.read_all(beside))] if beside.is_file() else [], _in_folder(root))
         audio = {"audio_root": root}
     elif path.is_file():
         files = _in_archive(path)
@@ -89,7 +89,7 @@ def _items(files: Iterable[_File], top: str, speakers: dict[str, tuple[str, str,
         if path.endswith(".flac"):
             pair(path, "a recording without a transcript")
         elif data is None:
-            yield Problem(path, None, f"larger than {guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
+            yield Problem(path, None, f"larger than {input_guards.MAX_TEXT_BYTES >> 20} MB: no transcript of a chapter")
         elif path.endswith(_SPEAKERS):
             speakers.update((row[0], row) for row in _speakers(data))
         else:
@@ -154,7 +154,7 @@ def _in_folder(root: Path) -> Iterator[_File]:
                 continue
             try:
                 check_link(Path(folder, name), root)
-                yield relative, guards.read_all(Path(folder, name))
+                yield relative, input_guards.read_all(Path(folder, name))
             except (OSError, InputError) as error:
                 yield Problem(relative, None, str(error))
 
@@ -173,7 +173,7 @@ def _in_remote(source: Location) -> tuple[Location, Iterator[_File]]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
             with suppress(AudioError):  # the file about all splits lies beside a single one
-                yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, guards.MAX_TEXT_BYTES)
+                yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
         for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
             yield from chapter
@@ -186,7 +186,7 @@ def _fetched(root: Location, paths: list[str]) -> list[_File]:
     found: list[_File] = []
     for path in paths:
         try:
-            found.append((path, None if path.endswith(".flac") else read_whole(root / path, guards.MAX_TEXT_BYTES)))
+            found.append((path, None if path.endswith(".flac") else read_whole(root / path, input_guards.MAX_TEXT_BYTES)))
         except AudioError as error:
             found.append(Problem(path, None, str(error)))
     return found
@@ -194,7 +194,7 @@ def _fetched(root: Location, paths: list[str]) -> list[_File]:
 
 def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File]:
     """Yield the files of a tar in order, named by the last four parts of their paths, with the bytes of texts or of `audio`."""
-    most = _MAX_AUDIO_BYTES if audio else guards.MAX_TEXT_BYTES
+    most = _MAX_AUDIO_BYTES if audio else input_guards.MAX_TEXT_BYTES
     try:
         for member in archives.members(source):
             path = "/".join([part for part in member.name.split("/") if part != ".."][-4:])

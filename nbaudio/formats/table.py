@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
@@ -165,7 +165,7 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
 def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, sheet: str | None) -> _Cells:
     ending = source.suffix.lower()
     try:
-        guards.check_regular(source)
+        input_guards.check_regular(source)
         if ending in _SEPARATORS:
             quoted = ending == ".csv" if quotes is None else quotes
             return _joined(_separated(source, separator or _SEPARATORS[ending], quotes=quoted))
@@ -199,7 +199,7 @@ def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:
         raise InputError(f"option separator: expected one character, not {separator!r}")
     # Bytes that are not UTF-8 become lone surrogates, so that only their line is a problem.
     with source.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        text = guards.lines(file, source)
+        text = input_guards.lines(file, source)
         rows = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
         header = next(rows, [])
         if wrong := _field_error(header, len(header)):
@@ -234,7 +234,7 @@ def _field_error(row: list[str], expected: int) -> str | None:
 
 def _json_lines(source: Path) -> Iterator[_Row]:
     with source.open("rb") as file:
-        for number, line in enumerate(guards.lines(file, source), 1):
+        for number, line in enumerate(input_guards.lines(file, source), 1):
             if not line.strip():
                 continue
             try:
@@ -260,7 +260,7 @@ def _parquet(source: Path) -> pl.DataFrame:
 
 def _sheet(source: Path, sheet: str | None) -> pl.DataFrame:
     """Read a sheet; Excel stores binary floats, and polars writes the shortest decimal of each."""
-    guards.check_workbook(source)
+    input_guards.check_workbook(source)
     try:
         return pl.read_excel(source, sheet_name=sheet, engine="openpyxl", infer_schema_length=0)
     except Exception as error:  # a broken archive raises whatever zipfile, zlib, the XML parser and openpyxl happen to raise

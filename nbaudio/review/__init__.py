@@ -2,13 +2,13 @@
 
 Export: `review_export` is the command; `sampling` draws, `sheet_clips` cuts, `sheet_writer` writes the workbook with the cells of
 `cell_escaping`. Import: `review_import` is the command; `sheet_reader` reads sheets, `corrections` applies corrected texts and
-boundaries, `annotator_agreement` computes annotator agreement. `state` reads the logs and records in ``W/reviews/``, `rounds` has the
+boundaries, `annotator_agreement` computes agreement. `state` reads the logs and records in ``W/reviews/``, `rounds` has the
 outcome of each draw, `manual_decisions` the decisions on single segments.
 """
 
 from typing import TYPE_CHECKING
 
-from nbaudio.core import lazy_imports as lazy
+from nbaudio.core import lazy_imports
 
 if TYPE_CHECKING:
     from nbaudio.review.annotator_agreement import agreement as agreement
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbaudio.review.state import verdict_log as verdict_log
     from nbaudio.review.state import verdicts as verdicts
 
-__getattr__, __dir__, __all__ = lazy.attach(
+__getattr__, __dir__, __all__ = lazy_imports.attach(
     __name__,
     {
         "STRATEGIES": "nbaudio.review.sampling",

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.text import word_diff, word_spans
 
@@ -134,7 +134,7 @@ def write_delimited(rows: pl.DataFrame, kind: str) -> bytes:
 
 def read_delimited(path: Path) -> list[list[str]]:
     """Read the rows of a delimited file in UTF-8 or UTF-16, separated by comma, semicolon or tab, whichever its header has."""
-    data = guards.read_all(path)
+    data = input_guards.read_all(path)
     # Excel's "Unicode text" is UTF-16.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.review.cell_escaping import MADE, SEPARATORS, read_delimited
@@ -77,7 +77,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
     """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
     kind = path.suffix.lower().removeprefix(".")
     try:
-        saved = dt.datetime.fromtimestamp(guards.check_regular(path).st_mtime, tz=dt.UTC)
+        saved = dt.datetime.fromtimestamp(input_guards.check_regular(path).st_mtime, tz=dt.UTC)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
     if kind in SEPARATORS:
@@ -123,7 +123,7 @@ def _workbook(path: Path) -> tuple[dict[str, list[list[str]]], dt.datetime | Non
     """Return all sheets as texts, and the time of the last save as noted in the workbook."""
     import openpyxl
 
-    guards.check_workbook(path)
+    input_guards.check_workbook(path)
     try:
         with closing(openpyxl.load_workbook(path, read_only=True)) as book:
             tables = {}

@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
@@ -111,7 +111,7 @@ class ReviewRecord:
         """Return the review of that name, None if there is none; raise InputError if it cannot be read."""
         path = workspace.path / "reviews" / f"{name}.json"
         try:
-            return msgspec.json.decode(guards.read_all(path, most=guards.MOST_JSON_BYTES), type=cls)
+            return msgspec.json.decode(input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES), type=cls)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

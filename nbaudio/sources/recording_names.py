@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.formats import kaldi
@@ -35,7 +35,7 @@ def read_mapping(path: Path) -> dict[str, str]:
     separator = TABLES.get(path.suffix.lower())
     mapping: dict[str, str] = {}
     try:
-        text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
         for line, name, value in _table_pairs(path, text, separator) if separator else _scp_pairs(path, text):
             if mapping.setdefault(name, value) != value:
                 raise InputError(

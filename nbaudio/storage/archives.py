@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.storage.base import Location
 from nbaudio.storage.filesystems import filter_names
@@ -70,7 +70,7 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, archive: Path) -> None:
         with convert_error(InputError, tarfile.ReadError):
-            self._archive, self._size = archive, guards.check_regular(archive).st_size
+            self._archive, self._size = archive, input_guards.check_regular(archive).st_size
         with archive.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         opener = next((opener for start, opener in _OPEN.items() if head.startswith(start)), open)
@@ -99,7 +99,7 @@ class _Unpacked(io.RawIOBase):
     def check(self, position: int) -> None:
         """Raise tarfile.ReadError if the archive may not expand to `position` bytes."""
         with convert_error(InputError, tarfile.ReadError):
-            guards.check_expansion(self._archive, self._size, position)
+            input_guards.check_expansion(self._archive, self._size, position)
 
 
 def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""Compare transcripts with hypotheses (`edit_distance`, `near_duplicates`), normalize them (`normalization`), count characters (`characters`).
+"""Compare, normalize and score transcripts and hypotheses, find near-duplicate sentences, count characters.
 
 Texts are str, columns are Series of str, of polars or pandas; null means unknown and stays null. `score` does all this for a
 workspace.

@@ -17,7 +17,7 @@ import polars as pl
 import urllib3
 import yaml
 
-from nbaudio.core import input_guards as guards
+from nbaudio.core import input_guards
 from nbaudio.core.bundled_files import bundled
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import RESERVED_DEVICE_NAMES
@@ -126,7 +126,7 @@ def _file_rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     if kind not in (*_TABLES, *_LINES):
         raise InputError(f"{path}: a list is a .csv, .tsv or .jsonl file, or a name such as {_NAMED}:librispeech:dev-clean")
     try:
-        text = guards.read_all(path, most=guards.MOST_JSON_BYTES).decode("utf-8-sig")
+        text = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig")
         if kind in _LINES:
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
