@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
+from nbaudio.text import near_duplicates
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app
+from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.review.state import Verdict, append_verdicts
 
