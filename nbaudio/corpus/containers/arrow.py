@@ -19,9 +19,8 @@ from nbaudio.corpus.containers.base import ClipLocation, metadata_table
 _BATCH_ROWS = 100
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one Arrow file; see `registry.WriteShard`."""
-    del extension, rate
     schema = pa.schema([pa.field("levels", pa.list_(pa.uint8())), *metadata_table(metadata.clear()).schema])
     clips = iter(audio)
     lengths: list[int] = []
