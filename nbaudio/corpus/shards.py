@@ -47,13 +47,9 @@ def pack(task: PackTask) -> Shard:
         return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
         with folder.new(name) as partial:
-            places = container_named(task.container).write(
-                partial,
-                metadata,
-                read_clips(task.clips),
-                extension=encoder(task.format.encoding).extension,
-                rate=task.format.rate,
-            )
+            extension, rate = encoder(task.format.encoding).extension, task.format.rate
+            clips = read_clips(task.clips)
+            places = container_named(task.container).write(partial, metadata, clips, extension=extension, rate=rate)
             sha256, num_bytes = sha256_path(partial), size_of(partial)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
@@ -72,9 +68,9 @@ def pack(task: PackTask) -> Shard:
 def write_shards(
     layout: Layout,
     assigned: pl.DataFrame,
-    *,
     container: str,
     clip_format: ClipFormat,
+    *,
     table: Path,
     run_tasks: RunTasks,
     show: bool,
