@@ -74,15 +74,10 @@ def convert(
     logged = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(manifest["identity"] | changed, "convert", logged) as is_whole, worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
-        results = write_shards(
-            layout,
-            assign_shards(_clips(origin, limits), limits),
-            container=container,
-            clip_format=ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"]),
-            table=origin / "segments.parquet",
-            run_tasks=run_tasks,
-            show=show_progress,
-        )
+        assigned = assign_shards(_clips(origin, limits), limits)
+        clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
+        table = origin / "segments.parquet"
+        results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)
         if bad := [result.damaged for result in results if result.damaged]:
             raise AudioError(f"{bad[0]}: a clip is damaged; 'nbaudio verify {source}' lists all damage")
         side_files = SideFileWriter(layout.folder)

@@ -21,7 +21,7 @@ from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout
-from nbaudio.corpus.packs import cut_all, index_of, remove_pack
+from nbaudio.corpus.packs import cut_all, index_of
 from nbaudio.corpus.plan import (
     ClipFormat,
     ShardLimits,
@@ -133,20 +133,13 @@ def materialize(
     channel = str(channel)
     check_channel(channel)
     about = About(title, language, license)
-    container_named(container, encoding=encoding)
+    writer = container_named(container, encoding=encoding)
     if rate is not None and rate < 1:
         raise InputError(f"rate must be 1 Hz or more, not {rate}")
     clip_format = ClipFormat(rate, channel, encoding)
-    run = _Run(
-        workspace,
-        *_locations(workspace, packs),
-        layout,
-        container,
-        clip_format,
-        limits,
-        show_progress,
-        tables.table_path(workspace),
-    )
+    audio_root, pack_folder = _locations(workspace, packs)
+    table = tables.table_path(workspace)
+    run = _Run(workspace, audio_root, pack_folder, layout, container, clip_format, limits, show_progress, table)
     recordings = workspace.recordings
     accepted = _accepted(run)  # raises before anything is written
     judged = reviewed_ids(workspace)
@@ -165,15 +158,8 @@ def materialize(
         run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
-            manifest = publish(
-                layout,
-                results,
-                container=container_named(container),
-                lost=lost,
-                table=run.table,
-                recordings=recordings,
-                selection=workspace.report("select"),
-            )
+            selected = workspace.report("select")
+            manifest = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
             manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_dict()}
             manifest["evidence"] = claim
             own_card = publish_card(layout.folder, manifest, before=card)
@@ -202,19 +188,13 @@ def _cut_and_pack(
             num_cut += cut_now
             with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
                 results = write_shards(
-                    run.layout,
-                    assigned,
-                    container=run.container,
-                    clip_format=run.format,
-                    table=run.table,
-                    run_tasks=packing,
-                    show=run.show,
+                    run.layout, assigned, run.container, run.format, table=run.table, run_tasks=packing, show=run.show
                 )
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
                 return results, lost, num_cut
             for pack_path in damaged:
-                remove_pack(pack_path)
+                location(pack_path).remove()
     raise NbaudioError(f"{min(damaged)}: damaged again after recutting; check the disk and run the same command again")
 
 

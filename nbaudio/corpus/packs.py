@@ -183,11 +183,6 @@ class PackDamagedError(NbaudioError):
     """A clip's bytes are not those that were written; the pack, whose path is the argument, must be cut again."""
 
 
-def remove_pack(pack: str) -> None:
-    """Remove the pack at a path or URL, if it exists."""
-    location(pack).remove()
-
-
 def read_clips(clips: pl.DataFrame) -> Iterator[bytes]:
     """Yield the encoded bytes of each row's clip, verified by hash; raise `PackDamagedError` at the first that differs."""
     places = clips.select("pack", "offset", "length").rows()

@@ -6,16 +6,15 @@ shards. A clip is identified by its key, a hash of source, window and format: a 
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 
 import polars as pl
 
-from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.corpus.layout import Layout
-from nbaudio.storage.archives import is_in_archive, members_in_order
+from nbaudio.storage.archives import all_in_order, is_in_archive
 from nbaudio.storage.base import Location
 from nbaudio.storage.remote import Content, Remote
 
@@ -166,8 +165,8 @@ def _tar_cut_tasks(
     rows_of = {path: (start, length) for (path, length), start in zip(counts.iter_rows(), starts, strict=False)}
     sources: list[Source] = []
     size, seconds = 0, 0.0
-    for place in _archived(audio_root, rows_of):
-        frame = ordered.slice(*rows_of.pop(place.path))
+    for place in all_in_order(audio_root, rows_of, _NO_CONTENT):
+        frame = ordered.slice(*rows_of[place.path])
         source = _source_of(frame, audio_root)
         sources.append(replace(source, path=place.with_sha256(source.sha256)))
         size += len(place.content.data) if place.content else 0
@@ -177,17 +176,6 @@ def _tar_cut_tasks(
             sources, size, seconds = [], 0, 0.0
     if sources:
         yield cut_task(sources, packs, clip_format, seconds)
-
-
-def _archived(folder: Remote, wanted: dict[str, tuple[int, int]]) -> Iterator[Remote]:
-    """Yield wanted recordings in the order of the archive, then those that it lacks; the caller removes each from `wanted`."""
-    with suppress(AudioError):  # the archive is truncated
-        for place in members_in_order(folder, wanted):
-            yield place
-            if not wanted:
-                return
-    for path in list(wanted):
-        yield replace(folder / path, content=_NO_CONTENT)
 
 
 def cut_task(sources: Sequence[Source], packs: Location, clip_format: ClipFormat, seconds: float) -> CutTask:

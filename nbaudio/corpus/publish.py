@@ -81,8 +81,8 @@ def _with_text(part: pl.DataFrame, text: str | None) -> pl.DataFrame:
 def publish(
     layout: Layout,
     shards: list[Shard],
-    *,
     container: Container,
+    *,
     lost: pl.DataFrame,
     table: Path,
     recordings: pl.DataFrame,

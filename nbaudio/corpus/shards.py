@@ -47,13 +47,9 @@ def pack(task: PackTask) -> Shard:
         return Shard(name, split, len(metadata), record["bytes"], record["sha256"], plan, rows, kept=True)
     try:
         with folder.new(name) as partial:
-            places = container_named(task.container).write(
-                partial,
-                metadata,
-                read_clips(task.clips),
-                extension=encoder(task.format.encoding).extension,
-                rate=task.format.rate,
-            )
+            extension, rate = encoder(task.format.encoding).extension, task.format.rate
+            clips = read_clips(task.clips)
+            places = container_named(task.container).write(partial, metadata, clips, extension=extension, rate=rate)
             sha256, num_bytes = sha256_path(partial), size_of(partial)
             offsets, lengths, files = zip(*places, strict=True)
             described = metadata.with_columns(
@@ -70,25 +66,18 @@ def pack(task: PackTask) -> Shard:
 
 
 def write_shards(
-    layout: Layout,
-    assigned: pl.DataFrame,
-    *,
-    container: str,
-    clip_format: ClipFormat,
-    table: Path,
-    run_tasks: RunTasks,
-    show: bool,
+    layout: Layout, clips: pl.DataFrame, container: str, clip_format: ClipFormat, *, table: Path, run_tasks: RunTasks, show: bool
 ) -> list[Shard]:
     """Write all shards of the clips that `assign_shards` returns, or keep those that are whole; return them by name."""
-    shards = assigned.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
+    shards = clips.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
     names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
     files = [layout.record(name, ".arrow") for name in names]
-    _partition_rows(table, assigned.select("segment_id", number=pl.struct("split", "shard").rle_id()), files)
+    _partition_rows(table, clips.select("segment_id", number=pl.struct("split", "shard").rle_id()), files)
 
     def tasks() -> Iterator[PackTask]:
         start = 0
         for name, length in zip(names, shards["clips"], strict=True):
-            part = assigned.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
+            part = clips.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
             yield PackTask(layout, name, container, clip_format, part)
             start += length
 

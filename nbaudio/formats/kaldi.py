@@ -186,9 +186,8 @@ def _key(text: str, pattern: re.Pattern[str] = _BLANKS) -> str:
 
 def _rejects(file: str) -> str | None:
     """Kaldi runs a file name that ends in a bar, and its lists have one line per file."""
-    if file.strip() != file or file.endswith("|") or re.search(r"[\x00-\x1f\x7f]", file):
-        return f"Kaldi would misread the file name {file!r}"
-    return None
+    misread = file.strip() != file or file.endswith("|") or re.search(r"[\x00-\x1f\x7f]", file)
+    return f"Kaldi would misread the file name {file!r}" if misread else None
 
 
 WRITER = Writer(_files, _write, _rejects)

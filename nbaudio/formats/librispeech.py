@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -169,27 +168,22 @@ def _in_remote(source: Location) -> tuple[Location, Iterator[_File]]:
     if paths and all(path.startswith(inner) for path in paths):
         return _in_remote(source / inner.rstrip("/"))
 
+    def fetch(path: str) -> _File:
+        try:
+            return path, None if path.endswith(".flac") else read_whole(source / path, input_guards.MAX_TEXT_BYTES)
+        except AudioError as error:
+            return Problem(path, None, str(error))
+
     def files() -> Iterator[_File]:
         yield from (Problem(path, None, reason) for path, reason in refused)
         if _SPEAKERS not in paths and "/" in str(source).partition("://")[2]:
             with suppress(AudioError):  # the file about all splits lies beside a single one
                 yield _SPEAKERS, read_whole(source.parent / _SPEAKERS, input_guards.MAX_TEXT_BYTES)
         chapters = (list(group) for _, group in groupby(paths, lambda path: path.rpartition("/")[0]))
-        for chapter in ordered_map(partial(_fetched, source), chapters, jobs=_JOBS):
+        for chapter in ordered_map(lambda paths: list(map(fetch, paths)), chapters, jobs=_JOBS):
             yield from chapter
 
     return source, files()
-
-
-def _fetched(root: Location, paths: list[str]) -> list[_File]:
-    """Fetch the transcripts of a remote chapter."""
-    found: list[_File] = []
-    for path in paths:
-        try:
-            found.append((path, None if path.endswith(".flac") else read_whole(root / path, input_guards.MAX_TEXT_BYTES)))
-        except AudioError as error:
-            found.append(Problem(path, None, str(error)))
-    return found
 
 
 def _in_archive(source: Path, *, audio: bool = False) -> Iterator[_File]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -55,8 +55,7 @@ class Clip:
     @property
     def text(self) -> str | None:
         """The transcript."""
-        text: str | None = self.metadata["text"]
-        return text
+        return cast(str | None, self.metadata["text"])
 
     @property
     def rate(self) -> int:
@@ -87,11 +86,9 @@ class Clip:
         return None if self.samples is None or self.samples.dtype != np.int16 else str(self.to_pydub()._repr_html_())
 
     def _pcm(self) -> NDArray[np.int16]:
-        samples: Any = self.samples
-        if samples is None or samples.dtype != np.int16:
+        if self.samples is None or self.samples.dtype != np.int16:
             raise InputError(f"{self.segment_id}: the clip has no int16 samples; read it with give='samples'")
-        pcm: NDArray[np.int16] = samples
-        return pcm
+        return cast("NDArray[np.int16]", self.samples)
 
 
 class Request(NamedTuple):

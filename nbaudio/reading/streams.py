@@ -7,7 +7,7 @@ order. Memory is bounded by two blocks and the clips decoded ahead, whatever the
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
@@ -44,10 +44,11 @@ class Stream:
         return len(self._steps) - self._taken
 
     def __iter__(self) -> Iterator[Any]:
-        fetchers = _Threads(self.clips.in_flight)
+        fetchers = ThreadPoolExecutor(self.clips.in_flight)
         decoded = ordered_map(self._decode, self._tasks(fetchers), jobs=self.threads)
-        # Requests are canceled first, as decoding tasks wait for them.
-        with closing(decoded), fetchers:
+        with closing(decoded), ExitStack() as cleanup:
+            # Requests are canceled first, as decoding tasks wait for them.
+            cleanup.callback(fetchers.shutdown, cancel_futures=True)
             ahead = chain.from_iterable(decoded)
             for size in np.diff(self._steps.edges[self._taken :]).tolist():
                 clips = [next(ahead) for _ in range(size)]
@@ -136,13 +137,6 @@ class Stream:
 
     def _decode(self, task: _Task) -> list[Clip]:
         return [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]
-
-
-class _Threads(ThreadPoolExecutor):
-    """Thread pool that cancels pending tasks when its context ends."""
-
-    def __exit__(self, *exception: object) -> None:
-        self.shutdown(wait=True, cancel_futures=True)
 
 
 def _check_complete(shares: list[Partition]) -> None:

@@ -24,7 +24,6 @@ from nbaudio.formats.base import frame_of_rows
 from nbaudio.storage import archives
 from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
-from nbaudio.storage.remote import Remote
 from nbaudio.storage.urls import check_url, redact_url, stays_inside
 
 FACTS = pl.Schema(
@@ -156,22 +155,14 @@ def _probe_remote(root: Location, paths: Paths, *, jobs: int | None, sha256: boo
     with progress("fetch", len(paths), "recordings") as advance:
 
         def rows() -> Iterator[dict[str, Any]]:
-            found = _in_archive_order(root, paths) if archives.is_in_archive(root) else ((path, root / path) for path in paths)
-            for row in ordered_map(probe_one, found, jobs=workers):
+            places = ((path, root / path) for path in paths)
+            if archives.is_in_archive(root):
+                places = ((place.path, place) for place in archives.all_in_order(root, paths))
+            for row in ordered_map(probe_one, places, jobs=workers):
                 advance(1)
                 yield row
 
         return frame_of_rows(rows(), schema).sort("path")
-
-
-def _in_archive_order(root: Remote, paths: Paths) -> Iterator[tuple[str, Location]]:
-    """Yield the files of a compressed tar with their bytes; those that the archive no longer has come last, without."""
-    missing = set(paths)
-    with suppress(AudioError):  # it is truncated
-        for place in archives.members_in_order(root, missing):
-            missing.discard(place.path)
-            yield place.path, place
-    yield from ((path, root / path) for path in sorted(missing))
 
 
 def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:

@@ -9,8 +9,8 @@ import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,18 @@ def listing(folder: Remote, wanted: Callable[[str], bool]) -> tuple[list[str], l
         broken.append((folder.name or folder.root.rpartition("/")[2], str(error)))
     paths, refused = filter_names(names, wanted)
     return paths, refused + broken
+
+
+def all_in_order(folder: Remote, wanted: Iterable[str], absent: Content | None = None) -> Iterator[Remote]:
+    """Yield the wanted files with their bytes, in the archive's order, then those that it lacks, with `absent` as their bytes."""
+    missing = set(wanted)
+    with suppress(AudioError):  # the archive is truncated
+        for place in members_in_order(folder, missing):
+            missing.discard(place.path)
+            yield place
+            if not missing:
+                return
+    yield from (replace(folder / path, content=absent) for path in sorted(missing))
 
 
 def members_in_order(folder: Remote, wanted: Container[str] | None = None) -> Iterator[Remote]:

@@ -4,7 +4,6 @@
 the file; its .npy header follows from their number and is not stored.
 """
 
-import io
 from collections.abc import Iterable
 from itertools import accumulate, islice
 from pathlib import Path
@@ -13,26 +12,24 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from nbaudio.audio import decode_levels
 from nbaudio.corpus.containers.base import ClipLocation, metadata_table
 
 # Rows per record batch, which readers load as a whole.
 _BATCH_ROWS = 100
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one Arrow file; see `registry.WriteShard`."""
-    del extension, rate
     schema = pa.schema([pa.field("levels", pa.list_(pa.uint8())), *metadata_table(metadata.clear()).schema])
     clips = iter(audio)
     lengths: list[int] = []
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for part in metadata.iter_slices(_BATCH_ROWS):
-            levels = [_levels(clip) for clip in islice(clips, len(part))]
+            levels = [decode_levels(clip) for clip in islice(clips, len(part))]
             own = [len(each) for each in levels]
-            column = pa.ListArray.from_arrays(
-                pa.array(list(accumulate(own, initial=0)), pa.int32()),
-                pa.array(np.frombuffer(b"".join(levels), np.uint8)),
-            )
+            edges = pa.array(list(accumulate(own, initial=0)), pa.int32())
+            column = pa.ListArray.from_arrays(edges, pa.array(np.concatenate(levels)))
             columns = [each.combine_chunks() for each in metadata_table(part).columns]
             writer.write_batch(pa.record_batch([column, *columns], schema=schema))
             lengths += own
@@ -45,11 +42,3 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
             values = column.values.buffers()[1]
             starts += [(values.address if values else 0) - first + start for start in column.offsets.to_pylist()[:-1]]
     return list(map(ClipLocation, starts, lengths))
-
-
-def _levels(clip: bytes) -> bytes:
-    """Return the levels of a quantized clip without the header of its .npy file."""
-    file = io.BytesIO(clip)
-    np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_1_0(file)
-    return clip[file.tell() :]

@@ -15,9 +15,8 @@ from nbaudio.core.hashing import clip_file_names
 from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
     """Write the files of one shard; see `registry.WriteShard`."""
-    del rate  # each clip's header and metadata hold it
     path.mkdir()
     places = []
     for name, clip in zip(clip_file_names(metadata["segment_id"].to_list(), extension), audio, strict=True):

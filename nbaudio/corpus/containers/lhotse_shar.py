@@ -16,9 +16,8 @@ from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, escape_
 from nbaudio.corpus.containers.tar import write_tar
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
     """Write one tar; see `registry.WriteShard`."""
-    del rate  # each clip's header and metadata hold it
     rows = zip(metadata.iter_rows(named=True), audio, strict=True)
     return write_tar(path, ((_cut_id(row), clip, as_json(_recording(row))) for row, clip in rows), extension)
 

@@ -28,6 +28,7 @@ class WriteShard(Protocol):
 
         `metadata` has one row per clip, ``segment_id`` among the columns; `audio` has the encoded clips in the order of the rows,
         read one by one; `extension` is that of the audio format, such as ``flac``; `rate` in Hz is None if clips differ.
+        Most writers ignore the rate, which each clip's header and metadata hold, and some the extension.
         """
 
 

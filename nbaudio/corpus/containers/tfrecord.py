@@ -120,9 +120,8 @@ _TIMES = _Kind(
 )
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], **_: object) -> list[ClipLocation]:
     """Write one TFRecord file; see `registry.WriteShard`. If rows have a `window`, each window is a SequenceExample."""
-    del extension, rate  # each clip's header and metadata hold them
     kinds = _kinds(metadata.schema)
     clips = iter(audio)
     places: list[ClipLocation] = []

@@ -13,8 +13,7 @@ from nbaudio.corpus.containers.base import ClipLocation, as_json, escape_key
 from nbaudio.corpus.containers.tar import write_tar
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
     """Write one tar; see `registry.WriteShard`."""
-    del rate  # each clip's header and metadata hold it
     rows = zip(metadata.iter_rows(named=True), audio, strict=True)
     return write_tar(path, ((escape_key(row["segment_id"]), clip, as_json(row)) for row, clip in rows), extension)

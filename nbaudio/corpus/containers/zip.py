@@ -16,9 +16,8 @@ from nbaudio.corpus.containers.base import ClipLocation, as_json
 _UNIX = 3
 
 
-def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, rate: int | None) -> list[ClipLocation]:
+def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extension: str, **_: object) -> list[ClipLocation]:
     """Write one zip; see `registry.WriteShard`."""
-    del rate  # each clip's header and metadata hold it
     names = list(_member_names(metadata, extension))
     rows = zip(names, metadata.iter_rows(named=True), strict=True)
     places = []
