@@ -117,7 +117,7 @@ def test_no_submodule_has_the_name_of_something_else_that_its_parent_exports(pac
     assert list(_shadowed(package)) == []
 
 
-LAZY = "from nbaudio.core import lazy\n__getattr__, __dir__, __all__ = lazy.attach(__name__, {'path': '%s'})"
+LAZY = "from nbaudio.core.lazy_imports import attach\n__getattr__, __dir__, __all__ = attach(__name__, {'path': '%s'})"
 SHADOWS = {
     "eager": ("from shadows.eager.path import path", True),
     "lazy": (LAZY % "os", True),

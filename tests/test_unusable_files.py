@@ -225,7 +225,7 @@ def test_want_of_memory_is_one_line(made: Path, monkeypatch: pytest.MonkeyPatch)
     def greedy(*_: object, **__: object) -> None:
         raise MemoryError
 
-    for where, said in (("nbaudio.score", "not enough memory"), ("polars.read_parquet", "segments.parquet: not enough memory")):
+    for where, said in (("nbaudio.score", "not enough memory"), ("polars.scan_parquet", "segments.parquet: not enough memory")):
         monkeypatch.setattr(where, greedy)
         done = CliRunner().invoke(app, ["score", str(made / "W")])
         assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
