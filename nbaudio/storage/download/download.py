@@ -29,8 +29,6 @@ from nbaudio.storage.network import Network
 from nbaudio.storage.retry import backoff_seconds
 from nbaudio.storage.urls import redact
 
-__all__ = ["LEDGER", "download", "read_list"]
-
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}  {elapsed} passed, {remaining} left, {rate_fmt}{postfix}"
