@@ -44,7 +44,7 @@ class Layout:
         workspace = workspace.absolute()
         desk = workspace / "publishing" / key
         folder = folder_at(out, desk=desk)
-        work = desk / "work" if folder.root is None else folder.root / _WORK
+        work = desk / "work" if folder.place.local is None else folder.place.local / _WORK
         return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")
 
     def __str__(self) -> str:
