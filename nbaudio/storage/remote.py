@@ -174,26 +174,21 @@ class Remote:
         already. The server must serve ranges and a version; the file must be WAV or FLAC.
         """
         status = self.status()
-        return status, self._ranges(status, windows, share)
-
-    def _ranges(self, status: FileStatus, windows: int, share: float) -> RangeFile | None:
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
-            return None
+            return status, None
         if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
-            return None
+            return status, None
 
         def check() -> None:
             if self.status() != status:
                 raise AudioError(f"{self}: the file changed while it was read")
 
-        try:
+        with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
-            if not _SEEKABLE.match(self.read(1, 12)):
-                return None
-        except RemoteRefusedError:
-            return None
-        return RangeFile(self.read, check, status.num_bytes)
+            if _SEEKABLE.match(self.read(1, 12)):
+                return status, RangeFile(self.read, check, status.num_bytes)
+        return status, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
         """See `Location.listing`; raise InputError if the folder cannot be listed or does not exist."""
