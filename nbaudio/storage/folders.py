@@ -169,9 +169,3 @@ def read_object(folder: Folder, name: str) -> dict[str, Any]:
     """Read a JSON object; raise InputError if the file is missing or holds something else."""
     with folder.local(name) as path:
         return read_json(path)
-
-
-def write_object(folder: Folder, name: str, value: dict[str, Any]) -> None:
-    """Publish a JSON object; equal values give equal bytes."""
-    with folder.new(name) as path:
-        write_json(path, value)
