@@ -93,7 +93,6 @@ def test_labels_of_facts():
     assert report.first_lines(["a", "b", "c"], "problems.parquet", most=2) == ["a", "b", "and 1 more: see problems.parquet"]
     assert report.fact_key("near-identical sentence") == "near_identical_sentence"
     assert [report.fact_label(name) for name in ("mean_similarity", "hours")] == ["mean similarity", "audio"]
-    assert report.count_table({"Ana M.": 3}, "reviewer", "verdicts") == [{"reviewer": "Ana M.", "verdicts": 3}]
 
 
 def test_facts_are_shown_for_people():

@@ -25,8 +25,9 @@ from nbaudio import Workspace, download
 from nbaudio.cli import app
 from nbaudio.core.errors import DiskFullError, ExistsError, InputError
 from nbaudio.storage import retry
-from nbaudio.storage.download.download import pause_seconds, read_list
+from nbaudio.storage.download.download import pause_seconds
 from nbaudio.storage.download.ledger import DownloadItem
+from nbaudio.storage.download.lists import read_list
 from nbaudio.storage.download.rate_limit import DownloadTask, RateLimitedQueue
 from nbaudio.storage.retry import retry_after
 

@@ -152,7 +152,7 @@ def test_files_are_short_and_so_is_the_package() -> None:
 
 # What opens Parquet files: tables of corpora and their shards, and foreign datasets. Tables of a workspace have one door.
 PARQUET_FUNCTIONS = {"ParquetFile", "ParquetWriter", "read_metadata", "read_parquet", "read_schema", "scan_parquet"}
-PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_schema", "parquet_slices", "reading_parquet", "write_parquet"}
+PARQUET_FUNCTIONS |= {"sink_parquet", "parquet_slices", "reading_parquet", "write_parquet"}
 OPEN_PARQUET = {
     *("nbaudio.core.tables", "nbaudio.formats.columns", "nbaudio.reading.corpora", "nbaudio.runs.demo", "nbaudio.ui.views"),
     *(f"nbaudio.corpus.{name}" for name in ("convert", "publish", "shards", "verify")),

@@ -6,22 +6,15 @@ where the source has at most 16 bits, else float32 in [-1, 1]. A clip is one cha
 
 from typing import TYPE_CHECKING
 
-from nbaudio.audio.cutting import read_clip as read_clip
-from nbaudio.audio.cutting import resample_window as resample_window
-from nbaudio.audio.encoding import ENCODERS as ENCODERS
-from nbaudio.audio.encoding import Encoding as Encoding
-from nbaudio.audio.encoding import codec_versions as codec_versions
-from nbaudio.audio.encoding import decode_clip as decode_clip
-from nbaudio.audio.encoding import decode_levels as decode_levels
-from nbaudio.audio.encoding import encode_clip as encode_clip
-from nbaudio.audio.encoding import encoder as encoder
-from nbaudio.audio.probing import Probe as Probe
-from nbaudio.audio.probing import probe as probe
-from nbaudio.audio.quantization import dequantize as dequantize
-from nbaudio.audio.quantization import quantize as quantize
-from nbaudio.audio.recordings import Recording as Recording
-from nbaudio.audio.recordings import open_recording as open_recording
+from nbaudio.audio.cutting import read_clip, resample_window
+from nbaudio.audio.encoding import ENCODERS, Encoding, codec_versions, decode_clip, decode_levels, encode_clip, encoder
+from nbaudio.audio.probing import Probe, probe
+from nbaudio.audio.quantization import dequantize, quantize
+from nbaudio.audio.recordings import Recording, open_recording
 from nbaudio.core.deprecated import renamed_attributes
+
+__all__ = ["ENCODERS", "Encoding", "Probe", "Recording", "codec_versions", "decode_clip", "decode_levels", "dequantize"]
+__all__ += ["encode_clip", "encoder", "open_recording", "probe", "quantize", "read_clip", "resample_window"]
 
 if not TYPE_CHECKING:
     __getattr__ = renamed_attributes(

@@ -215,8 +215,7 @@ class AvRecording:
             reason = getattr(error, "strerror", None) or error
             raise AudioError(f"{self.path}: {unknown_format_reason(self.path)} ({reason})") from error
         if not self._container.streams.audio:
-            self._container.close()
-            self._file.close()
+            self.close()
             raise AudioError(f"{self.path}: has no audio stream, only pictures or text")
         self._stream = self._container.streams.audio[0]
 

@@ -6,7 +6,7 @@ order are decoded in one pass.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -102,17 +102,11 @@ def _open(path: Path) -> Recording:
         raise AudioError(f"{path}: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
         raise AudioError(f"{path}: its name cannot be used in this locale; {UTF8_REMEDY}") from error
-    try:
+    with suppress(sf.LibsndfileError):
         recording = SoundfileRecording(path, file)
-    except sf.LibsndfileError:
-        return _open_with_ffmpeg(path, file)
-    if not recording.is_exact:
+        if recording.is_exact:
+            return recording
         recording.close(keep_file=True)
-        return _open_with_ffmpeg(path, file)
-    return recording
-
-
-def _open_with_ffmpeg(path: Path, file: BinaryIO) -> Recording:
     from nbaudio.audio.ffmpeg import AvRecording  # imported on demand, so that workers start faster
 
     return AvRecording(path, file)

@@ -16,7 +16,7 @@ class Report:
     Attributes:
         step: the command that made it, such as ``ingest``.
         facts: counts and decisions, in the order to show; JSON values only, keys in snake_case. A list of mappings with equal
-            keys is a table.
+            keys is a table; so are counts by untrusted names, which cannot be keys of facts.
         warnings: worth knowing, though nothing failed.
         problems: items that could not be used, one line each; the command line exits with 1 when there are any.
 
@@ -163,11 +163,6 @@ def size(num_bytes: float) -> str:
         if num_bytes < 999.5 or unit == "TB":
             break
     return f"{num_bytes:,.0f} {unit}" if num_bytes >= 10 else f"{num_bytes:.2g} {unit}"
-
-
-def count_table(counts: Mapping[str, int], name: str, number: str) -> list[dict[str, Any]]:
-    """Return counts by untrusted names as a table, since such names cannot be keys of facts."""
-    return [{name: key, number: count} for key, count in counts.items()]
 
 
 # Nested facts with names as in tables or calls.

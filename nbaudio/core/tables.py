@@ -123,12 +123,6 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
         return pl.read_parquet(path, columns=columns, glob=False)
 
 
-def parquet_schema(path: Path) -> pl.Schema:
-    """Return the columns of a Parquet file and their types; raise InputError where it is not usable."""
-    with reading_parquet(path):
-        return pl.scan_parquet(path, glob=False).collect_schema()
-
-
 def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
     """Yield the rows of a Parquet file in order, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
     table = pl.scan_parquet(path, glob=False)
@@ -153,7 +147,8 @@ def table_path(workspace: Folder, table: str = "segments") -> Path:
 def table_schema(workspace: Folder, table: str = "segments") -> pl.Schema:
     """Return the columns and types that the file of a table has; raise InputError where it is not usable or has no key."""
     path = table_path(workspace, table)
-    held = parquet_schema(path)
+    with reading_parquet(path):
+        held = pl.scan_parquet(path, glob=False).collect_schema()
     key, _ = _KEYS.get(table, ("", None))
     if held and key and key not in held:
         raise InputError(f"{path}: the key column {key} is missing; columns are {', '.join(held)}")

@@ -110,7 +110,7 @@ def convert(
 
 
 def _local(where: str | Path) -> Path:
-    if (path := folder_at(where).root) is not None:
+    if (path := folder_at(where).place.local) is not None:
         return path
     raise InputError(f"{where}: convert reads and writes folders of this machine only")
 

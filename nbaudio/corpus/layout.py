@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from nbaudio.core.atomic import remove, remove_partials
+from nbaudio.core.atomic import remove, remove_partials, write_json
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.storage.folders import Folder, folder_at, read_object, write_object
+from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.run_log import run_log
 
 MANIFEST = "corpus.json"
@@ -44,7 +44,7 @@ class Layout:
         workspace = workspace.absolute()
         desk = workspace / "publishing" / key
         folder = folder_at(out, desk=desk)
-        work = desk / "work" if folder.root is None else folder.root / _WORK
+        work = desk / "work" if folder.place.local is None else folder.place.local / _WORK
         return cls(folder, work, workspace / "logs" / f"{name}-{key[:8]}.jsonl")
 
     def __str__(self) -> str:
@@ -66,7 +66,8 @@ class Layout:
         with run_log(self.log, step, logged, of=self, keep=self.finished_log):
             held = self._claimed_by(identity)
             if held != IDENTITY:
-                write_object(self.folder, IDENTITY, {"identity": identity})
+                with self.folder.new(IDENTITY) as path:
+                    write_json(path, {"identity": identity})
             remove_partials(self.work)
             self.folder.tidy()
             yield held == MANIFEST
@@ -91,7 +92,8 @@ class Layout:
     def finish(self, manifest: dict[str, Any]) -> None:
         """Write corpus.json last, then remove what the run needed to resume."""
         self.folder.tidy()  # workers may have been killed
-        write_object(self.folder, MANIFEST, manifest)
+        with self.folder.new(MANIFEST) as partial:
+            write_json(partial, manifest)
         self.folder.remove(IDENTITY)
         for path in self.work.iterdir():
             if path != self.log:

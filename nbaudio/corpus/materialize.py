@@ -38,10 +38,9 @@ from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.state import reviewed_ids
-from nbaudio.storage import upload
 from nbaudio.storage.base import Location
 from nbaudio.storage.location import location
-from nbaudio.storage.urls import is_url
+from nbaudio.storage.urls import check_writable, is_url
 from nbaudio.storage.workspace import Workspace
 
 # A damaged pack is cut again; after the third time, give up on the disk.
@@ -205,7 +204,7 @@ def _locations(workspace: Workspace, packs: str | Path | None) -> tuple[Location
         raise InputError(f"{workspace.path}: ingested without audio; run 'nbaudio ingest' again with --audio")
     if packs is None or not is_url(str(packs)):
         return audio, location(Path(packs or workspace.path / "packs").absolute())
-    upload.check_writable(str(packs))
+    check_writable(str(packs))
     if audio.local is not None:
         raise InputError(
             f"{packs}: workers without a shared disk cannot read {audio}; ingest with --audio at a URL, or name a shared folder"

@@ -31,7 +31,7 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     InputError: there is no corpus, and no run has started one.
     """
     folder = folder_at(corpus)
-    here = folder.root is not None
+    here = folder.place.local is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
     whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:

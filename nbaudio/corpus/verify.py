@@ -231,7 +231,7 @@ def _check_shard(task: _ShardTask) -> tuple[list[str], pl.DataFrame]:
         with suppress(InputError, AudioError):  # reading it says what is wrong
             sizes[name] = task.folder.size(name)
     wrong = _wrong_size(task.name, sum(sizes.values()), task.num_bytes) if len(sizes) == task.clips["shard"].n_unique() else None
-    if wrong and task.folder.root is None:
+    if wrong and task.folder.place.local is None:
         return [f"{wrong}; its clips are not checked"], decoded[0]
     for (shard,), clips in task.clips.group_by("shard", maintain_order=True):
         name = str(shard)

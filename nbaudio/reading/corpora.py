@@ -191,13 +191,13 @@ class Corpus:
         decode = get_by_name(ways, give, "way to give clips")
         if give == "levels" and encoding not in QUANTIZATIONS:
             raise InputError(f"{self.folder}: its clips are {encoding}, which has no levels")
-        local = self.folder.root is not None
+        local = self.folder.place.local is not None
         read = self.folder.read if local or self.cache is None else partial(self._cached, self.cache)
         return ClipReader(frame, read, decode, os.cpu_count() or 1 if local else in_flight, self._read_uncached)
 
     def _read_uncached(self, name: str, start: int, stop: int) -> bytes:
         """Read the bytes [start, stop) of a file past the cache, which forgets them."""
-        if self.cache is not None and self.folder.root is None:
+        if self.cache is not None and self.folder.place.local is None:
             for identity, _, _ in self._pieces(name, start, stop):
                 self.cache.forget(identity)
         return self.folder.read(name, start, stop)

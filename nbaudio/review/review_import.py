@@ -15,7 +15,7 @@ import polars as pl
 
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
-from nbaudio.core.report import Report, count_table, first_lines
+from nbaudio.core.report import Report, first_lines
 from nbaudio.review.annotator_agreement import agreement, disagreements
 from nbaudio.review.cell_escaping import (
     TRUNCATED,
@@ -315,8 +315,8 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
         "sheets": len(came),
         **counts,
         "verdicts_in_all": len(held),
-        "by_reviewer": count_table(dict(held["reviewer"].value_counts().sort("reviewer").iter_rows()), "reviewer", "verdicts"),
-        "by_word": count_table(dict(by_word.iter_rows()), "verdict", "count"),
+        "by_reviewer": held["reviewer"].value_counts(name="verdicts").sort("reviewer").to_dicts(),
+        "by_word": by_word.to_dicts(),
         "corrected_texts": corrected,
         "disagreements": len(apart),
         "agreement": agreement(state).to_dicts(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.report import Report, count_table, fact_key
+from nbaudio.core.report import Report, fact_key
 from nbaudio.core.source_splits import split_role
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, with_durations, without_audio
 from nbaudio.selection.grouping import Grouping
@@ -40,6 +40,7 @@ def select_report(
     own = grouping.losses[grouping.columns]
     taken = _taken_by(chosen, reviews)
     held_out = _held_out_in_train(kept)
+    by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
     facts: dict[str, Any] = {
         "segments": len(chosen),
         "kept": len(kept),
@@ -47,8 +48,8 @@ def select_report(
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
         "rejected": dict(rejected.iter_rows()),
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
-        **({"reviewed": count_table(taken, "review", "segments")} if taken else {}),
-        **({} if held_out is None else {"source_held_out_in_train": count_table(held_out, "split", "segments")}),
+        **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
+        **({} if held_out is None else {"source_held_out_in_train": by_split}),
         "leakage": {fact_key(check.removesuffix("_id")): shared for check, shared in leaks.select("check", "shared").iter_rows()},
         "lost_to_grouping": {"segments": len(lost), "hours": _hours(lost), "share": own.share if own else 0.0},
         **({"grouping_alternatives": grouping.alternatives()} if len(grouping.losses) > 1 else {}),

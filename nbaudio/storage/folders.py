@@ -16,11 +16,10 @@ from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage import upload
 from nbaudio.storage.base import Location
 from nbaudio.storage.location import location
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
-from nbaudio.storage.urls import is_url, stays_inside
+from nbaudio.storage.urls import check_writable, is_url, stays_inside
 
 # Small files that are transferred at once.
 _JOBS = 8
@@ -43,11 +42,6 @@ class Folder:
     def __str__(self) -> str:
         return str(self.place)
 
-    @property
-    def root(self) -> Path | None:
-        """Its path, if it is on this machine."""
-        return self.place.local
-
     def new(self, name: str) -> AbstractContextManager[Path]:
         """Yield a local path to write to; publish it under `name` when the context succeeds."""
         place = self._place(name)
@@ -56,20 +50,17 @@ class Folder:
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
         """Yield a local path of the whole file, valid within the context."""
-        place = self._regular(name)
-        with convert_error(RemoteNotFoundError, InputError), place.fetched() as path:
+        with self._regular(name) as place, place.fetched() as path:
             yield path
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Return the bytes [start, stop) of a file."""
-        place = self._regular(name)
-        with convert_error(RemoteNotFoundError, InputError):
+        with self._regular(name) as place:
             return place.read(start, stop)
 
     def size(self, name: str) -> int:
         """Return the bytes of a regular file."""
-        place = self._regular(name)
-        with convert_error(RemoteNotFoundError, InputError):
+        with self._regular(name) as place:
             return place.status().num_bytes
 
     def exists(self, name: str) -> bool:
@@ -98,7 +89,7 @@ class Folder:
 
     def names(self) -> Iterator[str]:
         """Yield all files, including hidden ones."""
-        if (root := self.root) is None:
+        if (root := self.place.local) is None:
             return self.place.files()
         return (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
 
@@ -112,15 +103,17 @@ class Folder:
         if self.desk is not None:
             shutil.rmtree(self.desk / "new", ignore_errors=True)
 
-    def _regular(self, name: str) -> Location:
-        """Return the location of a file; raise InputError if a local one is missing or not a regular file."""
+    @contextmanager
+    def _regular(self, name: str) -> Iterator[Location]:
+        """Yield the location of a file; raise InputError if it is missing, or a local one is not a regular file."""
         place = self._place(name)
         try:
             if place.local is not None:
                 check_regular(place.local)
         except FileNotFoundError as error:
             raise InputError(f"{place}: missing") from error
-        return place
+        with convert_error(RemoteNotFoundError, InputError):
+            yield place
 
     @contextmanager
     def _upload(self, name: str) -> Iterator[Path]:
@@ -168,7 +161,7 @@ def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:
     """Return the folder at a path, made absolute, or at an address; one that is written to needs a `desk` if it is remote."""
     place = location(str(where) if is_url(str(where)) else Path(where).absolute())
     if desk is not None and place.local is None:
-        upload.check_writable(str(place))
+        check_writable(str(place))
     return Folder(place, desk)
 
 
@@ -176,9 +169,3 @@ def read_object(folder: Folder, name: str) -> dict[str, Any]:
     """Read a JSON object; raise InputError if the file is missing or holds something else."""
     with folder.local(name) as path:
         return read_json(path)
-
-
-def write_object(folder: Folder, name: str, value: dict[str, Any]) -> None:
-    """Publish a JSON object; equal values give equal bytes."""
-    with folder.new(name) as path:
-        write_json(path, value)

@@ -1,12 +1,16 @@
-"""Remote files and folders: size and version, whole files through the cache, ranges, and listings."""
+"""Remote files and folders: size and version, whole files through the cache, ranges, listings, and atomic uploads.
+
+Object stores show an object only when it is complete. Other filesystems show partial files: there a file is written beside its
+name and moved onto it.
+"""
 
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -15,7 +19,6 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage import upload
 from nbaudio.storage.base import FileStatus
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
@@ -34,6 +37,14 @@ _MIN_BYTES = 8 << 20
 _PIECE_BYTES = 16 << 20
 # Headers after their first byte of the formats in which a sample is found by computing or by a few reads: WAV and FLAC.
 _SEEKABLE = re.compile(rb"(IFF|F64)....WAVE|LaC", re.DOTALL)
+
+# Object stores, with options that keep few parts of an upload in memory.
+_OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
+    "s3": {"chunksize": 16 << 20, "max_concurrency": 2},
+    "gs": {"chunksize": 16 << 20},
+    "abfs": {"max_concurrency": 1},
+}
+_PARTIAL = ".partial"
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
@@ -163,26 +174,21 @@ class Remote:
         already. The server must serve ranges and a version; the file must be WAV or FLAC.
         """
         status = self.status()
-        return status, self._ranges(status, windows, share)
-
-    def _ranges(self, status: FileStatus, windows: int, share: float) -> RangeFile | None:
         cost = share * status.num_bytes + windows * _WINDOW_BYTES
         if status.num_bytes < _MIN_BYTES or cost > _MAX_SHARE * status.num_bytes:
-            return None
+            return status, None
         if not status.version or "::" in self.root or (self.cache and self.cache.holds(self._identity(status))):
-            return None
+            return status, None
 
         def check() -> None:
             if self.status() != status:
                 raise AudioError(f"{self}: the file changed while it was read")
 
-        try:
+        with suppress(RemoteRefusedError):
             # Not from byte 0: a server without ranges then refuses instead of sending the whole file.
-            if not _SEEKABLE.match(self.read(1, 12)):
-                return None
-        except RemoteRefusedError:
-            return None
-        return RangeFile(self.read, check, status.num_bytes)
+            if _SEEKABLE.match(self.read(1, 12)):
+                return status, RangeFile(self.read, check, status.num_bytes)
+        return status, None
 
     def listing(self, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, str]]] | None:
         """See `Location.listing`; raise InputError if the folder cannot be listed or does not exist."""
@@ -212,10 +218,37 @@ class Remote:
 
     def put(self, source: Path) -> FileStatus:
         """See `Location.put`; raise NbaudioError if that fails."""
-        return upload.send(self, source)
+
+        def write() -> None:
+            fs, path, scheme = self.located
+            if scheme in _OBJECT_STORES:
+                fs.put_file(str(source), path, **_OBJECT_STORES[scheme])
+                return
+            folder, _, name = path.rpartition("/")
+            beside = f"{folder}/.{name}{_PARTIAL}"
+            fs.makedirs(folder, exist_ok=True)
+            fs.put_file(str(source), beside)
+            fs.mv(beside, path)
+
+        with convert_error(AudioError, NbaudioError):
+            with_retries(self, write, done="written")
+            found = self.status()
+        if found.num_bytes != source.stat().st_size:
+            raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
+        return found
 
     def tidy(self) -> None:
-        upload.tidy(self)
+        """See `Location.tidy`; also remove multipart uploads that were never completed."""
+        for name in self.files():
+            if PurePosixPath(name).name.startswith(".") and name.endswith(_PARTIAL):
+                (self / name).remove()
+        fs, path, scheme = self.located
+        if scheme != "s3":
+            return  # other stores delete such uploads by themselves
+        bucket, _, prefix = path.partition("/")
+        for upload in with_retries(self, lambda: fs.list_multipart_uploads(bucket), done="listed"):
+            if upload["Key"].startswith(f"{prefix}/"):
+                with_retries(self, partial(fs.abort_mpu, bucket, upload["Key"], upload["UploadId"]), done="tidied")
 
     def remove(self) -> None:
         """See `Location.remove`; raise NbaudioError if that fails."""

@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from nbaudio.core.errors import InputError, strip_queries
 
-#: Supported schemes.
+#: Supported schemes, and those that can be written to.
 SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
+WRITABLE = ("s3", "gs", "abfs", "hdfs", "memory")
 WEB = ("http", "https")
 ARCHIVES = ("zip", "tar")
 # Shorter values of a query may occur in a text by chance.
@@ -52,6 +53,14 @@ def check_url(address: str) -> str:
     first, *others = parts
     # A local archive: workers have other working directories.
     return "::".join((first, *(part if "://" in part else str(Path(part).absolute()) for part in others)))
+
+
+def check_writable(address: str) -> None:
+    """Raise InputError for an address that nothing can be written to."""
+    scheme, _, path = address.partition("://")
+    if scheme not in WRITABLE or "::" in address or not path.strip("/"):
+        known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
+        raise InputError(f"{address}: cannot be written; give a folder, or {known} with bucket and folder")
 
 
 def redact_url(name: str) -> str:

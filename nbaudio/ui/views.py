@@ -173,8 +173,8 @@ def segments(source: Source) -> pl.DataFrame:
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
     if folder.exists(MANIFEST):
         return _of_corpus(folder)
-    if folder.root is not None and folder.exists("workspace.json"):
-        workspace = Workspace.open(folder.root)
+    if folder.place.local is not None and folder.exists("workspace.json"):
+        workspace = Workspace.open(folder.place.local)
         return with_durations(tables.read(workspace, _USED), workspace.recordings)
     raise InputError(f"{folder}: neither a workspace (workspace.json) nor a corpus (corpus.json)")
 

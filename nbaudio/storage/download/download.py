@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,6 @@ from nbaudio.storage.http import HttpClient
 from nbaudio.storage.network import Network
 from nbaudio.storage.retry import backoff_seconds
 from nbaudio.storage.urls import redact
-
-__all__ = ["LEDGER", "download", "read_list"]
 
 # Bytes from which on hashing shows progress.
 _LONG_WORK_BYTES = 1_000_000_000
@@ -94,14 +92,11 @@ def download(
         for bad in refused:
             ledger.add(bad)
         rest, notes = _find_missing(folder, ledger, wanted)
-        client = HttpClient(connections=per_host, timeout=network.timeout)
-        try:
+        with closing(HttpClient(connections=per_host, timeout=network.timeout)) as client:
             if rest:
                 queue = RateLimitedQueue([DownloadTask(one, one.url) for one in rest], per_host=per_host, per_second=per_second)
                 fetcher = partial(Fetcher, folder, ledger, client, network)
                 _fetch_all(queue, fetcher, len(rest), connections, secrets.randbits(64) if seed is None else seed)
-        finally:
-            client.close()
         rows = {one: row for one in wanted if (row := ledger.row(one))}
     done = {one: row for one, row in rows.items() if row.state == "done"}
     num_fetched = len(done.keys() & rest)

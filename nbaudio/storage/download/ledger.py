@@ -9,7 +9,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -123,11 +123,8 @@ def open_ledger(folder: Path) -> Iterator[Ledger]:
             raise ExistsError(f"{folder}: another download is active there; wait for it, or choose another folder")
         for left in folder.glob(f".{LEDGER}.*.partial"):
             left.unlink()
-        ledger = Ledger(folder / LEDGER)
-        try:
+        with closing(Ledger(folder / LEDGER)) as ledger:
             yield ledger
-        finally:
-            ledger.close()
 
 
 def sha256_of(url: str) -> str:
