@@ -31,7 +31,7 @@ def files(corpus: Path) -> dict[str, bytes]:
     return {path.relative_to(corpus).as_posix(): path.read_bytes() for path in corpus.rglob("*") if path.is_file()}
 
 
-def test_both_keywords_make_the_same_corpus_whose_manifest_keeps_its_key(workspace: Workspace, tmp_path: Path) -> None:
+def test_both_keywords_make_the_same_corpus_whose_info_keeps_its_key(workspace: Workspace, tmp_path: Path) -> None:
     nbaudio.materialize(workspace, out=tmp_path / "a", license="mit", **OPTIONS)
     with pytest.warns(DeprecationWarning, match="licence is deprecated; use license") as caught:
         nbaudio.materialize(workspace, out=tmp_path / "b", licence="mit", **OPTIONS)

@@ -476,7 +476,7 @@ def test_a_corpus_that_names_places_elsewhere_is_refused(full, tmp_path, shard, 
 
 @pytest.mark.parametrize("key", ["parameters", "shards", "splits", "tables", "identity", "selection", "leakage", "rejected"])
 @pytest.mark.parametrize("value", [None, 1, "x", [1]])
-def test_a_corpus_whose_manifest_is_none_is_one_error(full, tmp_path, key, value):
+def test_a_corpus_without_info_is_one_error(full, tmp_path, key, value):
     corpus = tmp_path / "C"
     corpus.mkdir()
     for name in ("segments.parquet", "rejected.parquet", "vocab.json"):

@@ -140,7 +140,7 @@ class JsonRows(list[dict[str, Any]]):
 def write_json(target: Path, value: Any, *, sync: bool = True) -> None:
     """Write indented JSON with sorted keys atomically (see `atomic_write`); equal values give equal bytes."""
     with atomic_write(target, sync=sync) as partial, partial.open("w", encoding="utf8") as file:
-        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # in pieces: a manifest may name 300,000 recordings
+        json.dump(value, file, ensure_ascii=False, indent=2, sort_keys=True)  # in pieces: corpus.json may name 300,000 recordings
         file.write("\n")
 
 

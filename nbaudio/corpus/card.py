@@ -59,11 +59,11 @@ class About:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "About":
-        """Return the metadata of a manifest, where the license has the key ``licence``."""
+        """Return the metadata in corpus.json, where the license has the key ``licence``."""
         return cls(values.get("title"), values.get("language"), values.get("licence"))
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return the metadata for a manifest."""
+        """Return the metadata for corpus.json."""
         return {"title": self.title, "language": self.language, "licence": self.license}
 
     def languages(self) -> list[str]:
@@ -71,59 +71,59 @@ class About:
         return [code.strip() for code in self.language.split(",")] if self.language else []
 
 
-def card(manifest: Mapping[str, Any], *, transcribed: bool) -> str:
+def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
-    about = About.from_dict(manifest["about"])
+    about = About.from_dict(info["about"])
     title = about.title or "Speech corpus"
-    splits = {name: manifest["splits"][name] for name in SPLITS if manifest["splits"][name]["segments"]}
+    splits = {name: info["splits"][name] for name in SPLITS if info["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
     sizes = [
         (name, facts["segments"], f"{facts['hours']:,.2f}", facts["speakers"], facts["recordings"])
         for name, facts in splits.items()
     ]
-    described = yaml.safe_dump(_header(manifest, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
-    clips = manifest["parameters"]
+    described = yaml.safe_dump(_header(info, about, splits, transcribed=transcribed), sort_keys=False, allow_unicode=True)
+    clips = info["parameters"]
     rate = f"{clips['rate']:,} Hz" if clips["rate"] else "the rate of their recordings"
     readers = container_named(clips["container"]).readers(clips["encoding"])  # the first does not decode
     decoded = "With torchcodec and PyTorch (`pip install 'nbaudio[datasets]'`), `datasets` decodes:"
-    parameters = manifest["selection"].get("parameters", {})
+    parameters = info["selection"].get("parameters", {})
     selected = [(name, value) for name, value in parameters.items() if value is not None and value != []]
     parts = [
         f"---\n{described}---\n\n# {_plain(title)}",
         f"{clip_count:,} clips of speech, {hours:,.1f} hours, one channel ({_plain(clips['channel'])}), {rate}, "
-        f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {manifest['nbaudio']}. `corpus.json` holds all "
+        f"{clips['encoding']} in {clips['container']} shards. Made by nbaudio {info['nbaudio']}. `corpus.json` holds all "
         "parameters and hashes, `segments.parquet` a row for each clip, `rejected.parquet` what is not in and why.",
         _table(("split", "clips", "hours", "speakers", "recordings"), sizes),
         f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
         "## How right the labels are",
-        _evidence(manifest.get("evidence")),
+        _evidence(info.get("evidence")),
         "## What the splits share",
         "Each clip of dev and test was compared with all clips of the other splits; `corpus.json` lists the exceptions.",
         _table(
             ("check", "shared values", "clips of dev and test", "means"),
             [
                 (name, found["shared"], found["segments"], found.get("means", ""))
-                for name, found in sorted(manifest["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
+                for name, found in sorted(info["leakage"].items(), key=lambda check: check[0] in CHECK_MEANINGS)
             ],
         ),
         "## How it was selected",
         _table(("parameter", "value"), selected),
         "Not in, by the rule that put it out:",
-        _table(("rule", "segments"), sorted(manifest["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
+        _table(("rule", "segments"), sorted(info["rejected"].items(), key=lambda rule: (-rule[1], rule[0]))),
         "## Licence",
         _plain(about.license) if about.license else "Not stated.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bool:
-    """Write the card and its hash in the manifest; return False if the card was edited since the one with the hash `before`."""
+def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:
+    """Write the card, and its hash in `info`; return False if the card was edited since the one with the hash `before`."""
     # With the keys in the order of corpus.json, so that a corpus that is converted from it has the same card.
-    ordered = json.dumps({name: value for name, value in manifest.items() if name != "sources"}, sort_keys=True)
+    ordered = json.dumps({name: value for name, value in info.items() if name != "sources"}, sort_keys=True)
     text = card(json.loads(ordered), transcribed=len(read_object(folder, "vocab.json")) > _NO_CHARACTERS)
-    manifest["card"] = hashlib.sha256(text.encode()).hexdigest()
+    info["card"] = hashlib.sha256(text.encode()).hexdigest()
     if before and folder.exists(CARD) and not folder.holds(CARD, before):
         return False
     with folder.new(CARD) as path:
@@ -131,11 +131,11 @@ def publish_card(folder: Folder, manifest: dict[str, Any], *, before: str) -> bo
     return True
 
 
-def _header(manifest: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
+def _header(info: Mapping[str, Any], about: About, splits: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
     """Return the YAML header that Hugging Face reads."""
-    container = container_named(manifest["parameters"]["container"])
+    container = container_named(info["parameters"]["container"])
     files = [{"split": name, "path": container.pattern(name)} for name in splits]
-    size = {name: sum(shard["bytes"] for shard in manifest["shards"] if shard["split"] == name) for name in splits}
+    size = {name: sum(shard["bytes"] for shard in info["shards"] if shard["split"] == name) for name in splits}
     examples = {name: facts["segments"] for name, facts in splits.items()}
     license_: dict[str, str] = {}
     if about.license:

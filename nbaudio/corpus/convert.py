@@ -14,7 +14,7 @@ from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import TABLES, Layout, read_manifest
+from nbaudio.corpus.layout import TABLES, Layout, read_corpus_info
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
 from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
@@ -64,15 +64,15 @@ def convert(
     check_engine(engine, site)
     origin, target = _local(corpus), _local(out)
     source, layout = folder_at(origin), replace(Layout.at(target, target), finished_log=None)
-    manifest = read_manifest(source)
+    info = read_corpus_info(source)
     for name in TABLES:
-        if not source.holds(name, manifest["tables"][name], manifest.get("table_bytes", {}).get(name)):
+        if not source.holds(name, info["tables"][name], info.get("table_bytes", {}).get(name)):
             raise InputError(f"{source}/{name}: changed since it was written; 'nbaudio verify {source}' lists all damage")
-    parameters = manifest["parameters"]
+    parameters = info["parameters"]
     writer = container_named(container, encoding=parameters["encoding"])
     changed = {"container": container, **asdict(limits)}
     logged = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(manifest["identity"] | changed, "convert", logged) as is_whole, worker_pool(engine, site) as run_tasks:
+    with layout.claimed(info["identity"] | changed, "convert", logged) as is_whole, worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
         assigned = assign_shards(_clips(origin, limits), limits)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
@@ -85,15 +85,15 @@ def convert(
         for name in TABLES[1:]:
             with side_files.new(name) as path:
                 shutil.copyfile(origin / name, path)
-        manifest |= {
-            "identity": manifest["identity"] | changed,
+        info |= {
+            "identity": info["identity"] | changed,
             "parameters": parameters | changed,
             "shards": [shard.to_json() for shard in results],
             "tables": side_files.hashes,
             "table_bytes": side_files.sizes,
         }
-        publish_card(layout.folder, manifest, before=card)
-        layout.finish(manifest)
+        publish_card(layout.folder, info, before=card)
+        layout.finish(info)
     took, num_bytes = time.monotonic() - began, sum(result.num_bytes for result in results)
     facts = {
         "corpus": str(layout),

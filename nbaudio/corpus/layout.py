@@ -19,7 +19,7 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.run_log import run_log
 
-MANIFEST = "corpus.json"
+CORPUS_JSON = "corpus.json"
 TABLES = ("segments.parquet", "rejected.parquet", "vocab.json")
 _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
@@ -70,11 +70,11 @@ class Layout:
                     write_json(path, {"identity": identity})
             remove_partials(self.work)
             self.folder.tidy()
-            yield held == MANIFEST
+            yield held == CORPUS_JSON
 
     def _claimed_by(self, identity: dict[str, Any]) -> str | None:
         """Return the file that identifies the folder as this corpus; None if the folder is empty."""
-        held = next((name for name in (MANIFEST, IDENTITY) if self.folder.exists(name)), None)
+        held = next((name for name in (CORPUS_JSON, IDENTITY) if self.folder.exists(name)), None)
         if held:
             found = read_object(self.folder, held).get("identity", {})
             if names := [name for name in sorted({*found, *identity}) if found.get(name) != identity.get(name)]:
@@ -89,11 +89,11 @@ class Layout:
             raise ExistsError(f"{self}: the folder is not empty and not a corpus; choose another for --out")
         return held
 
-    def finish(self, manifest: dict[str, Any]) -> None:
+    def finish(self, info: dict[str, Any]) -> None:
         """Write corpus.json last, then remove what the run needed to resume."""
         self.folder.tidy()  # workers may have been killed
-        with self.folder.new(MANIFEST) as partial:
-            write_json(partial, manifest)
+        with self.folder.new(CORPUS_JSON) as partial:
+            write_json(partial, info)
         self.folder.remove(IDENTITY)
         for path in self.work.iterdir():
             if path != self.log:
@@ -153,7 +153,7 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
     licence: str | None = None  # the key in corpora since the first version
 
 
-class _Manifest(msgspec.Struct):
+class _CorpusInfo(msgspec.Struct):
     nbaudio: str
     identity: dict[str, Any]
     parameters: _Parameters
@@ -170,13 +170,13 @@ class _Manifest(msgspec.Struct):
     about: _About | None = None
 
 
-def read_manifest(folder: Folder) -> dict[str, Any]:
+def read_corpus_info(folder: Folder) -> dict[str, Any]:
     """Read corpus.json, which may come from anywhere, and validate the types of what nbaudio uses; keep further keys."""
-    manifest = read_object(folder, MANIFEST)
+    info = read_object(folder, CORPUS_JSON)
     try:
-        tables = msgspec.convert(manifest, _Manifest).tables
+        tables = msgspec.convert(info, _CorpusInfo).tables
     except msgspec.ValidationError as error:
-        raise InputError(f"{folder}/{MANIFEST}: {error}; is {folder} a corpus?") from error
+        raise InputError(f"{folder}/{CORPUS_JSON}: {error}; is {folder} a corpus?") from error
     if missing := [name for name in TABLES if name not in tables]:
-        raise InputError(f"{folder}/{MANIFEST}: tables lack {missing[0]}; is {folder} a corpus?")
-    return manifest
+        raise InputError(f"{folder}/{CORPUS_JSON}: tables lack {missing[0]}; is {folder} a corpus?")
+    return info

@@ -158,17 +158,17 @@ def materialize(
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             selected = workspace.report("select")
-            manifest = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
-            manifest |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_dict()}
-            manifest["evidence"] = claim
-            own_card = publish_card(layout.folder, manifest, before=card)
-            layout.finish(manifest)
+            info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
+            info |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_dict()}
+            info["evidence"] = claim
+            own_card = publish_card(layout.folder, info, before=card)
+            layout.finish(info)
             advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes = [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
-    facts = _facts(layout, manifest, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
+    facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
     return report
@@ -276,17 +276,17 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
 
 
 def _facts(
-    layout: Layout, manifest: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
+    layout: Layout, info: dict[str, Any], results: list[Shard], *, num_cut: int, num_lost: int, took: float
 ) -> dict[str, Any]:
-    splits = manifest["splits"]
+    splits = info["splits"]
     hours, kept = (sum(split[what] for split in splits.values()) for what in ("hours", "segments"))
     return {
         "corpus": str(layout),
         "kept": kept,
         "hours": round(hours, 6),
         "splits": {name: split["segments"] for name, split in splits.items()},
-        "rejected": sum(manifest["rejected"].values()),
-        "reasons": manifest["rejected"],
+        "rejected": sum(info["rejected"].values()),
+        "reasons": info["rejected"],
         "shards": len(results),
         "shards_of_train": shard_advice(results),
         "bytes": sum(result.num_bytes for result in results),

@@ -88,7 +88,7 @@ def publish(
     recordings: pl.DataFrame,
     selection: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the tables of the corpus and return its manifest without the parameters; `lost` is what could not be cut."""
+    """Write the tables of the corpus and return its corpus.json without the parameters; `lost` is what could not be cut."""
     side_files = SideFileWriter(layout.folder)
     characters = publish_shards(layout, shards, container=container, side_files=side_files)
     with layout.folder.local("segments.parquet") as path:

@@ -15,7 +15,7 @@ from nbaudio.core.progress import progress
 from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import Layout, read_manifest
+from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine import RunTasks
@@ -91,14 +91,14 @@ def write_shards(
 
 def restore_records(layout: Layout) -> str:
     """Rebuild the shard records of a complete corpus, so that only damaged shards are rewritten; return the hash of its card."""
-    manifest = read_manifest(layout.folder)
-    if layout.folder.holds("segments.parquet", manifest["tables"]["segments.parquet"]):
+    info = read_corpus_info(layout.folder)
+    if layout.folder.holds("segments.parquet", info["tables"]["segments.parquet"]):
         with layout.folder.local("segments.parquet") as table:
-            for shard in manifest["shards"]:
+            for shard in info["shards"]:
                 with reading_parquet(table):
                     described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
                 _write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
-    return str(manifest.get("card", ""))
+    return str(info.get("card", ""))
 
 
 def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, UNREADABLE_AUDIO, Layout, read_manifest, shard_names
+from nbaudio.corpus.layout import IDENTITY, CORPUS_JSON, UNREADABLE_AUDIO, Layout, read_corpus_info, shard_names
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, folder_at
 
@@ -33,10 +33,10 @@ def status(corpus: str | Path, *, workspace: str | Path | None = None) -> Report
     folder = folder_at(corpus)
     here = folder.place.local is not None
     log = Layout.at(corpus, Path(workspace or "")).log if here or workspace else None
-    whole, claimed, lines = folder.exists(MANIFEST), folder.exists(IDENTITY), run_log.read(log) if log else []
+    whole, claimed, lines = folder.exists(CORPUS_JSON), folder.exists(IDENTITY), run_log.read(log) if log else []
     if not whole and not claimed and not lines:
-        raise InputError(f"{folder}: no {MANIFEST}, and no run has started there (not a corpus)")
-    # A run still cleans up after it has written the manifest.
+        raise InputError(f"{folder}: no {CORPUS_JSON}, and no run has started there (not a corpus)")
+    # A run still cleans up after it has written corpus.json.
     if whole and not claimed and not (log and run_log.alive(log)):
         return _finished(folder)
     if log and lines:
@@ -57,8 +57,8 @@ def next_step(corpus: object, *, failed: int) -> str:
 
 
 def _finished(folder: Folder) -> Report:
-    manifest = read_manifest(folder)
-    splits, rejected = manifest["splits"].values(), manifest["rejected"]
+    info = read_corpus_info(folder)
+    splits, rejected = info["splits"].values(), info["rejected"]
     failures = rejected.get(UNREADABLE_AUDIO, 0)
     facts = {
         "corpus": str(folder),
@@ -68,7 +68,7 @@ def _finished(folder: Folder) -> Report:
         "hours": round(sum(split["hours"] for split in splits), 6),
         "rejected": sum(rejected.values()),
         "failures": failures,
-        "shards": len(manifest["shards"]),
+        "shards": len(info["shards"]),
         "next": next_step(folder, failed=failures),
     }
     return Report("status", facts)

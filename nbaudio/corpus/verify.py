@@ -17,7 +17,7 @@ from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
-from nbaudio.corpus.layout import IDENTITY, MANIFEST, TABLES, read_manifest, shard_names
+from nbaudio.corpus.layout import IDENTITY, CORPUS_JSON, TABLES, read_corpus_info, shard_names
 from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
@@ -78,45 +78,45 @@ def verify(
 
 
 def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: bool) -> Report:
-    if not folder.exists(MANIFEST):
+    if not folder.exists(CORPUS_JSON):
         hint = "an unfinished run: call materialize again" if folder.exists(IDENTITY) else "not a corpus"
-        raise InputError(f"{folder}: no {MANIFEST} ({hint})")
+        raise InputError(f"{folder}: no {CORPUS_JSON} ({hint})")
     damaged = Report("verify", {"corpus": str(folder), "whole": False})
     if missing := [f"{name}: missing" for name in TABLES if not folder.exists(name)]:
         return replace(damaged, problems=missing)
-    manifest = read_manifest(folder)
-    sizes = manifest.get("table_bytes", {})
+    info = read_corpus_info(folder)
+    sizes = info.get("table_bytes", {})
     if wrong := [line for name in TABLES if (line := _wrong_size(name, folder.size(name), sizes.get(name)))]:
         return replace(damaged, problems=wrong)
     with ExitStack() as stack:
         tables = {name: stack.enter_context(folder.local(name)) for name in TABLES}
         try:
-            other = [name for name, path in tables.items() if sha256_file(path) != manifest["tables"][name]]
+            other = [name for name, path in tables.items() if sha256_file(path) != info["tables"][name]]
             if other:  # a damaged table proves nothing about the shards
                 return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
             segments = read_parquet(tables["segments.parquet"], _COLUMNS)
             rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
         except (KeyError, TypeError, OSError) as error:
             raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
-        problems = _check_numbers(manifest, segments, rejected)
+        problems = _check_numbers(info, segments, rejected)
         check_locations(folder, segments)
-        problems += _check_lists(folder, manifest, segments)
+        problems += _check_lists(folder, info, segments)
         notes, card = [], "missing"
         if not folder.exists(CARD):
             problems.append(f"{CARD}: missing")
-        elif (written := manifest.get("card", "")) and folder.holds(CARD, written):
+        elif (written := info.get("card", "")) and folder.holds(CARD, written):
             card = "as written"
         else:
             card = "edited"
             notes.append(f"{CARD} is not the card that was written: what it says is not verified")
-        known = {MANIFEST, CARD, *manifest["tables"], *segments["shard"], *(shard["name"] for shard in manifest["shards"])}
+        known = {CORPUS_JSON, CARD, *info["tables"], *segments["shard"], *(shard["name"] for shard in info["shards"])}
         others = {name for name in folder.names() if name not in known and not name.startswith(".work/")}
         if others and (others := others - shard_names(folder)):
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
-            notes.append(f"not verified, as {MANIFEST} does not list them: {few}")
-        found, decoded = _check_shards(folder, manifest, segments, engine, site, show=show)
+            notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")
+        found, decoded = _check_shards(folder, info, segments, engine, site, show=show)
         problems += sorted(found)
-        leaks, unproved = _check_splits(tables["segments.parquet"], manifest, decoded)
+        leaks, unproved = _check_splits(tables["segments.parquet"], info, decoded)
     problems += unproved
     facts = {
         "corpus": str(folder),
@@ -125,48 +125,48 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
         "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
         "kept_and_rejected": segments.height + rejected.height,
-        "shards": len(manifest["shards"]),
+        "shards": len(info["shards"]),
         "data_card": card,
         "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
     return Report("verify", facts, notes, problems=first_lines(problems, "the files named", most=50))
 
 
-def _check_lists(folder: Folder, manifest: dict[str, Any], segments: pl.DataFrame) -> list[str]:
+def _check_lists(folder: Folder, info: dict[str, Any], segments: pl.DataFrame) -> list[str]:
     """Compare shards and side files with what corpus.json and segments.parquet list."""
-    shards = manifest["shards"]
+    shards = info["shards"]
     listed = {shard["name"] for shard in shards}
     held = {shard["name"]: segments.filter(clips_in(shard["name"])).height for shard in shards}
     problems = [
-        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {MANIFEST} says {shard['segments']}"
+        f"{shard['name']}: holds {held[shard['name']]} clips of segments.parquet; {CORPUS_JSON} says {shard['segments']}"
         for shard in shards
         if held[shard["name"]] != shard["segments"]
     ]
     if len(listed) < len(shards):
-        problems.append(f"{MANIFEST}: a shard is listed twice")
+        problems.append(f"{CORPUS_JSON}: a shard is listed twice")
     if lost := max(segments.height - sum(held.values()), 0):
-        problems.append(f"segments.parquet: {lost:,} clips are in shards that {MANIFEST} does not list")
-    problems += [f"{name}: not listed in {MANIFEST}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
-    sizes = manifest.get("table_bytes", {})
-    side_files = {name: sha256 for name, sha256 in manifest["tables"].items() if name not in TABLES}
+        problems.append(f"segments.parquet: {lost:,} clips are in shards that {CORPUS_JSON} does not list")
+    problems += [f"{name}: not listed in {CORPUS_JSON}" for name in sorted(shard_names(folder) - listed.union(segments["shard"]))]
+    sizes = info.get("table_bytes", {})
+    side_files = {name: sha256 for name, sha256 in info["tables"].items() if name not in TABLES}
     other = (name for name, sha256 in side_files.items() if not folder.holds(name, sha256, sizes.get(name)))
     return problems + [f"{name}: {_OTHER_BYTES}" for name in other]
 
 
 def _check_shards(
-    folder: Folder, manifest: dict[str, Any], segments: pl.DataFrame, engine: str | None, site: EngineLocation, *, show: bool
+    folder: Folder, info: dict[str, Any], segments: pl.DataFrame, engine: str | None, site: EngineLocation, *, show: bool
 ) -> tuple[list[str], pl.DataFrame]:
     """Decode every clip; return problems, and a hash of the samples of each clip as `_DECODED`."""
-    encoding = manifest["parameters"]["encoding"]
+    encoding = info["parameters"]["encoding"]
     problems: list[str] = []
     decoded = [pl.DataFrame(schema=_DECODED)]
 
     def tasks() -> Iterator[_ShardTask]:
-        for shard in manifest["shards"]:
+        for shard in info["shards"]:
             clips = segments.filter(clips_in(shard["name"]))
             yield _ShardTask(folder, shard["name"], shard["sha256"], shard["bytes"], encoding, clips.select(_LOCATION))
 
-    with progress("verify", len(manifest["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
+    with progress("verify", len(info["shards"]), "shards", show=show) as advance, worker_pool(engine, site) as run_tasks:
         for bad, samples in run_tasks(_check_shard, tasks()):
             problems += bad
             decoded.append(samples)
@@ -179,10 +179,10 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
     return None if wanted in (None, found) else f"{name}: {found:,} bytes, not the {wanted:,} that were written"
 
 
-def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
+def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
     for split in SPLITS:
-        found, noted = split_facts(segments.filter(pl.col("split") == split)), manifest["splits"][split]
+        found, noted = split_facts(segments.filter(pl.col("split") == split)), info["splits"][split]
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")
@@ -192,7 +192,7 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
             if noted[name] != found[name]
         ]
     reasons = dict(rejected["reason"].drop_nulls().value_counts().iter_rows())
-    if manifest["rejected"] != reasons:
+    if info["rejected"] != reasons:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items())) or "none"
         problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
@@ -202,16 +202,16 @@ def _check_numbers(manifest: dict[str, Any], segments: pl.DataFrame, rejected: p
     return problems
 
 
-def _check_splits(segments: Path, manifest: dict[str, Any], decoded: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
+def _check_splits(segments: Path, info: dict[str, Any], decoded: pl.DataFrame) -> tuple[dict[str, int], list[str]]:
     """Return what the splits share by transcripts and decoded samples, and where corpus.json says otherwise."""
-    selection = manifest.get("selection", {})
+    selection = info.get("selection", {})
     table = pl.scan_parquet(segments, glob=False).drop("audio_sha256")
     joined = table.join(decoded.lazy(), on="segment_id", how="left", maintain_order="left")
     found = leakage_record(joined, keys=grouping_columns(selection))
     leaks = {check: counts["shared"] for check, counts in found.items()}
     grouped = selection.get("parameters", {}).get("group_by", [])
     problems = [f"segments.parquet: {leaks[key]} values of {key} are in two splits" for key in grouped if leaks.get(key)]
-    for check, noted in manifest.get("leakage", {}).items():
+    for check, noted in info.get("leakage", {}).items():
         here = found.get(check, {})
         problems += [
             f"corpus.json: leakage: {check}: {what} is {noted.get(what)}, found {here.get(what)}"

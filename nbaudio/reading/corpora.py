@@ -22,7 +22,7 @@ from nbaudio.core.errors import InputError, get_by_name
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.containers.base import check_locations
-from nbaudio.corpus.layout import read_manifest
+from nbaudio.corpus.layout import read_corpus_info
 from nbaudio.reading.clips import Clip, ClipReader, Request
 from nbaudio.reading.order import BUFFER, RUN, Epoch, Partition
 from nbaudio.reading.streams import Stream
@@ -50,18 +50,23 @@ class Corpus:
 
     Attributes:
         segments: one row per clip: its metadata, and `shard`, `offset` and `length` (bytes), by which the rows are sorted.
-        manifest: its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
+        info: the content of its corpus.json, with the parameters with which it was made, such as ``encoding`` and ``rate``.
         cache: of fetched parts of its shards; None for no cache.
     """
 
     folder: Folder
     segments: pl.DataFrame
-    manifest: dict[str, Any]
+    info: dict[str, Any]
     cache: Cache | None = None
 
     def __repr__(self) -> str:
         clips = ", ".join(f"{split}: {count:,}" for split, count in self.splits.items())
         return f"Corpus({str(self.folder)!r}, {clips or 'empty'})"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Former name of `info`."""
+        return self.info
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return `segments` as a pandas frame."""
@@ -72,7 +77,7 @@ class Corpus:
     def shards(self) -> pl.DataFrame:
         """`name`, `split`, `segments`, `bytes` and `sha256` of each shard."""
         fork_guard.check_not_forked("Corpus.shards")
-        return pl.DataFrame(self.manifest["shards"]).select("name", "split", "segments", "bytes", "sha256")
+        return pl.DataFrame(self.info["shards"]).select("name", "split", "segments", "bytes", "sha256")
 
     @property
     def splits(self) -> dict[str, int]:
@@ -186,7 +191,7 @@ class Corpus:
         return {segment_id: number for number, segment_id in enumerate(self.segments["segment_id"])}
 
     def _clips(self, frame: pl.DataFrame, give: Give, in_flight: int) -> ClipReader:
-        encoding = self.manifest["parameters"]["encoding"]
+        encoding = self.info["parameters"]["encoding"]
         ways: dict[str, Any] = {"samples": partial(_samples, encoding=encoding), "levels": decode_levels, "encoded": None}
         decode = get_by_name(ways, give, "way to give clips")
         if give == "levels" and encoding not in QUANTIZATIONS:
@@ -228,7 +233,7 @@ class Corpus:
     @cached_property
     def _sizes(self) -> dict[str, tuple[str, int]]:
         """Hash and bytes of each shard."""
-        return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.manifest["shards"]}
+        return {shard["name"]: (shard["sha256"], shard["bytes"]) for shard in self.info["shards"]}
 
 
 def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_limit: int | str = LIMIT) -> Corpus:
@@ -250,16 +255,16 @@ def open_corpus(where: str | Path, *, cache: str | Path | None = None, cache_lim
     fork_guard.check_not_forked(f"open_corpus({str(where)!r})")
     folder = folder_at(where)
     with ThreadPoolExecutor(1) as pool:  # concurrently: from a URL each takes several round trips
-        pending = pool.submit(read_manifest, folder)
+        pending = pool.submit(read_corpus_info, folder)
         try:
             with folder.local(TABLE) as path:
                 table = read_parquet(path)
         except InputError as error:
             raise InputError(f"{folder}/{TABLE}: cannot be read; is {folder} a corpus? ({error})") from error
-        manifest = pending.result()
+        info = pending.result()
     check_locations(folder, table)
     kept = None if cache is None else Cache(Path(cache).absolute(), parse_size(cache_limit))
-    return Corpus(folder, table.sort("shard", "offset", "segment_id"), manifest, kept)
+    return Corpus(folder, table.sort("shard", "offset", "segment_id"), info, kept)
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:

@@ -13,7 +13,7 @@ from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
-from nbaudio.corpus.layout import MANIFEST, read_manifest
+from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import vocabulary
@@ -171,7 +171,7 @@ def segments(source: Source) -> pl.DataFrame:
             raise InputError("segments: no column duration_s; use the table that views.segments returns")
         return frame
     folder = folder_at(source.path if isinstance(source, Workspace) else source)
-    if folder.exists(MANIFEST):
+    if folder.exists(CORPUS_JSON):
         return _of_corpus(folder)
     if folder.place.local is not None and folder.exists("workspace.json"):
         workspace = Workspace.open(folder.place.local)
@@ -180,11 +180,11 @@ def segments(source: Source) -> pl.DataFrame:
 
 
 def _of_corpus(folder: Folder) -> pl.DataFrame:
-    sources = read_manifest(folder).get("sources", [])
+    sources = read_corpus_info(folder).get("sources", [])
     try:
-        recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{MANIFEST}: sources")
+        recordings = conform(pl.DataFrame(sources), RECORDINGS, f"{folder}/{CORPUS_JSON}: sources")
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}/{MANIFEST}: sources are not a table ({one_line(error)})") from error
+        raise InputError(f"{folder}/{CORPUS_JSON}: sources are not a table ({one_line(error)})") from error
     parts = []
     for name, decision in (("segments.parquet", "accept"), ("rejected.parquet", "reject")):
         try:

@@ -20,7 +20,7 @@ import polars as pl
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.tables import SPLITS
-from nbaudio.corpus.layout import MANIFEST, read_manifest
+from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
 from nbaudio.selection.leakage import CHECK_MEANINGS, EXCEPTIONS
@@ -70,8 +70,8 @@ class Section:
 def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
-    state = None if folder.exists(MANIFEST) else ProofState.load(path)
-    notes = _workspace_notes(state) if state else read_manifest(folder)
+    state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
+    notes = _workspace_notes(state) if state else read_corpus_info(folder)
     kept, why = segments.filter(pl.col("decision") != "reject"), views.reasons(segments)
     found = [
         _overview(facts, notes["selection"]),
