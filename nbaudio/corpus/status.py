@@ -8,7 +8,7 @@ from typing import Any
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.report import Report, first_lines
-from nbaudio.corpus.layout import IDENTITY, CORPUS_JSON, UNREADABLE_AUDIO, Layout, read_corpus_info, shard_names
+from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, UNREADABLE_AUDIO, Layout, read_corpus_info, shard_names
 from nbaudio.storage import run_log
 from nbaudio.storage.folders import Folder, folder_at
 

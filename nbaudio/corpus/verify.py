@@ -17,7 +17,7 @@ from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.tables import SPLITS, read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
-from nbaudio.corpus.layout import IDENTITY, CORPUS_JSON, TABLES, read_corpus_info, shard_names
+from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
 from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
