@@ -18,7 +18,7 @@ rounds, the first with the threshold 0.8, the others with the lowest threshold w
 - limit: the least share that any stratification by similarity could need, however many are reviewed: the squared sum of
   sqrt(p (1 - p)) over the kept segments, divided by the number of all segments and the number of wrong kept ones.
 
-Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recogniser: 6.5 % are exactly 1; of the
+Similarities follow a fit to 1,000 segments of ParlaSpeech-HR, transcripts against a recognizer: 6.5 % are exactly 1; of the
 others 1 - similarity is lognormal, 70 % with median 0.0523 and sigma 0.570, 30 % with median 0.0430 and sigma 1.188 (maximum
 likelihood), and at most 2. Quantiles of 1 - similarity below 1, data and fit: 10 % 0.012, 0.012; 50 % 0.047, 0.047; 90 % 0.158,
 0.162; 95 % 0.229, 0.250; 98 % 0.490, 0.415. With a file of transcripts its own similarities are drawn instead.

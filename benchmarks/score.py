@@ -63,7 +63,7 @@ def make_up(path: Path, segments: int, seed: int) -> None:
 
 
 def misheard(words: list[str], errors: list[int]) -> list[str]:
-    """What a recogniser might make of words: 0 leaves one as it is, 1 changes its end, 2 loses it, 3 splits it."""
+    """What a recognizer might make of words: 0 leaves one as it is, 1 changes its end, 2 loses it, 3 splits it."""
     heard = []
     for word, error in zip(words, errors, strict=True):
         heard += ([word], [word[:-1] + "o"], [], [word[:2], word[2:] or "a"])[error]

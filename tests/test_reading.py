@@ -309,8 +309,8 @@ def test_clips_of_all_shards_are_mixed():
     touched = [len(set(places[at : at + 512])) for at in range(0, 3500, 512)]
     # A perfect shuffle of 20 shards touches all of them in 512 clips.
     assert np.mean(touched) >= 15
-    neighbours = np.abs(np.diff(order)) == 1
-    assert neighbours.mean() < 0.02
+    neighbors = np.abs(np.diff(order)) == 1
+    assert neighbors.mean() < 0.02
 
 
 # --- streams

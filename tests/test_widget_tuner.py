@@ -67,7 +67,7 @@ def test_more_speakers_than_are_listed_are_still_counted(monkeypatch):
 
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.floats(0, 1), st.booleans())
-def test_neighbours_are_the_nearest_on_both_sides(scores, value, least):
+def test_neighbors_are_the_nearest_on_both_sides(scores, value, least):
     place = {"start_sample": [0] * len(scores), "end_sample": [5] * len(scores), "num_samples": [5] * len(scores)}
     table = pl.DataFrame({"wer": scores, **place}, schema={"wer": pl.Float64, **dict.fromkeys(place, pl.Int64)})
     scale = threshold_tuner.Scale("wer", "", (0.0, 1.0), least)
@@ -170,10 +170,10 @@ def test_what_has_no_audio_is_an_example_where_nothing_can_be_played():
     place = {"start_sample": [0, None, None, 0], "end_sample": [5, None, None, 5], "num_samples": [5, None, None, 4]}
     schema = {"similarity": pl.Float64, **dict.fromkeys(place, pl.Int64)}
     table = pl.DataFrame({"similarity": [0.95, 0.85, 0.7, 0.75], **place}, schema=schema)
-    neighbours = Neighbors(table, threshold_tuner.scale(table, "similarity"))
+    neighbors = Neighbors(table, threshold_tuner.scale(table, "similarity"))
     # What can be played comes first though others are nearer.
-    assert neighbours.around(0.8, 1) == ([0], [3])
-    assert neighbours.around(0.8, 3) == ([0, 1], [3, 2])
+    assert neighbors.around(0.8, 1) == ([0], [3])
+    assert neighbors.around(0.8, 3) == ([0, 1], [3, 2])
 
 
 def test_a_workspace_of_texts_shows_texts_on_both_sides(tmp_path):

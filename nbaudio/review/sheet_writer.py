@@ -42,7 +42,7 @@ REVIEWER = "Reviewer"
 
 _PLACES = {name: place for place, name in enumerate(COLUMNS)}
 _LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
-_GREY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
+_GRAY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
 _TEXT = {**_LINE, "num_format": "@"}
 _FIGURE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "right", "indent": 1}
@@ -119,7 +119,7 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *,
 
 def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, steps: Sequence[str]) -> None:
     sheet = book.add_worksheet("review")
-    header = {"bold": True, "bg_color": _GREY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
+    header = {"bold": True, "bg_color": _GRAY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
     sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     for column, (name, width) in enumerate(COLUMNS.items()):
         sheet.set_column(column, column, width, None, {"hidden": name == "key"})
@@ -205,8 +205,8 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
     for column, width in enumerate((24, 14, 14, 80)):
         sheet.set_column(column, column, width)
     sheet.fit_to_pages(1, 0)
-    label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GREY})
-    right = book.add_format({"bold": True, "bottom": 1, "bg_color": _GREY, "align": "right", "indent": 1})
+    label = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY})
+    right = book.add_format({"bold": True, "bottom": 1, "bg_color": _GRAY, "align": "right", "indent": 1})
     name = book.add_format({"num_format": "@", "bg_color": _PALE, "border": 1, "border_color": _LINES})
     count, share, one_decimal = (
         book.add_format({"align": "right", "indent": 1, "num_format": form}) for form in ("#,##0", "0.0%", "0.0")
