@@ -21,7 +21,7 @@ from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
 from nbaudio.core.name_matching import is_audio
 from nbaudio.core.source_splits import split_in, split_role
 from nbaudio.formats.base import Problem, Transcripts, check_link, collect_rows
-from nbaudio.formats.columns import ARROW, batches, choose, has_any_value, schema_of
+from nbaudio.formats.source_columns import ARROW, batches, choose, has_any_value, schema_of
 
 _ROWS = 4096
 _CLIPS = 32

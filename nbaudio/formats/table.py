@@ -22,7 +22,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.tables import RECORDINGS, SEGMENTS
 from nbaudio.core.times import add_seconds
 from nbaudio.formats.base import BATCH_ROWS, PROBLEMS, TRANSCRIPTS, Problem, Transcripts, source_column, with_audio_root
-from nbaudio.formats.columns import batches, choose, schema_of
+from nbaudio.formats.source_columns import batches, choose, schema_of
 
 _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source_channel", "source_duration", "duration_s"))
 _YES_NO = {"yes": True, "no": False, None: None}
