@@ -221,8 +221,8 @@ def exports() -> dict[str, str]:
     tree = ast.parse((TOP / "nbaudio/__init__.py").read_text(encoding="utf8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     given = {ast.unparse(call.func): ast.literal_eval(call.args[1]) for call in calls if len(call.args) > 1}
-    names = {f"nbaudio.{name}": f"{module}.{name}" for name, module in given["lazy.attach"].items()}
-    modules = {f"nbaudio.{name}": module for name, module in given["lazy.alias"].items()}
+    names = {f"nbaudio.{name}": f"{module}.{name}" for name, module in given["lazy_imports.attach"].items()}
+    modules = {f"nbaudio.{name}": module for name, module in given["lazy_imports.alias"].items()}
     return {name: path for name, path in (names | modules).items() if path != f"{name}.{name.rpartition('.')[2]}"}
 
 
