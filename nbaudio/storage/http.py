@@ -124,6 +124,9 @@ def _connection_error(error: BaseException) -> ConnectionError:
     """Return the cause of a failed connection, without memory addresses."""
     while isinstance(inner := next((one for one in reversed(error.args) if isinstance(one, BaseException)), None), BaseException):
         error = inner
+    held, missing = getattr(error, "partial", None), getattr(error, "expected", None)  # of urllib3's IncompleteRead
+    if isinstance(held, int) and isinstance(missing, int):
+        return ConnectionError(f"{held:,} of {held + missing:,} bytes came")
     text = re.sub(r"<[^>]*>:? ?|\w+\(host=.*?\): ?", "", str(error)) or type(error).__name__
     return (ConnectionResetError if isinstance(error, ConnectionResetError) else ConnectionError)(text)
 
