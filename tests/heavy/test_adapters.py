@@ -372,7 +372,7 @@ def test_lhotse_loads_the_same_samples(make: Make, encoding: str) -> None:
 
 def test_lhotse_takes_bytes_as_they_are_and_no_levels(make: Make) -> None:
     corpus = make(encoding="mulaw")
-    with pytest.raises(InputError, match="the stream gives levels"):
+    with pytest.raises(InputError, match="the stream yields levels"):
         cuts(corpus.stream("train", give="levels"))
 
 
