@@ -136,15 +136,15 @@ def parquet_slices(path: Path) -> Iterator[pl.DataFrame]:
 
 _KEYS = {"recordings": ("recording_id", RECORDINGS), "segments": ("segment_id", SEGMENTS)}
 
-Folder = str | os.PathLike[str]
+WorkspacePath = str | os.PathLike[str]
 
 
-def table_path(workspace: Folder, table: str = "segments") -> Path:
+def table_path(workspace: WorkspacePath, table: str = "segments") -> Path:
     """Return the file of a workspace's table."""
     return Path(workspace) / f"{table}.parquet"
 
 
-def table_schema(workspace: Folder, table: str = "segments") -> pl.Schema:
+def table_schema(workspace: WorkspacePath, table: str = "segments") -> pl.Schema:
     """Return the columns and types that the file of a table has; raise InputError where it is not usable or has no key."""
     path = table_path(workspace, table)
     with reading_parquet(path):
@@ -155,7 +155,7 @@ def table_schema(workspace: Folder, table: str = "segments") -> pl.Schema:
     return held
 
 
-def scan(workspace: Folder, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
+def scan(workspace: WorkspacePath, columns: Iterable[str] | None = None, *, table: str = "segments") -> pl.LazyFrame:
     """Scan a table of a workspace lazily.
 
     Args:
@@ -181,11 +181,12 @@ def scan(workspace: Folder, columns: Iterable[str] | None = None, *, table: str 
 
 
 def read(
-    workspace: Folder, columns: Iterable[str] | None = None, *, where: pl.Expr | None = None, table: str = "segments"
+    workspace: WorkspacePath, columns: Iterable[str] | None = None, *, where: pl.Expr | None = None, table: str = "segments"
 ) -> pl.DataFrame:
-    """Read a table of a workspace, or some of its columns and the rows `where` an expression on columns of the file holds.
+    """Read a table of a workspace into memory.
 
-    Further arguments are those of `scan`. A column that cannot be cast to the type of its schema raises InputError.
+    `where` is a condition on columns of the file; the other arguments are those of `scan`. A column that cannot be cast to the
+    type in its schema raises InputError.
     """
     held = table_schema(workspace, table)
     expected = _expected(held, columns, table)
@@ -206,7 +207,9 @@ def _expected(held: pl.Schema, columns: Iterable[str] | None, table: str) -> pl.
     return pl.Schema({name: whole[name] for name in order if name in whole})
 
 
-def write(workspace: Folder, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments") -> None:
+def write(
+    workspace: WorkspacePath, batches: pl.DataFrame | pl.LazyFrame | Iterable[pl.DataFrame], *, table: str = "segments"
+) -> None:
     """Replace a table of a workspace atomically.
 
     Args:
@@ -245,7 +248,7 @@ def _stream(batches: Iterator[pl.DataFrame], failed: list[Exception]) -> pl.Lazy
     return register_io_source(source, schema=first.schema)
 
 
-def replace_columns(workspace: Folder, columns: pl.DataFrame) -> None:
+def replace_columns(workspace: WorkspacePath, columns: pl.DataFrame) -> None:
     """Replace columns of the segments table, row by row; stream the other columns from file to file."""
     new = columns.lazy()
     kept = scan(workspace).drop(columns.columns, strict=False)
@@ -253,12 +256,12 @@ def replace_columns(workspace: Folder, columns: pl.DataFrame) -> None:
     write(workspace, pl.concat([kept, new], how="horizontal").select(*order))
 
 
-def read_batches(workspace: Folder, table: str = "segments") -> Iterator[pl.DataFrame]:
+def read_batches(workspace: WorkspacePath, table: str = "segments") -> Iterator[pl.DataFrame]:
     """Yield the rows of a table as the file has them, `ROWS_A_GROUP` at a time; raise InputError where it is not usable."""
     return parquet_slices(table_path(workspace, table))
 
 
-def copy_table(workspace: Folder, target: Path) -> None:
+def copy_table(workspace: WorkspacePath, target: Path) -> None:
     """Copy the segments table to `target`: by a hard link if possible."""
     target.unlink(missing_ok=True)
     try:

@@ -206,6 +206,7 @@ def test_a_run_that_is_killed_leaves_complete_objects_and_is_finished_by_another
     assert 0 <= report.facts["shards_kept_from_before"] - sum(name.endswith(".tar") for name in left) <= jobs
 
 
+@pytest.mark.usefixtures("store")
 def test_bucket_that_is_not_there_is_reported_in_one_line(selected):
     with pytest.raises(NbaudioError, match=r"s3://nowhere/c/\.work/identity\.json: there is no such location"):
         materialize(selected, out="s3://nowhere/c", jobs=1, **OPTIONS)

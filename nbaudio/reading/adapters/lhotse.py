@@ -24,7 +24,7 @@ def cuts(stream: Stream) -> Any:
 
     Raises:
         MissingExtraError: lhotse is not installed.
-        InputError: the stream gives levels, or has begun.
+        InputError: the stream yields levels, or has started.
     """
     with requires_extra("lhotse"):
         from lhotse import CutSet
