@@ -443,6 +443,7 @@ def test_widgets_hold_it_as_text(full, name):
         "TranscriptDiff": lambda: widgets.TranscriptDiff(full, ids),
         "ReviewPanel": lambda: widgets.ReviewPanel(full, reviewer="ana"),
         "SegmentTable": lambda: widgets.SegmentTable(full),
+        "Explorer": lambda: widgets.Explorer(full),
         "ThresholdTuner": lambda: widgets.ThresholdTuner(full, 0.5),
     }[name]
     made = make()

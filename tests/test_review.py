@@ -126,7 +126,7 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     report = review.export(workspace, out=out, n=15)
     rows = cells_of(out)
     assert list(rows[0]) == list(sheet_writer.COLUMNS)
-    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)] == [1, 0.9, None, None, None]
+    assert [rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)] == [1, 0.9, *[None] * 4]
     heard = set(workspace.segments.filter(pl.col("recording_id") != "c")["segment_id"])
     assert {row["segment_id"].value for row in rows} == heard
     for row in rows:
@@ -155,6 +155,12 @@ def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     assert [path.name for path in out.parent.iterdir() if path.name.startswith(".")] == []
 
 
+def choices(book, name):
+    """The words of each drop-down of a sheet, by its cells."""
+    lists = {str(choice.sqref): choice.formula1.split("!") for choice in book[name].data_validations.dataValidation}
+    return {place: [cell.value for (cell,) in book[source][cells]] for place, (source, cells) in lists.items()}
+
+
 def test_sheet_is_made_for_people(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4)
     book = openpyxl.load_workbook(tmp_path / "s.xlsx")
@@ -162,15 +168,14 @@ def test_sheet_is_made_for_people(workspace, tmp_path):
     visible = [("review", "visible"), ("summary", "visible"), ("instructions", "visible")]
     assert [(s.title, s.sheet_state) for s in book] == [*visible, ("nbaudio", "hidden")]
     assert table.freeze_panes == "A2"
-    assert table.auto_filter.ref == "A1:K5"
+    assert table.auto_filter.ref == "A1:L5"
     assert all(cell.font.bold for cell in table[1])
-    assert table["C2"].alignment.wrap_text
-    assert [table[f"{letter}2"].number_format for letter in "BCDEF"] == ["@"] * 5
-    assert [column for column, shape in table.column_dimensions.items() if shape.hidden] == ["K"]
-    [choice] = table.data_validations.dataValidation
-    assert str(choice.sqref) == "B2:B5"
-    name, cells = choice.formula1.split("!")
-    assert [cell.value for (cell,) in book[name][cells]] == list(review.VERDICTS)
+    assert table["D2"].alignment.wrap_text
+    assert [table[f"{letter}2"].number_format for letter in "BCDEFG"] == ["@"] * 6
+    assert [column for column, shape in table.column_dimensions.items() if shape.hidden] == ["L"]
+    words = list(review.VERDICTS)
+    assert choices(book, "review") == {"B2:B5": words, "C2:C5": words[1:-1]}
+    assert choices(book, "summary") == {}
     marks = [
         (str(part), getattr(getattr(part, "font", None), "u", None))
         for part in cells_of(tmp_path / "s.xlsx")[0]["transcript"].value
@@ -400,9 +405,9 @@ def test_texts_stay_themselves(tmp_path_factory, pairs):
     path.write_bytes(sheet_writer.write_sheet(rows_of(pairs), record_of(len(pairs))))
     found = strings_of(path)
     for number, (text, asr) in enumerate(pairs, start=2):
-        assert found.get(f"G{number}", "") == cell_escaping.cell_text(text)
-        assert found.get(f"C{number}", "") == cell_escaping.cell_text(text)
-        assert found.get(f"D{number}", "") == ("no hypothesis" if asr is None else cell_escaping.cell_text(asr))
+        assert found.get(f"H{number}", "") == cell_escaping.cell_text(text)
+        assert found.get(f"D{number}", "") == cell_escaping.cell_text(text)
+        assert found.get(f"E{number}", "") == ("no hypothesis" if asr is None else cell_escaping.cell_text(asr))
     with zipfile.ZipFile(path) as book:
         assert b"<f>" not in book.read("xl/worksheets/sheet1.xml")
 
@@ -487,3 +492,93 @@ def test_overlapping_segments_are_chosen_by_hash_and_the_others_dealt_out():
     ids = ["a", "b", "c", "d"]
     record = ReviewRecord("r", "random", 4, 42, "", ids, [1.0] * 4, [""] * 4, [], ["ana", "ben"], 2)
     assert record.shares() == {"ana": ["a", "b", "c"], "ben": ["a", "b", "d"]}
+
+
+# --- blind
+
+
+@pytest.mark.parametrize("strategy", ["random", "stratified", "near"])
+def test_nothing_in_a_blind_sheet_tells_of_hypothesis_and_similarity(workspace, tmp_path, strategy):
+    heard = pl.format("čuo Zvrk{}", pl.col("source_start")) + pl.lit(" vrlo dugo" * 40)
+    change(workspace, asr_text=heard, similarity=pl.lit(0.123456))
+    review.export(
+        workspace, out=tmp_path / "s.xlsx", n=6, strategy=strategy, threshold=0.654321, blind=True, tables=["csv"], zip=True
+    )
+    record = json.loads((workspace.path / "reviews/s.json").read_text())
+    with zipfile.ZipFile(tmp_path / "s.zip") as packed:
+        files = {name: packed.read(name) for name in packed.namelist() if not name.startswith("s/clips/")}
+    assert files == {f"s/{name}": (tmp_path / name).read_bytes() for name in ("s.csv", "s.xlsx")}
+    with zipfile.ZipFile(tmp_path / "s.xlsx") as book:
+        parts = {"s.csv": files["s/s.csv"], **{name: book.read(name) for name in book.namelist()}}
+    known = [
+        *workspace.segments["asr_text"],
+        "Zvrk",
+        "0.123",
+        "0.654",
+        strategy,
+        *record["strata"],
+        *map(repr, record["probabilities"]),
+    ]
+    known += ["hypothesis", "similarity", "recognizer", *record["contents"]]
+    told = {(name, word) for name, data in parts.items() for word in set(known) - {"all"} if word in data.decode()}
+    assert told == set()
+    assert b"<b/>" not in parts["xl/sharedStrings.xml"]
+    heights = {row.height for row in list(openpyxl.load_workbook(tmp_path / "s.xlsx")["review"].row_dimensions.values())[1:]}
+    assert len(heights) == 1
+
+
+def test_a_blind_sheet_depends_on_hypothesis_and_similarity_in_nothing_but_its_keys(workspace, tmp_path):
+    written = []
+    for heard, similarity in (("riječ 1 ovdje", 0.99), ("druga", 0.1)):
+        change(workspace, asr_text=pl.lit(heard), similarity=pl.lit(similarity))
+        review.export(workspace, out=tmp_path / "s.xlsx", n=5, blind=True)
+        with zipfile.ZipFile(tmp_path / "s.xlsx") as book:
+            parts = {name: book.read(name).decode() for name in book.namelist()}
+        hashes = ReviewRecord.find(workspace, "s").row_hashes()
+        written.append({name: re.sub("|".join(hashes), "-", part) for name, part in parts.items()})
+        (tmp_path / "s.xlsx").unlink()
+        (workspace.path / "reviews/s.json").unlink()
+    assert written[0] == written[1]
+
+
+def test_another_export_of_a_review_must_be_as_blind(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True)
+    with pytest.raises(ExistsError, match="blind True; another blind needs another name"):
+        review.export(workspace, out=tmp_path / "s.xlsx", n=4)
+
+
+# --- lists and rows
+
+
+def test_faults_and_reviewers_are_lists_to_choose_from(workspace, tmp_path):
+    words = ["noise", "ok", "bad/odd", "unsure", "it's off"]
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "007"], overlap=4, verdicts=words)
+    book = openpyxl.load_workbook(tmp_path / "s-ana.xlsx")
+    assert choices(book, "review") == {"B2:B5": words, "C2:C5": ["noise", "bad/odd", "it's off"]}
+    assert choices(book, "summary") == {"B3": ["ana", "007"]}
+    assert book["summary"]["B3"].value == "ana"
+    review.export(workspace, out=tmp_path / "t.xlsx", n=2, verdicts=["ok", "unsure"])
+    assert list(choices(openpyxl.load_workbook(tmp_path / "t.xlsx"), "review")) == ["B2:B3"]
+
+
+def test_rows_are_as_high_as_their_wrapped_texts(tmp_path):
+    equal, other = "da " * 30, "ne " * 30
+    pairs = [
+        ("da", "da"),
+        (equal, equal),
+        (equal, other),
+        ("x" * 200, "da"),
+        ("今日は天気" * 20, "da"),
+        ("da\nne\nda", "da"),
+        ("da " * 9999, ""),
+    ]
+    rows = rows_of(pairs).with_columns(speaker_id=pl.lit("ana"), clip=pl.lit("clips/a.wav"))
+    (tmp_path / "s.xlsx").write_bytes(sheet_writer.write_sheet(rows, record_of(len(pairs))))
+    table = openpyxl.load_workbook(tmp_path / "s.xlsx")["review"]
+    lines = [round((table.row_dimensions[row].height - 5) / 15, 1) for row in range(2, len(pairs) + 2)]
+    assert lines[0] == 1
+    assert 2 <= lines[1] <= lines[2] <= 3
+    assert 4 <= lines[3] <= 6
+    assert lines[4] >= 4
+    assert lines[5] == 3
+    assert 400 < table.row_dimensions[8].height <= 409

@@ -75,6 +75,7 @@ def test_what_a_reviewer_fills_in_comes_back_with_who_when_and_where(workspace, 
         "reviewer": "ana",
         "time": "2001-02-03T04:05:06Z",
         "review": "sheet",
+        "blind": False,
     }
     assert held(workspace) == {"s0": "ok", "s1": "wrong words", "s2": "cut off"}
     names = ("rows", "left_empty", "new", "known_already", "by_reviewer", "corrected_texts")
@@ -776,3 +777,113 @@ def test_times_of_sheets_are_those_of_their_files_where_nothing_inside_says_othe
 def test_cells_are_restored_whatever_programs_made_of_escapes_and_control_characters():
     assert cell_escaping.restore_controls("da␇ ne␊", "da\x07") == "da\x07 ne␊"
     assert {cell_escaping.normalize_cell(cell) for cell in ("_x005F_x0041_ da", "_x0041_ da", "A da")} == {"A da"}
+
+
+# --- two verdicts, blind sheets, names
+
+
+@pytest.mark.parametrize(
+    ("cells", "verdict"),
+    [
+        ({"verdict": "noise", "second verdict": "Cut off"}, "cut off, noise"),
+        ({"verdict": "noise; extra speech / cut off"}, "cut off, extra speech, noise"),
+        ({"verdict": "noise, ", "second verdict": "noise"}, "noise"),
+        ({"second verdict": "noise"}, "noise"),
+    ],
+)
+def test_a_second_verdict_is_joined_in_the_order_of_the_list(workspace, sheet, cells, verdict):
+    fill_in(sheet, {"s0": cells, "s1": "noise"}, reviewer="ana")
+    report = review.import_(workspace, sheet)
+    assert report.warnings == report.problems == []
+    assert held(workspace) == {"s0": verdict, "s1": "noise"}
+    counts = {row["verdict"]: row["count"] for row in report.facts["by_word"]}
+    assert counts == {word: 1 + (word == "noise") for word in {*verdict.split(", "), "noise"}}
+    assert not gold_ids(workspace, workspace.segments)
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ({"verdict": "ok", "second verdict": "noise"}, "verdict 'ok, noise': 'ok' cannot stand beside another verdict"),
+        ({"verdict": "unsure/cut off"}, "verdict 'cut off, unsure': 'unsure' cannot stand beside another verdict"),
+        ({"verdict": "noise", "second verdict": "loud"}, "verdict 'noise; loud' is not one of ok, wrong words"),
+        ({"second verdict": "ok", "verdict": "unsure"}, "verdict 'ok, unsure': 'ok' cannot stand beside another verdict"),
+    ],
+)
+def test_a_second_verdict_beside_ok_or_unsure_is_one_problem(workspace, sheet, cells, problem):
+    fill_in(sheet, {"s0": cells, "s1": "ok"})
+    [line] = review.import_(workspace, sheet, reviewer="ana").problems
+    assert f", s0: {problem}" in line
+    assert held(workspace) == {"s1": "ok"}
+
+
+def test_a_word_of_the_list_with_a_slash_is_one_word(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, verdicts=["ok", "b/d", "d", "x"])
+    fill_in(tmp_path / "s.xlsx", {"s0": "b/d, x", "s1": "x/d", "s2": "B/D"})
+    assert review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems == []
+    assert held(workspace) == {"s0": "b/d, x", "s1": "d, x", "s2": "b/d"}
+
+
+def test_a_sheet_of_before_has_no_second_verdict(workspace, sheet):
+    change(sheet, lambda table, columns: table.delete_cols(columns["second verdict"]))
+    fill_in(sheet, {"s0": "noise"}, reviewer="ana")
+    report = review.import_(workspace, sheet)
+    assert report.warnings == report.problems == []
+    assert held(workspace) == {"s0": "noise"}
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv"])
+def test_a_blind_sheet_comes_back_without_a_warning_and_its_verdicts_say_so(workspace, tmp_path, kind):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True, tables=["csv"])
+    if kind == "xlsx":
+        sheet = change(fill_in(tmp_path / "s.xlsx", {"s0": "ok", "s1": "noise"}, reviewer="ana"), sort_rows)
+    else:
+        sheet = tmp_path / "s.csv"
+        rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8-sig"))))
+        said = [{**row, "verdict": {"s0": "ok", "s1": "noise"}.get(row["segment_id"], "")} for row in rows]
+        sheet.write_bytes(pl.DataFrame(said).write_csv().encode())
+    report = review.import_(workspace, sheet, reviewer="ana")
+    assert report.warnings == report.problems == []
+    assert held(workspace) == {"s0": "ok", "s1": "noise"}
+    log = review.verdict_log(workspace)
+    assert log["blind"].to_list() == [True, True]
+    segments = workspace.segments.filter(pl.col("segment_id").is_in(log["segment_id"].implode()))
+    assert sorted(log["content"]) == sorted(content_hashes(segments))
+    assert gold_ids(workspace, workspace.segments) == {"s0"}
+
+
+def test_a_row_of_a_blind_sheet_that_was_changed_is_reported(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True)
+    fill_in(tmp_path / "s.xlsx", {"s0": {"verdict": "ok", "transcript": "drugi"}, "s1": {"verdict": "ok", "transcript": "nov"}})
+    first, second = review.import_(workspace, tmp_path / "s.xlsx", reviewer="ana").problems
+    assert "columns were sorted separately" in first + second
+    assert "its transcript was changed" in first + second
+
+
+def test_a_name_that_is_not_on_the_list_is_named_with_those_that_are_and_nothing_is_lost(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
+    fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok", "s1": "ok"}, reviewer="Ana K.")
+    fill_in(tmp_path / "s-ben.xlsx", {"s0": "ok"})
+    report = review.import_(workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"])
+    names = [line for line in report.warnings if "Ana K." in line]
+    assert names == ["s-ana.xlsx: reviewers of s are ana, ben, not 'Ana K.', under whose name its 2 verdicts are stored"]
+    assert report.facts["by_reviewer"] == said_by({"Ana K.": 2, "ben": 1})
+
+
+def test_a_name_of_the_list_in_another_case_is_that_name(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana"])
+    report = review.import_(workspace, fill_in(tmp_path / "s-ana.xlsx", {"s0": "ok"}, reviewer=" ANA"))
+    assert report.facts["by_reviewer"] == said_by({"ana": 1})
+    assert report.warnings == []
+
+
+def test_a_complete_review_says_what_comes_next(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
+    fill_in(tmp_path / "s-ana.xlsx", dict.fromkeys(("s0", "s1", "s2", "s3"), "ok"))
+    assert "next" not in review.import_(workspace, tmp_path / "s-ana.xlsx").facts
+    fill_in(tmp_path / "s-ben.xlsx", {"s0": "noise", **dict.fromkeys(("s1", "s2", "s3"), "ok")})
+    for _ in range(2):
+        [line] = review.import_(workspace, [tmp_path / "s-ana.xlsx", tmp_path / "s-ben.xlsx"]).facts["next"]
+        assert line.startswith(
+            "s: all judged; reviewers disagree on 1 segment: nbaudio.review.disagreements(W) lists them; next: "
+        )

@@ -25,6 +25,7 @@ said = st.builds(
     st.sampled_from("xy"),
     texts,
     texts,
+    st.sampled_from([None, False, True]),
 )
 
 
@@ -47,6 +48,18 @@ def test_log_keeps_all_and_the_last_line_of_each_reviewer_on_each_segment_as_it_
     held = rows_of(review.verdicts(workspace.path))
     assert {about(row): row for row in held} == {key: row for key, row in last.items() if row.verdict}
     assert len(held) == len({about(row) for row in held})
+
+
+def test_log_of_before_is_read_and_a_line_without_blind_stays_as_it_was(tmp_path):
+    workspace = Workspace.create(tmp_path)
+    review.append_verdicts(workspace, [OK])
+    line = (
+        b'{"segment_id":"s1","content":"c1","verdict":"ok","comment":"","corrected_text":null,'
+        b'"reviewer":"ana","time":"2026-11-21T03:00:00Z","review":"panel"}\n'
+    )
+    assert (tmp_path / "reviews/verdicts.jsonl").read_bytes() == line
+    review.append_verdicts(workspace, [replace(OK, blind=True)])
+    assert review.verdict_log(workspace)["blind"].to_list() == [None, True]
 
 
 def test_half_a_line_of_a_killed_program_is_left_out_and_mended(tmp_path):

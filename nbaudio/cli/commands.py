@@ -90,7 +90,7 @@ def score(
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export_(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="spreadsheet to write; clips are written beside it")],
+    out: Annotated[str, typer.Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
     n: Annotated[
         int | None, typer.Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")
     ] = None,
@@ -99,16 +99,17 @@ def export_(
     ] = "random",
     threshold: Annotated[float, typer.Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
-    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="write a sheet for each of them")] = "",
+    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
     overlap: Annotated[int, typer.Option(min=0, help="number of clips that all reviewers get")] = 0,
     verdicts: Annotated[str | None, typer.Option(help="verdicts to choose from, separated by commas; ok must be one")] = None,
-    clips: Annotated[str, typer.Option(help="format of the clips: wav or mp3")] = "wav",
+    clips: Annotated[str | None, typer.Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
     tables: Annotated[
         list[str] | None, typer.Option("--table", help="also write the sheet as csv or tsv; repeat for both")
     ] = None,
-    zip: Annotated[bool, typer.Option("--zip", help="pack each sheet with its clips into a .zip")] = False,
+    zip: Annotated[bool, typer.Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
+    blind: Annotated[bool, typer.Option("--blind/--no-blind", help="hide hypothesis and similarity from reviewers")] = False,
 ) -> Report:
-    """Draw a sample for review into spreadsheets with clips; drawn segments stay out of training."""
+    """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
     given = locals()
     parsed = {
         "reviewers": common.split_commas(reviewers),
@@ -118,15 +119,16 @@ def export_(
     return nbaudio.review.export(**{**given, **parsed})
 
 
-@common.command("review import W sheet-ana.xlsx sheet-ben.xlsx", group=review_app)
+@common.command("review import W sheet-ana.xlsx page-ben-verdicts.json", group=review_app)
 def import_(
     workspace: common.Workspace,
     sheets: Annotated[
-        list[str], typer.Argument(metavar="SHEET...", help="returned sheets: .xlsx, .csv, .tsv, or folders of them")
+        list[str],
+        typer.Argument(metavar="SHEET...", help="sheets (.xlsx, .csv, .tsv), verdict files of pages (.json), or folders"),
     ],
     reviewer: Annotated[str | None, typer.Option(help="name of the reviewer; default: the name in each sheet")] = None,
 ) -> Report:
-    """Import verdicts and corrected texts from sheets; list unusable rows and report annotator agreement."""
+    """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
     return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
 
 
@@ -277,9 +279,10 @@ def stats(
     out: Annotated[
         str | None, typer.Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")
     ] = None,
+    audio: Annotated[bool, typer.Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
 ) -> Report:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    return nbaudio.stats(path, out=out)
+    return nbaudio.stats(path, out=out, audio=audio)
 
 
 @common.command("wheel --out dist")

@@ -1,4 +1,4 @@
-"""Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout."""
+"""Notebooks and manifests that ship with nbaudio, located in a wheel or a checkout; and the front end of widgets and pages."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from nbaudio.core.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = ("notebooks", "data_manifests")
+_PLAYER = ("diff", "player_drawing", "player_timeline", "player_bounds", "player_clips", "player")
 
 
 def bundled(name: str) -> Path:
@@ -22,3 +23,10 @@ def bundled(name: str) -> Path:
     raise InputError(
         f"{name}: this installation of nbaudio lacks its {folder}; install the wheel, or a checkout with pip install -e"
     )
+
+
+def front_end(*names: str, kind: str = "js") -> str:
+    """Concatenate JavaScript files (or others, by their ending) of the widgets; ``player`` is several."""
+    files = dict.fromkeys(file for name in names for file in (_PLAYER if name == "player" else (name,)))
+    folder = PACKAGE / "ui" / "widgets" / "js"
+    return "\n".join((folder / f"{name}.{kind}").read_text(encoding="utf8") for name in files)

@@ -3,25 +3,27 @@
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from nbaudio.core.atomic import atomic_write, write_json
+from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, duration
 from nbaudio.core.tables import seconds_column
 from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.rounds import rounds
+from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
+from nbaudio.review.rounds import PICKED, rounds
 from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
-from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, check_size, row_key, write_sheet
+from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import (
     VERDICTS,
     ReviewRecord,
@@ -37,6 +39,7 @@ from nbaudio.text.score import normalization_steps
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
+PAGE = ".html"
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
@@ -51,18 +54,21 @@ def export(
     reviewers: Sequence[str] = (),
     overlap: int = 0,
     verdicts: Sequence[str] = tuple(VERDICTS),
-    clips: str = "wav",
+    clips: str | None = None,
     tables: Sequence[str] = (),
     zip: bool = False,
+    blind: bool = False,
+    segment_ids: Ids | None = None,
 ) -> Report:
-    """Draw segments for review into a spreadsheet, with their clips in a folder beside it.
+    """Draw segments for review into a spreadsheet with their clips in a folder beside it, or into a page for a browser.
 
     Segments are drawn from all that keep the rules of the tables, whatever their similarity. What was drawn is recorded under the
     sheet's name and stays out of training. The same call again gives the same bytes; a filled-in sheet is not overwritten.
 
     Args:
         workspace: the workspace or its folder.
-        out: the .xlsx file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on.
+        out: the .xlsx or .html file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page
+            (.html) holds up to 50 MB of clips; more are in the folder beside it.
         n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
         strategy: a key of `STRATEGIES`.
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
@@ -70,9 +76,12 @@ def export(
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
         overlap: how many segments all reviewers are given, to compute their agreement; the others are divided among them.
         verdicts: the words to choose from; ``ok`` must be one of them.
-        clips: ``wav`` or ``mp3``, which is a fifth of the size.
+        clips: ``wav`` or ``mp3``, which is a fifth of the size; by default ``wav`` for sheets, ``mp3`` for pages.
         tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
         zip: also write each sheet with its clips into one .zip to send.
+        blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with every verdict.
+        segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`, `threshold` and `seed` are not
+            used. They were picked, not drawn at random, hence their verdicts never count as a sample in `evidence`.
 
     Returns:
         A report with what was drawn and the files; clips that could not be cut are its problems.
@@ -94,7 +103,8 @@ def export(
         1
     """
     state, out = ReviewState.load(workspace), Path(out).absolute()
-    workspace = state.workspace
+    workspace, is_page = state.workspace, out.suffix.lower() == PAGE
+    clips = clips or ("mp3" if is_page else "wav")
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
     check_verdict_list(verdicts)
 
@@ -104,44 +114,114 @@ def export(
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
     record = ReviewRecord.find(workspace, out.stem)
-    if n is None:
+    picked = None if segment_ids is None else _picked(workspace, segments, segment_ids)
+    if picked is not None:
+        n, strategy = len(picked), PICKED
+    elif n is None:
         left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
     options: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
-    options |= {"overlap": overlap, "verdicts": list(verdicts)}
-    record = record or _new_record(out.stem, options, state, segments=segments, pool=pool, silent=silent)
+    options |= {"overlap": overlap, "verdicts": list(verdicts), "blind": blind}
+    record = record or _new_record(out.stem, options, state, segments=segments, pool=pool, silent=silent, picked=picked)
     record.check_parameters(options)
+    if picked is not None and set(record.segment_ids) - set(picked):
+        raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
     shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
-    most = max(map(len, shares.values()))
-    check_size(most, 0 if workspace.audio_root is None else most)
-    rows, failed = _with_clips(record, segments, pool, workspace, out.parent, encoding=clips)
-
-    files: dict[Path, bytes] = {}
-    kept: list[Path] = []
-    steps = normalization_steps(workspace)
-    for reviewer, ids in shares.items():
-        part = rows.filter(pl.col("segment_id").is_in(ids))
-        path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
-        made = {path: write_sheet(part, record, reviewer, steps=steps)}
-        made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
-        if zip:
-            made |= _zipped(made, part, path)
-        kept += [path for path, data in made.items() if _is_filled_in(path, data, record)]
-        files |= made
+    rows = _drawn_rows(record, segments, pool, encoding=clips)
+    make = _make_pages if is_page else _make_sheets
+    made = make(rows, record, shares, workspace, out, encoding=clips, tables=tables, zip=zip)
+    kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
-    for path in files.keys() - set(kept):
+    for path in made.files.keys() - set(kept):
         with atomic_write(path) as partial:
-            partial.write_bytes(files[path])
-    report = _report(rows, pool, silent, state, record=record, shares=shares, files=files, kept=kept, failed=failed)
+            partial.write_bytes(made.files[path])
+    report = _report(made, pool, silent, state, record=record, shares=shares, kept=kept)
     workspace.save_report("review", report.to_dict())
     return report
 
 
+@dataclass(frozen=True)
+class _Made:
+    """The files of an export, its rows (`clip` is null where there is none), and the reasons for missing clips by segment id."""
+
+    files: Mapping[Path, bytes]
+    rows: pl.DataFrame
+    failed: Mapping[str, str]
+    warnings: Sequence[str] = ()
+
+
+def _make_sheets(
+    rows: pl.DataFrame,
+    record: ReviewRecord,
+    shares: Mapping[str, Sequence[str]],
+    workspace: Workspace,
+    out: Path,
+    *,
+    encoding: str,
+    tables: Sequence[str],
+    zip: bool,
+) -> _Made:
+    """Write the clips; return the sheet of each reviewer, also as tables and as archives."""
+    root, most = workspace.audio, max(map(len, shares.values()))
+    check_size(most, 0 if root is None else most)
+    failed = {} if root is None else write_clips(rows, root, out.parent / "clips", encoding=encoding)
+    note = pl.lit("no audio yet" if root is None else "not readable")
+    cut = ~_without_clip(workspace, failed)
+    rows = rows.with_columns(clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")), note=note)
+    files: dict[Path, bytes] = {}
+    steps = normalization_steps(workspace)
+    for reviewer, ids in shares.items():
+        part, path = rows.filter(pl.col("segment_id").is_in(ids)), _file_of(reviewer, out)
+        made = {path: write_sheet(part, record, reviewer, steps=steps)}
+        made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
+        files |= made | (_zipped(made, part["clip"].drop_nulls().sort(), path) if zip else {})
+    return _Made(files, rows, failed)
+
+
+def _make_pages(
+    rows: pl.DataFrame,
+    record: ReviewRecord,
+    shares: Mapping[str, Sequence[str]],
+    workspace: Workspace,
+    out: Path,
+    *,
+    encoding: str,
+    tables: Sequence[str],
+    zip: bool,
+) -> _Made:
+    """Write the clips that are not embedded; return the page of each reviewer, also as an archive."""
+    if tables:
+        raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
+    files: dict[Path, bytes] = {}
+    failed: dict[str, str] = {}
+    warnings = []
+    steps = normalization_steps(workspace)
+    for reviewer, ids in shares.items():
+        part, path = rows.filter(pl.col("segment_id").is_in(ids)), _file_of(reviewer, out)
+        page = write_page(part, record, reviewer, audio_root=workspace.audio, folder=out.parent, encoding=encoding, steps=steps)
+        files |= {path: page.data} | (_zipped({path: page.data}, page.files, path) if zip else {})
+        failed |= page.failed
+        if page.files:
+            more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
+            warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
+    rows = rows.with_columns(clip=pl.when(~_without_clip(workspace, failed)).then("clip"))
+    return _Made(files, rows, failed, warnings)
+
+
+def _file_of(reviewer: str, out: Path) -> Path:
+    return out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
+
+
+def _without_clip(workspace: Workspace, failed: Mapping[str, str]) -> pl.Expr:
+    """Return whether a row has no clip."""
+    return pl.lit(workspace.audio_root is None) | pl.col("segment_id").is_in(list(failed))
+
+
 def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
-    if out.suffix.lower() != ".xlsx" or out.is_dir():
-        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx")
+    if out.suffix.lower() not in {".xlsx", PAGE} or out.is_dir():
+        raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
     get_by_name(STRATEGIES, strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
@@ -162,12 +242,36 @@ def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
         raise InputError(f"overlap={overlap}: must be from 0 to n, which is {n}")
 
 
+def _picked(workspace: Workspace, segments: pl.DataFrame, segment_ids: Ids) -> list[str]:
+    """Return picked segments, each once; raise InputError if there is none, or one is not in the workspace."""
+    picked = list(dict.fromkeys(as_ids(segment_ids)))
+    known = set(segments["segment_id"])
+    if unknown := [key for key in picked if key not in known]:
+        raise InputError(f"{workspace.path}: no segment {unknown[0]!r}")
+    if not picked:
+        raise InputError("segment_ids: there are none")
+    return picked
+
+
 def _new_record(
-    name: str, options: Mapping[str, Any], state: ReviewState, *, segments: pl.DataFrame, pool: pl.DataFrame, silent: pl.DataFrame
+    name: str,
+    options: Mapping[str, Any],
+    state: ReviewState,
+    *,
+    segments: pl.DataFrame,
+    pool: pl.DataFrame,
+    silent: pl.DataFrame,
+    picked: Sequence[str] | None = None,
 ) -> ReviewRecord:
-    """Draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
+    """Take what was picked, or draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
     before = rounds(state, segments)
-    drawn = draw(pool, **{option: options[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
+    if picked is not None:
+        there = pl.DataFrame({"segment_id": picked}).join(pool, on="segment_id", how="semi", maintain_order="left")
+        drawn = there.with_columns(probability=pl.lit(1.0), stratum=pl.lit(PICKED))
+        if drawn.is_empty():
+            raise InputError(f"{state.workspace.path}: none of the {len(picked):,} picked segments can be reviewed")
+    else:
+        drawn = draw(pool, **{option: options[option] for option in ("strategy", "n", "seed", "threshold")}, rounds=before)
     if drawn.is_empty():
         given = "have been given to reviewers: " + ", ".join(f"{len(one.rows):,} in {one.name}" for one in before)
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
@@ -186,13 +290,10 @@ def _new_record(
     )
 
 
-def _with_clips(
-    record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame, workspace: Workspace, folder: Path, *, encoding: str
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the rows of the sheet with their clips cut, and the reasons for missing clips by segment id.
+def _drawn_rows(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
+    """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed.
 
-    Raise ExistsError if the segments have changed. A second call does not draw again: a strategy may depend on verdicts that have
-    been given since.
+    A second call does not draw again: a strategy may depend on verdicts that have been given since.
     """
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
@@ -201,11 +302,8 @@ def _with_clips(
     if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
     names = pl.Series(clip_file_names(record.segment_ids, encoding), dtype=pl.String)
-    rows, root = drawn.with_columns(duration_s=seconds_column(), clip=names), workspace.audio
-    failed = {} if root is None else write_clips(rows, root, folder / "clips", encoding=encoding)
-    cut = pl.lit(root is not None) & ~pl.col("segment_id").is_in(list(failed))
-    note = pl.lit("no audio yet" if root is None else "not readable")
-    return rows.with_columns(clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")), note=note), failed
+    shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
+    return shown.with_columns(duration_s=seconds_column(), clip=names)
 
 
 def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: str) -> bytes:
@@ -219,14 +317,14 @@ def _delimited(rows: pl.DataFrame, record: ReviewRecord, reviewer: str, kind: st
         similarity=pl.col("similarity").round(3),
         key=pl.Series([row_key(content, reviewer, record.name) for content in rows["content"]], dtype=pl.String),
         **{"duration s": pl.col("duration_s").round(2), **dict.fromkeys(FILLED_IN, pl.lit(""))},
-    ).select(*COLUMNS)
+    ).select(*column_places(record))
     return write_delimited(plain, kind)
 
 
-def _zipped(files: Mapping[Path, bytes], rows: pl.DataFrame, sheet: Path) -> dict[Path, bytes]:
-    """Return an archive of files and the clips of their rows, in a folder of the sheet's name; equal files give equal bytes."""
+def _zipped(files: Mapping[Path, bytes], clips: Iterable[str], sheet: Path) -> dict[Path, bytes]:
+    """Return an archive of files and their clips, in a folder of the sheet's name; equal files give equal bytes."""
     held = {path.name: data for path, data in files.items()}
-    held |= {name: (sheet.parent / name).read_bytes() for name in rows["clip"].drop_nulls().sort()}
+    held |= {name: (sheet.parent / name).read_bytes() for name in clips}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in held.items():
@@ -249,22 +347,24 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
             ours = False
     if ours:
         return True
+    if path.suffix == PAGE:
+        raise ExistsError(f"{path}: exists with other content; move it away or give another --out")
     raise ExistsError(f"{path}: exists and is not a sheet of review {record.name}; move it away or give another --out")
 
 
 def _report(
-    rows: pl.DataFrame,
+    made: _Made,
     pool: pl.DataFrame,
     silent: pl.DataFrame,
     state: ReviewState,
     *,
     record: ReviewRecord,
     shares: Mapping[str, Sequence[str]],
-    files: Mapping[Path, bytes],
     kept: Sequence[Path],
-    failed: Mapping[str, str],
 ) -> Report:
+    rows = made.rows
     left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
+    what = "page" if any(path.suffix.lower() == PAGE for path in made.files) else "sheet"
     facts = {
         "drawn": len(rows),
         "from": len(pool),
@@ -275,22 +375,25 @@ def _report(
         "minutes": rows["duration_s"].sum() / 60,
         **({"reviewers": [{"reviewer": name, "segments": len(ids)} for name, ids in shares.items()]} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
-        "sheet" if len(files) == 1 else "files": ", ".join(map(str, files)),
+        what if len(made.files) == 1 else "files": ", ".join(map(str, made.files)),
     }
     warnings = [f"{path}: exists and has been filled in or saved since: not overwritten" for path in kept]
+    warnings += made.warnings
     if record.n > len(rows):
         others = " and have not been given to reviewers yet" if record.after else ""
-        warnings.append(f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the sheet")
+        warnings.append(
+            f"{record.n:,} were requested, only {len(rows):,} segments can be reviewed{others}: all are in the {what}"
+        )
     if len(silent):
         names = silent["recording_id"].unique().sort()
         shown = ", ".join([*names.head(3), *["..."] * (len(names) > 3)])
         warnings.append(f"not drawn from: {len(silent):,} segments of {len(names):,} recordings that are missing ({shown})")
     if in_train := (rows["split"] == "train").sum():
         warnings.append(f"{in_train:,} of them are in train, where they must not be: run select again before materialize")
-    if rows["clip"].count() == 0 and not failed:
-        warnings.append("no audio yet: the sheet has no clips")
+    if rows["clip"].count() == 0 and not made.failed:
+        warnings.append(f"no audio yet: the {what} has no clips")
     if (num_given := len(pool) - len(left)) * _A_TENTH > len(pool):
         given = f"{num_given:,} of {len(pool):,} segments that can be reviewed were given to reviewers and stay out of train"
         warnings.append(f"{given}; left for training are {len(left):,} segments ({duration(float(left.sum()))})")
-    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(failed.items())]
+    problems = [f"{segment_id}: no clip, {reason}" for segment_id, reason in sorted(made.failed.items())]
     return Report("review export", facts, warnings=warnings, problems=problems)

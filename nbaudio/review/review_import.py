@@ -1,12 +1,13 @@
 """The command `review import`: import the verdicts of returned review sheets.
 
 A row is matched by its key, else by its segment id; an ambiguous row is a problem, and its verdict is not imported. The time of a
-verdict is the time when its sheet was saved, so sheets may be imported in any order and more than once.
+verdict is the time when its sheet was saved, or the one in the verdict file of a page, so files may be imported in any order and
+more than once.
 """
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +27,23 @@ from nbaudio.review.cell_escaping import (
     unescape_formula,
 )
 from nbaudio.review.corrections import correct_texts, uncorrected
+from nbaudio.review.next_steps import left_to_judge, next_step
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
-from nbaudio.review.state import OK, VERDICTS, ReviewRecord, ReviewState, Verdict, append_verdicts, content_hashes
+from nbaudio.review.state import (
+    OK,
+    SEPARATOR,
+    VERDICTS,
+    ReviewRecord,
+    ReviewState,
+    Verdict,
+    append_verdicts,
+    content_hashes,
+    read_verdict,
+)
+from nbaudio.review.verdict_file import read_verdict_file
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.normalization import nfc
 
 _STEP = "review_import"
 _UNNAMED = "unnamed"
@@ -49,7 +63,7 @@ class _Given:
     """The segments that reviewers were given."""
 
     records: Mapping[str, ReviewRecord]  # the reviews by name
-    by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by content hash
+    by_content: Mapping[str, Mapping[str, str]]  # by review, segment ids by the hash in the key of a row
     by_id: Mapping[str, Mapping[str, str]]  # by review, content hashes by segment id
     texts: Mapping[str, str]  # transcripts by content, of segments that have not changed since
     shown: Mapping[str, Mapping[str, str]]  # the read-only columns of these as shown, by content
@@ -72,7 +86,7 @@ class _Given:
         shown = [{name: cell_text(text) for name, text in row.items()} for row in cells.iter_rows(named=True)]
         return cls(
             known,
-            {name: dict(zip(one.contents, one.segment_ids, strict=False)) for name, one in known.items()},
+            {name: dict(zip(one.row_hashes(), one.segment_ids, strict=False)) for name, one in known.items()},
             {name: dict(zip(one.segment_ids, one.contents, strict=False)) for name, one in known.items()},
             dict(zip(contents, cells["transcript"], strict=True)),
             dict(zip(contents, shown, strict=True)),
@@ -95,7 +109,7 @@ def import_(
     *,
     reviewer: str | None = None,
 ) -> Report:
-    """Import verdicts, comments and corrected texts from returned review sheets.
+    """Import verdicts, comments and corrected texts from returned review sheets and from the verdict files of review pages.
 
     Sheets may be sorted, filtered, renamed, moved and saved by other programs, as .xlsx, .csv or .tsv. Verdicts are appended to
     the workspace's log; corrected texts are applied to the segments table (see `correct_texts`). Importing a sheet again changes
@@ -103,7 +117,7 @@ def import_(
 
     Args:
         workspace: the workspace or its folder.
-        sheets: files, folders of them, or sheets read with pandas or polars; None if there is none yet.
+        sheets: sheets, verdict files (.json), folders of them, or sheets read with pandas or polars; None if there is none yet.
         reviewer: who filled them in; by default the name in each row or sheet.
 
     Returns:
@@ -123,7 +137,7 @@ def import_(
     paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(state)
     words = set(VERDICTS).union(*(record.verdicts for record in given.records.values()))
-    came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
+    came = sorted((_read_file(path, words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table, words=words) for table in named if not isinstance(table, str | Path)]
     found = _Findings()
     held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
@@ -144,6 +158,14 @@ def import_(
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
+
+
+def _read_file(path: Path, words: Collection[str]) -> Sheet:
+    if path.suffix.lower() == ".json":
+        return read_verdict_file(path)
+    if path.suffix.lower() == ".html":
+        raise InputError(f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file")
+    return read_sheet(path, words=words)
 
 
 def _about(said: Verdict) -> tuple[str, str, str]:
@@ -174,7 +196,6 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
     # The summary names the reviewer, unless the sheet has rows of several reviewers.
     several = len({row.key[1] for row in sheet.rows if row.key}) > 1
     default = "" if several else sheet.reviewer
-    time = sheet.saved.isoformat().replace("+00:00", "Z")
     said: dict[tuple[str, str], Verdict | None] = {}
     for row, match in _matched(sheet, given, found):
         where = f"{sheet.path.name} row {row.number}, {match.segment_id}"
@@ -185,13 +206,30 @@ def _verdicts_of(sheet: Sheet, given: _Given, found: _Findings, *, reviewer: str
             continue
         if cells is None:
             continue
+        time = (row.time or sheet.saved).isoformat().replace("+00:00", "Z")
         name = (reviewer or row["reviewer"]).strip() or default or match.reviewer or _UNNAMED
-        verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name)
+        name = {known.casefold(): known for known in match.record.reviewers}.get(name.casefold(), name)
+        verdict = Verdict(match.segment_id, match.content, *cells, name, time, match.record.name, match.record.blind)
         key = (verdict.reviewer, verdict.segment_id)
         if said.setdefault(key, verdict) != verdict:
             found.problems.append(f"{where}: other rows of the sheet contradict it: not imported")
             said[key] = None
-    return [verdict for verdict in said.values() if verdict]
+    verdicts = [verdict for verdict in said.values() if verdict]
+    found.warnings += _unlisted(sheet, verdicts, given)
+    return verdicts
+
+
+def _unlisted(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> list[str]:
+    """Return a line for each reviewer who is not on the list of their review."""
+    lines = []
+    for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
+        listed = given.records[review].reviewers
+        if listed and name not in (*listed, _UNNAMED):
+            allowed = f"reviewers of {review} are {', '.join(listed)}"
+            lines.append(
+                f"{sheet.path.name}: {allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored"
+            )
+    return lines
 
 
 def _matched(sheet: Sheet, given: _Given, found: _Findings) -> list[tuple[Row, _Match]]:
@@ -239,7 +277,7 @@ def _match(row: Row, sheet: Sheet, given: _Given) -> _Match:
             raise InputError(f"'{_short(named)}' with such texts and times was not in review '{review}'")
         if named != segment_id and named in given.by_id[review]:
             raise InputError(f"its key belongs to {segment_id}, its id is {named}: columns were sorted separately")
-        return _Match(given.records[review], segment_id, content, reviewer)
+        return _Match(given.records[review], segment_id, given.by_id[review][segment_id], reviewer)
     origin = sheet.origin.get("review")
     reviews = [name for name, places in given.by_id.items() if named in places and origin in (name, None)]
     if not reviews:
@@ -254,22 +292,26 @@ def _read(row: Row, match: _Match, given: _Given, found: _Findings, *, where: st
     """Return verdict, comment and corrected text of a row, None if all are empty; raise InputError if they are unusable."""
     shown = given.shown.get(match.content)
     row = _unguarded(row, shown or {})
-    word = " ".join(row["verdict"].casefold().split())
+    word = "; ".join(text.strip() for name in ("verdict", "second verdict") if (text := row[name]).strip())
     comment, corrected = (row[name] if row[name].strip() else None for name in ("comment", "corrected text"))
     if not (word or comment or corrected):
         found.counts["left_empty"] += 1
         return None
     if not word:
         raise InputError("a comment or a corrected text, but no verdict")
-    verdict = next((known for known in match.record.verdicts if known.casefold() == word), None)
+    verdict = read_verdict(word, match.record.verdicts)
     if verdict is None:
-        raise InputError(f"verdict '{_short(row['verdict'].strip())}' is not one of {', '.join(match.record.verdicts)}")
+        raise InputError(f"verdict '{_short(word)}' is not one of {', '.join(match.record.verdicts)}")
     if shown is None:
         found.counts["changed_since"] += 1
     else:
         found.problems += [f"{where}: {change}" for change in _changes(row, shown, given.transcripts)]
-    if corrected and shown and normalize_cell(corrected).strip() == normalize_cell(shown["transcript"]).strip():
-        corrected = None
+    if corrected and shown:
+        original = given.texts[match.content].strip()
+        same = (
+            nfc(corrected).strip() == original or normalize_cell(corrected).strip() == normalize_cell(shown["transcript"]).strip()
+        )
+        corrected = None if same else corrected
     if corrected and TRUNCATED.search(corrected):
         found.problems.append(f"{where}: its corrected text is cut off as the transcript is: only the verdict is imported")
         corrected = None
@@ -310,7 +352,8 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
     held = state.verdicts
     counts = dict.fromkeys(("rows", "left_empty", "new", "changed", "known_already"), 0) | found.counts
     apart = disagreements(state)
-    by_word = held["verdict"].value_counts().sort("count", "verdict", descending=[True, False])
+    # A verdict of several words counts for each.
+    by_word = held["verdict"].str.split(SEPARATOR).explode().value_counts().sort("count", "verdict", descending=[True, False])
     facts: dict[str, Any] = {
         "sheets": len(came),
         **counts,
@@ -321,6 +364,9 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
         "disagreements": len(apart),
         "agreement": agreement(state).to_dicts(),
     }
+    concerned = sorted({said.review for said in new}.union(*(sheet.reviews for sheet in came)) & state.records.keys())
+    if complete := [name for name in concerned if not any(left_to_judge(state, state.records[name]).values())]:
+        facts["next"] = [f"{name}: all judged; {next_step(state, name)}" for name in complete]
     warnings = [*found.warnings, *(f"{key}: reviewers disagree, {said}" for key, said in apart.iter_rows())]
     if not came:
         warnings.append("no sheet has been returned yet")

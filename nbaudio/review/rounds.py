@@ -15,6 +15,8 @@ from nbaudio.core.tables import text_column
 from nbaudio.review.state import OK, UNSURE, ReviewRecord, ReviewState, content_hashes, word_hashes
 from nbaudio.storage.workspace import Workspace
 
+#: The strategy of a review whose segments somebody picked: it is no round, since nothing follows from it about other segments.
+PICKED = "picked"
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
@@ -52,12 +54,13 @@ class Round:
 
 
 def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
-    """Return all reviews of a workspace in the order in which they were drawn, with the verdicts that hold.
+    """Return the reviews of a workspace in the order in which they were drawn, with the verdicts that hold; not picked ones.
 
     A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
     does not change them). `segments` is the result of `uncorrected`, with the columns `JUDGED`.
     """
-    kept = sorted(state.records.values(), key=lambda record: (len(record.after), record.name))
+    drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
+    kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
     drawn = pl.Series([key for record in kept for key in record.segment_ids], dtype=pl.String)
     there = segments.filter(pl.col("segment_id").is_in(drawn.implode()))
     now = there.select(

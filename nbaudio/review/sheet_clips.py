@@ -1,6 +1,7 @@
-"""The clips beside a review sheet: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
+"""The clips of review sheets and pages: 16 kHz mono, WAV or MP3, which every player and every spreadsheet's host system opens."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from nbaudio.core.progress import progress
 from nbaudio.storage.base import Location
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nbaudio.audio import Recording
 
 RATE = 16000
@@ -19,39 +23,64 @@ RATE = 16000
 ENCODINGS = ("wav", "mp3")
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A clip that was cut from the row of a segments table; without samples if that failed, with the reason."""
+
+    row: Mapping[str, Any]
+    samples: "NDArray[np.int16] | None" = None
+    data: bytes = b""
+    reason: str = ""
+
+
 def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
     """Cut each segment into its `clip` (a file name); return reasons by segment id for the clips that could not be cut.
 
     Every recording is opened once and read in order. Raise ExistsError if the folder holds another clip under the same name.
     """
-    from nbaudio.audio import open_recording
-
     failed: dict[str, str] = {}
-    with progress("clips", len(segments), "clips") as advance:
-        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
-            try:
-                with open_recording(audio_root / str(path)) as recording:
-                    for row in windows.iter_rows(named=True):
-                        failed |= _cut(recording, row, folder / row["clip"], encoding)
-            except AudioError as error:
-                failed |= dict.fromkeys(windows["segment_id"], str(error))
-            advance(len(windows))
+    for cut in cut_clips(segments, audio_root, encoding=encoding):
+        if cut.samples is None:
+            failed[cut.row["segment_id"]] = cut.reason
+        else:
+            keep_clip(folder / cut.row["clip"], cut.data)
     return failed
 
 
-def _cut(recording: "Recording", row: Mapping[str, Any], path: Path, encoding: str) -> dict[str, str]:
-    """Write one clip; return why it failed by segment id, empty if it did not."""
+def cut_clips(segments: pl.DataFrame, audio_root: Location, *, encoding: str) -> Iterator[Cut]:
+    """Yield the clip of each segment; every recording is opened once and read in order."""
+    from nbaudio.audio import open_recording
+
+    with progress("clips", len(segments), "clips") as advance:
+        for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
+            rows = windows.to_dicts()
+            done = 0
+            try:
+                with open_recording(audio_root / str(path)) as recording:
+                    for row in rows:
+                        cut = _cut(recording, row, encoding)
+                        done += 1
+                        yield cut
+            except AudioError as error:
+                yield from (Cut(row, reason=str(error)) for row in rows[done:])
+            advance(len(windows))
+
+
+def keep_clip(path: Path, data: bytes) -> None:
+    """Write a clip unless it is there; raise ExistsError if another one is."""
+    if not path.exists():
+        with atomic_write(path) as partial:
+            partial.write_bytes(data)
+    elif path.read_bytes() != data:
+        raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
+
+
+def _cut(recording: "Recording", row: Mapping[str, Any], encoding: str) -> Cut:
     from nbaudio.audio import encode_clip, resample_window
 
     start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
     try:
         samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
     except AudioError as error:
-        return {row["segment_id"]: str(error)}
-    data = encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav")
-    if not path.exists():
-        with atomic_write(path) as partial:
-            partial.write_bytes(data)
-    elif path.read_bytes() != data:
-        raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
-    return {}
+        return Cut(row, reason=str(error))
+    return Cut(row, samples, encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav"))

@@ -5,6 +5,7 @@ content; rows are identified by their key, never by their place.
 """
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -22,6 +23,7 @@ from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEW
 # Other names of the columns; compared without case, and with blanks for _ and -.
 _ALSO_CALLED = {
     "verdicts": "verdict",
+    "verdict 2": "second verdict",
     **dict.fromkeys(("comments", "remark", "remarks", "note", "notes"), "comment"),
     **dict.fromkeys(("correction", "corrected", "corrected transcript"), "corrected text"),
     **dict.fromkeys(("id", "segment"), "segment_id"),
@@ -34,15 +36,18 @@ _NAMES = {name.replace("_", " "): name for name in (*COLUMNS, "reviewer")}
 # The header is searched in so many rows: people write a line or two above it.
 _HEADER_ROWS = 50
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
+# As pages call it, and as browsers do if there is such a file already.
+_VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its number in the file, cells by the names of `COLUMNS` and ``reviewer``, and its parsed key."""
+    """One row: its number in the file, cells by the names of `COLUMNS` and ``reviewer``, its parsed key, when it was judged."""
 
     number: int
     cells: Mapping[str, str]
     key: tuple[str, str, str] | None
+    time: dt.datetime | None = None  # in UTC; None where it is that of the sheet
 
     def __getitem__(self, column: str) -> str:
         return self.cells.get(column, "")
@@ -68,9 +73,10 @@ class Sheet:
 
 
 def sheets_in(folder: Path) -> list[Path]:
-    """Return the sheets in a folder and its subfolders (as unpacked), without lock files and temporary files of programs."""
+    """Return the sheets and verdict files in a folder and its subfolders (as unpacked), without temporary files of programs."""
     paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    return sorted(path for path in paths if path.suffix.lower() in _KINDS and not path.name.startswith((".", "~$")))
+    known = [path for path in paths if path.suffix.lower() in _KINDS or _VERDICT_FILE.search(path.name)]
+    return sorted(path for path in known if not path.name.startswith((".", "~$")))
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
@@ -113,7 +119,7 @@ def _sheet(path: Path, tables: Mapping[str, list[list[str]]], saved: dt.datetime
         reviewer=next(reviewers, ""),
         origin={row[0]: row[1] for row in tables.get("nbaudio", [])[:20] if len(row) > 1 and row[0]},
         saved=saved,
-        missing=[column for column in FILLED_IN if column not in columns],
+        missing=[column for column in FILLED_IN if column not in (*columns, "second verdict")],  # sheets of before have no second
         unknown=unknown,
         further=[name for name, (further, _, _) in others if any(row["verdict"].strip() for row in further)],
     )
@@ -164,7 +170,7 @@ def _parse(
         if len(found) < 2:
             continue
         below = table[at + 1 :]
-        by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: text.strip().casefold() in words}
+        by_content = {"key": lambda text: read_key(text) is not None, "verdict": lambda text: _is_verdict(text, words)}
         for name, fits in by_content.items():
             if name not in found and (column := _holding(below, fits, set(found.values()))) is not None:
                 found[name] = column
@@ -184,6 +190,11 @@ def _named(header: Sequence[str]) -> list[str | None]:
     own = [_NAMES.get(cell) for cell in spelled]
     also = (_ALSO_CALLED.get(cell) for cell in spelled)
     return [name or (other if other not in own else None) for name, other in zip(own, also, strict=True)]
+
+
+def _is_verdict(text: str, words: Collection[str]) -> bool:
+    """Return whether a cell holds nothing but verdicts, one or several."""
+    return all(part.strip() in words for part in re.split("[,;]", text.casefold()))
 
 
 def _holding(rows: Sequence[Sequence[str]], fits: Callable[[str], bool], taken: Collection[int]) -> int | None:

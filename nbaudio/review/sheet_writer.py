@@ -9,18 +9,19 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from unicodedata import east_asian_width
 
 import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.review.cell_escaping import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
-from nbaudio.review.state import VERDICTS, ReviewRecord
+from nbaudio.review.sheet_layout import LINE_POINTS, ROOM_POINTS, row_height
+from nbaudio.review.state import VERDICTS, ReviewRecord, faults
 
 #: Columns in the order of the sheet, with their width in characters.
 COLUMNS = {
     "clip": 9,
     "verdict": 15,
+    "second verdict": 15,
     "transcript": 52,
     "hypothesis": 52,
     "corrected text": 40,
@@ -32,7 +33,9 @@ COLUMNS = {
     "key": 60,
 }
 #: Columns that a reviewer fills in; the others are read-only.
-FILLED_IN = ("verdict", "corrected text", "comment")
+FILLED_IN = ("verdict", "second verdict", "corrected text", "comment")
+#: Columns that the sheet of a blind review does not have.
+HIDDEN_IF_BLIND = ("hypothesis", "similarity")
 #: The text in place of a missing hypothesis.
 NO_HYPOTHESIS = "no hypothesis"
 #: The other sheets of the workbook.
@@ -40,8 +43,6 @@ OTHER_SHEETS = ("summary", "instructions", "nbaudio")
 #: The label of the cell with the name of the reviewer in the summary.
 REVIEWER = "Reviewer"
 
-_PLACES = {name: place for place, name in enumerate(COLUMNS)}
-_LINE_POINTS, _ROOM_POINTS, _MAX_ROW_POINTS = 15.0, 5.0, 409.0
 _GRAY, _YELLOW, _PALE, _LINES = "#E7E6E6", "#FFE599", "#FFF8E1", "#D9D9D9"
 _LINE = {"border": 1, "border_color": _LINES, "valign": "top", "align": "left", "text_wrap": True}
 _TEXT = {**_LINE, "num_format": "@"}
@@ -67,18 +68,20 @@ _CELLS: Mapping[str, Mapping[str, Any]] = {
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
-# Other words would be other bytes: a sheet exported before would look filled in.
 _STEPS = (
     "Click 'play' in the column 'clip' and listen. The links work as long as the folder 'clips' lies beside this file: copy both "
     "together, and unpack a .zip first. Where links are dead, as in Google Sheets, the clip of a row is the file in 'clips' "
     "that is called as 'segment_id' says.",
-    "Compare with 'transcript', the words that the clip should hold. 'hypothesis' is what a speech recogniser heard. Words in "
-    "which the two differ are bold, underlined and coloured; it may well be the recogniser that is wrong.",
-    "Choose a verdict from the list in its cell.",
+    "Compare with 'transcript', the words that the clip should hold.",
+    "Choose a verdict from the list in its cell. If the clip has a second fault, choose that in 'second verdict'.",
     "Where other words are spoken, the right ones may go into 'corrected text': all words of the clip, not only those that "
     "change. Copy the transcript and edit the copy. Remarks go into 'comment'.",
     "Rows may be sorted, filtered and left empty, columns moved. Please leave what is in the other columns as it is.",
     "The sheet 'summary' counts along. Write your name there unless it is there already. Save, and send this file back.",
+)
+_HYPOTHESIS_STEP = (
+    " 'hypothesis' is what a speech recognizer heard. Words in which the two differ are bold, underlined and colored; it may "
+    "well be the recognizer that is wrong."
 )
 
 
@@ -91,6 +94,12 @@ def read_key(text: str) -> tuple[str, str, str] | None:
     """Parse a `row_key` into content, reviewer and review; return None for other texts."""
     found = _KEY.fullmatch(text.strip())
     return (found[1], "" if found[2] == "-" else found[2], found[3]) if found else None
+
+
+def column_places(record: ReviewRecord) -> dict[str, int]:
+    """Return the columns of the sheet of a review with their places."""
+    shown = [name for name in COLUMNS if not (record.blind and name in HIDDEN_IF_BLIND)]
+    return {name: place for place, name in enumerate(shown)}
 
 
 def check_size(rows: int, links: int) -> None:
@@ -106,13 +115,13 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *,
     """Return the bytes of the workbook: the sheet to fill in, a summary, instructions and a hidden sheet of origins.
 
     `rows` have `clip` (path relative to the sheet, null for none) and `note` (the text in place of a link). Words that differ
-    after the normalization `steps` are marked.
+    after the normalization `steps` are marked. Nothing in the workbook of a blind review depends on hypothesis or similarity.
     """
     out = io.BytesIO()
     with new_workbook(out, f"Review {record.name}") as book:
         _write_review(book, rows, record, reviewer, steps)
         _write_summary(book, record, reviewer, len(rows))
-        _write_instructions(book, record.verdicts)
+        _write_instructions(book, record)
         _write_origin(book, rows, record, reviewer)
     return out.getvalue()
 
@@ -120,45 +129,47 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *,
 def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, steps: Sequence[str]) -> None:
     sheet = book.add_worksheet("review")
     header = {"bold": True, "bg_color": _GRAY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
-    sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
-    for column, (name, width) in enumerate(COLUMNS.items()):
-        sheet.set_column(column, column, width, None, {"hidden": name == "key"})
+    sheet.set_row(0, LINE_POINTS + ROOM_POINTS)
+    places = column_places(record)
+    for name, column in places.items():
+        sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
         sheet.write_string(0, column, name, book.add_format({**header, **_HEADERS.get(name, {})}))
     formats = {name: book.add_format(style) for name, style in _CELLS.items()}
     fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
-        sheet.set_row(number, _height(segment_id=row["segment_id"], transcript=row["text"], hypothesis=row["asr_text"]))
+        texts = list(_texts(row, row_key(row["content"], reviewer, record.name), steps, blind=record.blind))
+        sheet.set_row(number, row_height((fragments, COLUMNS[name]) for name, fragments, _ in texts if name != "key"))
         if row["clip"] is not None:
-            sheet.write_url(number, _PLACES["clip"], _link(row["clip"]), formats["link"])
-        for name, fragments, style in _texts(row, row_key(row["content"], reviewer, record.name), steps):
-            put_fragments(sheet, (number, _PLACES[name]), fragments, fonts, formats[style])
+            sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
+        for name, fragments, style in texts:
+            put_fragments(sheet, (number, places[name]), fragments, fonts, formats[style])
         for name, value in (("duration s", row["duration_s"]), ("similarity", row["similarity"])):
             known = value is not None and math.isfinite(value)
-            sheet.write(number, _PLACES[name], value if known else None, formats[name])
+            if name in places:
+                sheet.write(number, places[name], value if known else None, formats[name])
     sheet.freeze_panes(1, 0)
-    sheet.autofilter(0, 0, len(rows), len(COLUMNS) - 1)
-    verdict = _PLACES["verdict"]
-    # The list refers to the summary: one inside the drop-down is limited to 255 characters.
-    choice = {
-        "validate": "list",
-        "source": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}",
-        "error_title": "Not a verdict",
-        "error_message": "Please choose one from the list in the cell.",
-    }
-    sheet.data_validation(1, verdict, max(len(rows), 1), verdict, choice)
+    sheet.autofilter(0, 0, len(rows), len(places) - 1)
+    message = {"error_title": "Not a verdict", "error_message": "Please choose one from the list in the cell."}
+    # Lists refer to cells: one inside the drop-down is limited to 255 characters.
+    lists = {"verdict": f"=summary!$A${_FIRST_VERDICT + 1}:$A${_FIRST_VERDICT + len(record.verdicts)}"}
+    if listed := faults(record.verdicts):
+        lists["second verdict"] = f"=nbaudio!$E$2:$E${len(listed) + 1}"
+    for name, source in lists.items():
+        choice = {"validate": "list", "source": source, **message}
+        sheet.data_validation(1, places[name], max(len(rows), 1), places[name], choice)
     sheet.set_landscape()
     sheet.set_paper(9)  # A4
     sheet.fit_to_pages(1, 0)
     sheet.repeat_rows(0)
 
 
-def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str]) -> Iterator[tuple[str, list[Fragment], str]]:
+def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str], *, blind: bool) -> Iterator[tuple[str, list[Fragment], str]]:
     """Yield the texts of a row by column, as fragments with the format of the cell."""
-    compared = row["asr_text"] is not None
+    compared = row["asr_text"] is not None and not blind
     texts = {
         **({"clip": row["note"]} if row["clip"] is None else {}),
         "transcript": row["text"],
-        "hypothesis": row["asr_text"] if compared else NO_HYPOTHESIS,
+        **({} if blind else {"hypothesis": row["asr_text"] if compared else NO_HYPOTHESIS}),
         **dict.fromkeys(FILLED_IN, ""),
         "speaker": row["speaker_id"],
         "segment_id": row["segment_id"],
@@ -169,8 +180,7 @@ def _texts(row: Mapping[str, Any], key: str, steps: Sequence[str]) -> Iterator[t
     if compared:
         sides = (fragments[name][0][0] for name in ("transcript", "hypothesis"))
         fragments["transcript"], fragments["hypothesis"] = diff_fragments(*sides, steps=steps)
-    else:
-        styles["hypothesis"] = "note"
+    styles["hypothesis"] = "text" if compared else "note"
     for name, parts in fragments.items():
         yield name, parts, "all differs" if len(parts) == 1 and parts[0][1] else styles.get(name, "text")
 
@@ -186,19 +196,9 @@ def _link(path: str) -> Any:
     return url
 
 
-def _height(**texts: str | None) -> float:
-    """Return the height in points for the texts of these columns: not every program computes it."""
-    lines = 1
-    for column, text in texts.items():
-        # In digits, the unit of column widths, letters take less on average, and East Asian ones two.
-        widths = [sum(2.0 if east_asian_width(letter) in "WF" else 0.85 for letter in line) for line in (text or "").split("\n")]
-        lines = max(lines, sum(max(1, math.ceil(width / COLUMNS[column])) for width in widths))
-    return min(_LINE_POINTS * lines + _ROOM_POINTS, _MAX_ROW_POINTS)
-
-
 def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) -> None:
     """Write the sheet that counts verdicts."""
-    letters = {name: chr(ord("A") + place) for name, place in _PLACES.items()}
+    letters = {name: chr(ord("A") + place) for name, place in column_places(record).items()}
     columns = {name: f"review!${letter}$2:${letter}${max(rows, 1) + 1}" for name, letter in letters.items()}
     sheet = book.add_worksheet("summary")
     sheet.hide_gridlines(2)
@@ -211,11 +211,16 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
     count, share, one_decimal = (
         book.add_format({"align": "right", "indent": 1, "num_format": form}) for form in ("#,##0", "0.0%", "0.0")
     )
-    judged = f"LEN({columns['verdict']})>0"
+    filled = [f"(LEN({columns[name]})>0)" for name in ("verdict", "second verdict")]
+    judged = f"({'+'.join(filled)}>0)"
 
     sheet.write_string(0, 0, cell_text(f"Review {record.name}"), book.add_format(_HEADING))
     sheet.write_string(2, 0, REVIEWER)
     sheet.write(2, 1, reviewer or None, name)
+    if record.reviewers:
+        message = {"error_title": "Not on the list", "error_message": "Reviewers of this review are on the list in the cell."}
+        choice = {"validate": "list", "source": f"=nbaudio!$F$2:$F${len(record.reviewers) + 1}", "error_type": "warning"}
+        sheet.data_validation(2, 1, 2, 1, {**choice, **message})
     sheet.write_string(3, 0, "Clips")
     sheet.write_number(3, 1, rows, count)
     facts = (
@@ -231,15 +236,18 @@ def _write_summary(book: Any, record: ReviewRecord, reviewer: str, rows: int) ->
         sheet.write_string(_FIRST_VERDICT - 1, column, text, right if column in (1, 2) else label)
     for row, word in enumerate(record.verdicts, start=_FIRST_VERDICT):
         sheet.write_string(row, 0, word)
-        sheet.write_formula(row, 1, f"=COUNTIF({columns['verdict']},A{row + 1})", count, 0)
+        sheet.write_formula(
+            row, 1, f"=COUNTIF({columns['verdict']},A{row + 1})+COUNTIF({columns['second verdict']},A{row + 1})", count, 0
+        )
         sheet.write_formula(row, 2, f'=IF($B$5=0,"",B{row + 1}/$B$5)', share, "")
         sheet.write_string(row, 3, VERDICTS.get(word, ""))
     last = _FIRST_VERDICT + len(record.verdicts)
     sheet.write_string(last, 0, "not one of these")
-    sheet.write_formula(last, 1, f"=B5-SUM(B{_FIRST_VERDICT + 1}:B{last})", count, 0)
+    others = f"=SUMPRODUCT({'+'.join(filled)})-SUM(B{_FIRST_VERDICT + 1}:B{last})"
+    sheet.write_formula(last, 1, others, count, 0)
 
 
-def _write_instructions(book: Any, words: Sequence[str]) -> None:
+def _write_instructions(book: Any, record: ReviewRecord) -> None:
     """Write the sheet with the steps of a review and the meanings of the verdicts."""
     sheet = book.add_worksheet("instructions")
     sheet.hide_gridlines(2)
@@ -249,26 +257,32 @@ def _write_instructions(book: Any, words: Sequence[str]) -> None:
     heading = book.add_format(_HEADING)
     label = book.add_format({"bold": True, "valign": "top", "align": "left"})
     wrapped = book.add_format({"text_wrap": True, "valign": "top"})
-    steps = [(f"{number}.", step) for number, step in enumerate(_STEPS, start=1)]
-    meanings = [(word, VERDICTS.get(word, " ")) for word in words]
+    first, compare, *others = _STEPS
+    said = (first, compare if record.blind else compare + _HYPOTHESIS_STEP, *others)
+    steps = [(f"{number}.", step) for number, step in enumerate(said, start=1)]
+    meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
-        sheet.set_row(number, _LINE_POINTS * (1 + len(line) // 95) + _ROOM_POINTS)
+        sheet.set_row(number, row_height([([(line, False)], 90)]))
         sheet.write_string(number, 0, name, label if line else heading)
         sheet.write_string(number, 1, line, wrapped)
 
 
 def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str) -> None:
-    """Write the hidden sheet: facts of the review, then id, content hash and inclusion probability of each row."""
+    """Write the hidden sheet: facts of the review, then id, content hash and inclusion probability of each row; lists."""
     sheet = book.add_worksheet("nbaudio")
     sheet.hide()
-    facts = [("review", record.name), ("strategy", record.strategy), ("seed", str(record.seed)), ("n", str(record.n))]
-    facts += [("corpus", record.corpus), ("reviewer", reviewer)]
+    drawn = [("strategy", record.strategy), ("seed", str(record.seed)), ("n", str(record.n))]
+    facts = [("review", record.name), *([] if record.blind else drawn), ("corpus", record.corpus), ("reviewer", reviewer)]
     texts = [*facts, ("", ""), ("segment_id", "content"), *rows.select("segment_id", "content").iter_rows()]
     font = {False: book.add_format()}
     for number, pair in enumerate(texts):
         for column, text in enumerate(pair):
             put_fragments(sheet, (number, column), [(cell_text(text), False)], font, None)
+    for column, (name, words) in enumerate({"faults": faults(record.verdicts), "reviewers": record.reviewers}.items(), start=4):
+        sheet.write_column(0, column, [name, *words])
+    if record.blind:
+        return
     first = len(facts) + 1
     sheet.write_string(first, 2, "probability")
     for number, probability in enumerate(rows["probability"], start=first + 1):

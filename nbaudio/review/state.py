@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,9 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 OK, UNSURE = "ok", "unsure"
 VERDICT_LOG, CORRECTION_LOG = "reviews/verdicts.jsonl", "reviews/corrections.jsonl"
 
+#: What separates the words of a verdict in the log, as in ``cut off, noise``.
+SEPARATOR = ", "
+
 _WORD = re.compile(r"\w[\w '/-]{0,39}")
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
@@ -54,12 +57,14 @@ class Verdict:
     Attributes:
         segment_id: the segment.
         content: the hash of what was judged (`content_hashes`).
-        verdict: a word of the review's list; None withdraws the reviewer's previous verdict.
+        verdict: a word of the review's list, or several faults in its order, as in ``cut off, noise``; None withdraws the
+            reviewer's previous verdict.
         comment: a remark; empty for none.
         corrected_text: the right words; None if the transcript was not corrected.
         reviewer: the reviewer's name.
         time: ISO 8601 in UTC, such as ``2026-11-21T03:00:00Z``.
         review: the name of the sheet, or ``panel``.
+        blind: whether hypothesis and similarity were hidden from the reviewer; None where this is not known, in older logs.
     """
 
     segment_id: str
@@ -70,6 +75,7 @@ class Verdict:
     reviewer: str
     time: str
     review: str
+    blind: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,7 @@ class ReviewRecord:
     after: list[str] = field(default_factory=list)  # earlier reviews, whose segments were not drawn again
     missing: list[str] = field(default_factory=list)  # recordings without audio, of which nothing could be drawn
     words: list[str] = field(default_factory=list)  # the word hash of each (`word_hashes`)
+    blind: bool = False  # whether hypothesis and similarity are hidden from reviewers
 
     @classmethod
     def find(cls, workspace: Workspace, name: str) -> "ReviewRecord | None":
@@ -124,6 +131,14 @@ class ReviewRecord:
             names = dict.fromkeys(("strategy", "n", "seed", *changed))
             had = ", ".join(f"{name} {_listed(getattr(self, name))}" for name in names)
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
+
+    def row_hashes(self) -> list[str]:
+        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again.
+
+        A content hash alone would show whether the hypothesis equals the transcript.
+        """
+        salt = _short_hash(self.contents)
+        return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
@@ -185,7 +200,8 @@ class ReviewState:
 
 
 def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
-    schema = {name: pl.Int64 if name in _SAMPLES else pl.String for name in kind.__annotations__}
+    types = {**dict.fromkeys(_SAMPLES, pl.Int64), "blind": pl.Boolean}
+    schema = {name: types.get(name, pl.String) for name in kind.__annotations__}
     return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
 
 
@@ -203,6 +219,34 @@ def check_verdict_list(words: Sequence[str]) -> None:
         raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
 
 
+def faults(words: Sequence[str]) -> list[str]:
+    """Return the verdicts of a list that name a fault."""
+    return [word for word in words if word not in {OK, UNSURE}]
+
+
+def read_verdict(text: str, words: Sequence[str]) -> str | None:
+    """Return a verdict as it is logged; None if a word of it is not in the review's list.
+
+    Case does not matter. Several words are separated by a comma, semicolon or slash; they are joined in the order of the list.
+
+    Raises:
+        InputError: ``ok`` or ``unsure`` stands beside another word.
+
+    Examples:
+        >>> read_verdict("Noise; cut off", list(VERDICTS))
+        'cut off, noise'
+    """
+    known = {word.casefold() for word in words}
+    parts = (" ".join(part.split()) for part in re.split("[,;]", text.casefold()))
+    said = {one.strip() for part in parts for one in ([part] if part in known else part.split("/"))} - {""}
+    if not said or not said <= known:
+        return None
+    found = [word for word in words if word.casefold() in said]
+    if len(found) > 1 and (alone := [word for word in found if word in {OK, UNSURE}]):
+        raise InputError(f"verdict '{SEPARATOR.join(found)}': '{alone[0]}' cannot stand beside another verdict")
+    return SEPARATOR.join(found)
+
+
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
     """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once.
 
@@ -213,11 +257,12 @@ def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) 
         >>> verdicts(workspace)["verdict"].to_list()
         ['ok']
     """
-    append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, rows))
+    given = ({name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)} for row in rows)
+    append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given))
 
 
 def verdict_log(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return all verdicts ever given, in order: the attributes of `Verdict` as columns of strings."""
+    """Return all verdicts ever given, in order: the attributes of `Verdict` as columns."""
     return ReviewState.load(workspace).verdict_log
 
 

@@ -5,6 +5,7 @@ W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was r
 W/problems.parquet     what could not be read, with file, item and reason
 W/decisions.parquet    manual accept and reject decisions, which `select` follows
 W/threshold.json       threshold on similarity, chosen in the tuner
+W/filters.json         filters of tables that were saved under a name
 W/reports/<step>.json  report of each step
 W/reviews/<name>.json  segments of each review
 W/packs/               encoded clips, so that another threshold, split or container needs no decoding

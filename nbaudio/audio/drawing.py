@@ -1,0 +1,41 @@
+"""Pictures of a clip: peaks for its waveform, and its spectrogram; one column per pixel."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FRAME = 512  # 32 ms at 16 kHz: separates harmonics of a voice and keeps words sharp
+BANDS = _FRAME // 4
+_QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
+
+
+def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
+    """Return least and greatest sample of each of `columns` equal parts: int8 of shape (columns, 2), full scale is 127."""
+    # With fewer samples than columns, some samples are in several columns.
+    starts = np.arange(columns) * len(samples) // columns
+    both = np.stack([np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)], axis=1)
+    return (both >> 8).astype(np.int8)
+
+
+def spectrogram(
+    samples: NDArray[np.int16], columns: int, begin: float = 0.0, end: float = 1.0, *, rfft: Callable[..., Any] = np.fft.rfft
+) -> NDArray[np.uint8]:
+    """Return levels of frequency bands up to half the rate over time: uint8 of shape (columns, `BANDS`), lowest band first.
+
+    0 is -100 dB below full scale or less, 255 is -25 dB or more. `begin` and `end` are the shares of the samples between which
+    the columns are; `rfft` is a function with the interface of NumPy's.
+    """
+    padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
+    centers = ((begin + (end - begin) * (np.arange(columns) + 0.5) / columns) * len(samples)).astype(np.int64)
+    centers = centers.clip(0, len(samples))
+    frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[centers]
+    window = np.hanning(_FRAME).astype(np.float32) / (_FRAME / 4 * 32768)
+    spectrum = rfft(frames * window, axis=1)[:, : 2 * BANDS]
+    power = spectrum.real**2 + spectrum.imag**2
+    power = np.maximum(power[:, ::2], power[:, 1::2])
+    level = 10 * np.log10(power + np.float32(1e-12))
+    share = (level - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
+    levels: NDArray[np.uint8] = (share.clip(0, 1) * 255).astype(np.uint8)
+    return levels

@@ -1,0 +1,130 @@
+"""SQL conditions over the columns of a table, such as ``similarity < 0.5``: parsed by polars, bounded before it sees them.
+
+A condition comes from a field that anybody can type into. Its cost is bounded by the number of rows: its length, words and
+nesting are limited, and so are its functions: none of them makes texts longer.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from math import prod
+
+import polars as pl
+
+from nbaudio.core.errors import InputError
+
+MOST_CHARACTERS = 1_000_000
+MOST_WORDS = 800  # names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
+MOST_NESTED = 40
+LONGEST_TEXT = 1000
+LONGEST_PATTERN = 200
+MOST_REPEATED = 1000
+FUNCTIONS = (
+    *("abs", "avg", "cast", "ceil", "coalesce", "count", "date_part", "ends_with", "exp", "extract", "first", "floor"),
+    *("greatest", "if", "ifnull", "last", "least", "left", "length", "ln", "log", "log10", "log2", "lower", "ltrim", "max"),
+    *("median", "min", "mod", "nullif", "octet_length", "position", "pow", "power", "quantile_cont", "right", "round", "rtrim"),
+    *("sign", "sqrt", "starts_with", "stddev", "strpos", "substr", "sum", "trim", "try_cast", "upper", "variance"),
+)
+
+_BEFORE_PARENTHESES = frozenset(("and", "between", "case", "else", "in", "is", "like", "not", "or", "over", "then", "when"))
+# Joined texts may be of any length, and other kinds of quotes hide what follows them.
+_UNSUPPORTED = frozenset(("||", "--", "/*", "$", "'", ";"))
+_STRING_KINDS = frozenset("benqrux&")
+_NOT_UNDERSTOOD = "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"[^"]*"|`[^`]*`)|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<space>\s+)"""
+    r"""|(?P<operator>!?~~?\*?|\|\||::|--|/\*|[<>=!]+|[^\w\s])"""
+)
+_REGEX_OPERATORS = frozenset(("~", "~*", "!~", "!~*", "rlike", "regexp"))
+_COUNTS = re.compile(r"\{(\d*),?(\d*)\}")
+_LONGEST_SHOWN = 200
+
+
+def parse_condition(where: str, schema: pl.Schema, columns: Sequence[str]) -> pl.Expr:
+    """Parse a condition over a table.
+
+    Args:
+        where: the condition, as in SQL; ``==`` works as well as ``=``.
+        schema: types of the table's columns.
+        columns: columns that messages name.
+
+    Raises:
+        InputError: it is not valid, gives something else than true or false, or exceeds a limit.
+    """
+    if problem := _problem(where):
+        raise InputError(f"filter {_short(where)}: {problem}")
+    try:
+        expression = pl.sql_expr(where).alias("where")
+        dtype = pl.LazyFrame(schema=schema).select(expression).collect_schema()["where"]
+    except pl.exceptions.PolarsError as error:
+        raise condition_error(where, error, columns) from error
+    if dtype not in (pl.Boolean, pl.Null):
+        given = "a text" if dtype == pl.String else "a number" if dtype.is_numeric() else "something else"
+        raise InputError(f"filter {_short(where)}: must be a condition such as similarity < 0.5; this gives {given}")
+    return expression
+
+
+def condition_error(where: str, error: pl.exceptions.PolarsError, columns: Sequence[str]) -> InputError:
+    """Return the error of a condition; messages of polars name columns and types that the user did not write."""
+    return InputError(f"filter {_short(where)}: {_reason(error, columns)}")
+
+
+def _problem(where: str) -> str | None:
+    """Return which limit a condition exceeds; None if polars may parse it."""
+    if len(where) > MOST_CHARACTERS:
+        return f"{len(where):,} characters; at most {MOST_CHARACTERS:,} are allowed"
+    words, before = 0, ""
+    opened: list[str] = []  # what is in front of each open parenthesis
+    for token in _TOKEN.finditer(where):
+        kind, value = str(token.lastgroup), token[0] if token.lastgroup == "text" else token[0].lower()
+        if kind == "space":
+            continue
+        if problem := _token_problem(kind, value, before):
+            return problem
+        if value == "(":
+            opened.append(before)
+        elif value == ")":
+            del opened[-1:]
+        elif kind not in ("text", "number"):
+            words += value not in ",-" or opened[-1:] != ["in"]
+        if words > MOST_WORDS or len(opened) > MOST_NESTED:
+            return f"too long; write many values as speaker_id IN ('spk7', 'spk9'), at most {MOST_WORDS} words besides"
+        before = value
+    return None
+
+
+def _token_problem(kind: str, value: str, before: str) -> str | None:
+    if kind == "text":
+        if before in _STRING_KINDS:
+            return _NOT_UNDERSTOOD
+        if len(value) > LONGEST_TEXT:
+            return f"a string has {len(value):,} characters; at most {LONGEST_TEXT:,} are allowed"
+        if before in _REGEX_OPERATORS:
+            repeated = prod(int(most or least or 1) or 1 for least, most in _COUNTS.findall(value))
+            if len(value) > LONGEST_PATTERN or repeated > MOST_REPEATED:
+                return f"a pattern may have {LONGEST_PATTERN} characters and {MOST_REPEATED:,} repetitions"
+    if value in _UNSUPPORTED:
+        return f"{value} is not supported"
+    # Quoted names of functions are functions too.
+    if value == "(" and (before[:1].isalpha() or before[:1] in ("_", '"', "`")) and before not in _BEFORE_PARENTHESES:
+        called = before.strip('"`')
+        if called not in FUNCTIONS:
+            return f"there is no function {_short(called)[1:-1]}; functions are {', '.join(FUNCTIONS)}"
+    return None
+
+
+def _short(where: str) -> str:
+    return repr(where if len(where) <= _LONGEST_SHOWN else f"{where[:_LONGEST_SHOWN]} …")
+
+
+def _reason(error: pl.exceptions.PolarsError, columns: Sequence[str]) -> str:
+    if isinstance(error, pl.exceptions.ColumnNotFoundError) and (found := re.search(r'column "([^"]*)"', str(error))):
+        name = found[1]
+        if near := get_close_matches(name, columns, n=3):
+            return f"there is no column {name}; did you mean {' or '.join(near)}?"
+        return f"there is no column {name}; strings are quoted: '{name}'; columns are {', '.join(columns)}"
+    if "cannot compare" in str(error):
+        return "a string is compared with a number; quote strings, not numbers: speaker_id = 'spk7', similarity < 0.5"
+    if "conversion from" in str(error):
+        return "a string that is not a number cannot be converted to one"
+    return _NOT_UNDERSTOOD

@@ -1,0 +1,161 @@
+"""Write the review page: one HTML file with clips, pictures and the review panel, which opens offline in any browser.
+
+The page loads nothing. Its content security policy allows its own script and style sheet, by hash, and no connection. Texts are
+JSON in elements that are not executed. Equal rows give equal bytes: there is no clock, host or path in it. With `blind`, neither
+hypotheses nor similarity nor anything that follows from them is in the page.
+"""
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.audio.drawing import BANDS, peaks, spectrogram
+from nbaudio.core.bundled_files import front_end
+from nbaudio.review.sheet_clips import RATE, cut_clips, keep_clip
+from nbaudio.review.state import VERDICTS, ReviewRecord
+from nbaudio.storage.base import Location
+from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
+
+#: Bytes of clips that a page holds; with more, they are files in the folder beside it.
+MOST_EMBEDDED_BYTES = 50_000_000
+
+_SCRIPTS = ("core", "player", "table_columns", "table", "page_kernel", "review_panel", "review_page")
+_STYLES = ("style", "review_page")
+# Columns a second of the waveform and of the spectrogram; levels of the spectrogram, and bands of `spectrogram` in one.
+_PEAKS_A_SECOND, _COLUMNS_A_SECOND = 200, 50
+_LEVELS, _BANDS = 16, BANDS // 2
+_MEDIA = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+@dataclass(frozen=True)
+class ReviewPage:
+    """A page, and what became of its clips."""
+
+    data: bytes  # the HTML file
+    files: list[str]  # clips beside it, relative to its folder; empty if they are embedded
+    failed: dict[str, str]  # reasons for missing clips by segment id
+
+
+def write_page(
+    rows: pl.DataFrame,
+    record: ReviewRecord,
+    reviewer: str,
+    *,
+    audio_root: Location | None,
+    folder: Path,
+    encoding: str,
+    steps: Sequence[str] = (),
+) -> ReviewPage:
+    """Write the page of a reviewer; more clips than it holds are written into ``clips`` in `folder`.
+
+    `rows` have `clip`, the name of a file. Words are aligned after the normalization `steps`.
+    """
+    names = {segment_id: f"clips/{name}" for segment_id, name in rows.select("segment_id", "clip").iter_rows()}
+    pictures: dict[str, bytes] = {}
+    sounds: dict[str, bytes] = {}  # clips that have not been written into files
+    failed: dict[str, str] = {}
+    size = 0
+    for cut in cut_clips(rows, audio_root, encoding=encoding) if audio_root is not None else ():
+        segment_id = cut.row["segment_id"]
+        if cut.samples is None:
+            failed[segment_id] = cut.reason
+            continue
+        pictures[segment_id] = _picture(cut.samples)
+        sounds[segment_id] = cut.data
+        size += len(cut.data)
+        if size > MOST_EMBEDDED_BYTES:
+            for key, data in sounds.items():
+                keep_clip(folder / names[key], data)
+            sounds.clear()
+    files = {} if sounds else {key: names[key] for key in pictures}
+    shown = json.dumps([record.name, reviewer, rows["content"].to_list()])
+    facts = {
+        "fingerprint": hashlib.sha256(shown.encode()).hexdigest()[:16],
+        "review": record.name,
+        "corpus": record.corpus,
+        "reviewer": reviewer,
+        "blind": record.blind,
+        "media": _MEDIA[encoding],
+        "words": [[word, VERDICTS.get(word, "")] for word in record.verdicts],
+        "silent": "no audio yet" if audio_root is None else "no sound: not readable",
+        "clips": [_clip(row, record, steps, files.get(row["segment_id"])) for row in rows.iter_rows(named=True)],
+    }
+    blocks = (
+        _block(f"{kind}-{number}", base64.b64encode(held[segment_id]).decode(), "text/plain")
+        for number, segment_id in enumerate(names)
+        for kind, held in (("picture", pictures), ("sound", sounds))
+        if segment_id in held
+    )
+    html = _html(f"Review {record.name}", facts, blocks, media="file: 'self'" if files else "blob:")
+    return ReviewPage(html, sorted(files.values()), failed)
+
+
+def _clip(row: Mapping[str, Any], record: ReviewRecord, steps: Sequence[str], file: str | None) -> dict[str, Any]:
+    """Return what the page knows of a segment; without hypothesis and similarity if the review is blind."""
+    text, heard, similarity = row["text"] or "", row["asr_text"], row["similarity"]
+    if record.blind:
+        heard = similarity = None
+    times = row.get("word_times")
+    facts = [row["speaker_id"] or "speaker not known"]
+    facts += [f"{row['duration_s']:.1f} s"] if row["duration_s"] is not None else []
+    facts += [f"similarity {similarity:.3f}"] if similarity is not None else []
+    return {
+        "segment_id": row["segment_id"],
+        "content": row["content"],
+        "facts": facts,
+        "text": text,
+        "words": align_words(text, heard, times and [(time["start"], time["end"]) for time in times], steps=steps),
+        "seconds": round(row["duration_s"] or 0.0, 4),
+        "unshown": max(0, len(text) - MOST_CHARACTERS),
+        "file": file,
+    }
+
+
+def _picture(samples: NDArray[np.int16]) -> bytes:
+    """Return peaks and spectrogram of a clip, compressed: number of peaks (uint32), peaks, levels (bytes)."""
+    seconds = len(samples) / RATE
+    wave = peaks(samples, max(1, round(seconds * _PEAKS_A_SECOND)))
+    levels = spectrogram(samples, max(1, round(seconds * _COLUMNS_A_SECOND)))
+    levels = levels.reshape(len(levels), _BANDS, -1).max(axis=2) // (256 // _LEVELS) * (255 // (_LEVELS - 1))
+    shown = levels.repeat(BANDS // _BANDS, axis=1).astype(np.uint8)
+    return zlib.compress(np.uint32(len(wave)).astype("<u4").tobytes() + wave.tobytes() + shown.tobytes(), 9)
+
+
+def _html(title: str, data: Mapping[str, Any], blocks: Iterator[str], *, media: str) -> bytes:
+    style = front_end(*_STYLES, kind="css")
+    # In strict mode, and with no name in common with anything else in the page.
+    script = f'"use strict";\n(() => {{\n{front_end(*_SCRIPTS)}\nstartPage();\n}})();\n'
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; media-src {media}; "
+        "connect-src 'none'; form-action 'none'; base-uri 'none'"
+    )
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer" content="no-referrer">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<noscript><p>This page needs JavaScript, which this browser does not run.</p></noscript>\n<main id="review"></main>\n'
+    )
+    # The script before the clips: the page can be used while they are being read.
+    texts = json.dumps(data, separators=(",", ":")).translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"})
+    parts = [head, _block("data", texts, "application/json"), f"<script>{script}</script>\n", *blocks, "</body>\n</html>\n"]
+    return "".join(parts).encode()
+
+
+def _block(name: str, text: str, kind: str) -> str:
+    """Return an element with data, which no browser executes or shows."""
+    return f'<script type="{kind}" id="{name}">{text}</script>\n'
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
