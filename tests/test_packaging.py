@@ -348,7 +348,6 @@ def test_every_import_is_a_declared_dependency():
 NOT_IMPORTED = {
     "audioop-lts": "pydub, on Python 3.13",
     "ipykernel": "the notebooks, which it runs as a process of its own",
-    "ipywidgets": "tqdm.notebook",
     "jupyterlab": "whoever opens the notebooks",
 }
 

@@ -1,8 +1,10 @@
 """Views and plots show the contents of the workspace, whatever names and numbers it has."""
 
 import io
+import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
@@ -212,6 +214,49 @@ def test_shards_of_what_is_no_corpus(tmp_path):
         plots.shards(tmp_path)
 
 
+class Drawing(HTMLParser):
+    """Texts of an SVG by the element that they are in, and its ids."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.texts, self.attributes, self.inside = {}, [], ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = tag
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        self.texts.setdefault(self.inside, []).append(data)
+
+
+def test_values_are_shown_on_hover_and_in_words(workspace_of):
+    scores = [0.9, 0.95, 0.8, 0.1]
+    workspace = workspace_of([segment(i, similarity=s, seconds=15, speaker_id="ana") for i, s in enumerate(scores)])
+    drawn = Drawing(plots.threshold(workspace, 0.8).svg())
+    assert "similarity of transcript and hypothesis: 0.08 to 0.12\nsegments: 1\nbelow: 1\nkept: 0" in drawn.texts["title"]
+    assert "threshold 0.85\nkept: 2 segments, 30.0 s, 50.0% of all hours" in drawn.texts["title"]
+    [alt] = [value for tag, name, value in drawn.attributes if (tag, name) == ("svg", "aria-label")]
+    assert "4 segments: 1 below 0.8, 3 kept" in alt
+    assert "ana\ntrain: 0.0 s\ndev: 0.0 s\ntest: 0.0 s\nout: 60.0 s" in Drawing(plots.splits(workspace).svg()).texts["title"]
+
+
+def test_a_drawing_has_the_colors_of_the_page_and_no_ids_of_others(workspace_of):
+    workspace = workspace_of([segment(i, similarity=i / 9) for i in range(9)])
+    one, other = plots.threshold(workspace, 0.8).svg(), plots.scores(workspace).svg()
+    assert plots.threshold(workspace, 0.8).svg() == one
+    assert "currentColor" in one
+    assert "#000000" not in one
+    names = [{value for _, name, value in Drawing(svg).attributes if name == "id"} for svg in (one, other)]
+    assert names[0]
+    assert not names[0] & names[1]
+    for svg, known in zip((one, other), names, strict=True):
+        assert set(re.findall(r'(?:url\(|href=")#([^")]*)', svg)) == known
+
+
 def test_names_from_outside_are_drawn_as_they_are(workspace_of):
     rows = [
         segment(i, recording=name, speaker_id=name, reason=name, similarity=0.5, wer=0.1, split="train")
@@ -220,6 +265,10 @@ def test_names_from_outside_are_drawn_as_they_are(workspace_of):
     workspace = workspace_of(rows)
     for draw in (plots.recordings, plots.scores, plots.threshold, plots.splits):
         assert pixels(draw(workspace)).std() > 0
+    for draw in (plots.recordings, plots.splits):
+        drawn = Drawing(draw(workspace).svg())
+        assert {title.partition("\n")[0] for title in drawn.texts["title"]} >= {name.partition("\n")[0] for name in HOSTILE}
+        assert not {"script", "style", "a", "img", "foreignobject"} & {tag for tag, *_ in drawn.attributes}
 
 
 def test_a_workspace_without_segments_or_scores(workspace_of):
@@ -243,13 +292,13 @@ from nbaudio import plots
 shell = InteractiveShell.instance()
 plot = plots.threshold({str(workspace.path)!r})
 data, _ = shell.display_formatter.format(plot)
-assert data["image/png"][:4] == b"\\x89PNG" and set(data) == {{"image/png", "text/plain"}}, set(data)
+assert data["image/png"][:4] == b"\\x89PNG" and set(data) == {{"image/png", "text/html", "text/plain"}}, set(data)
 assert "matplotlib.pyplot" not in sys.modules
 from matplotlib import pyplot
 from matplotlib_inline.backend_inline import configure_inline_support
 configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
 data, _ = shell.display_formatter.format(plot)
-assert set(data) == {{"image/png", "text/plain"}}, set(data)
+assert set(data) == {{"image/png", "text/html", "text/plain"}}, set(data)
 assert pyplot.get_fignums() == []
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

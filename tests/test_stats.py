@@ -1,6 +1,7 @@
 """The statistics page: self-contained, markup and formulas escaped, the same for workspace and corpus."""
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
@@ -11,14 +12,17 @@ import pytest
 from hostile import CELLS, MARKUP
 
 from nbaudio import review
+from nbaudio.audio import decode_clip
 from nbaudio.core.errors import InputError
 from nbaudio.corpus.materialize import materialize
 from nbaudio.proof.evidence import evidence, selection_claim
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.selection.select import select
 from nbaudio.ui import plots, views
+from nbaudio.ui.statistics import examples
+from nbaudio.ui.statistics.page_html import Section, render_page
 from nbaudio.ui.statistics.stats import stats
-from nbaudio.ui.statistics.stats_page import Section, render_page, write_workbook
+from nbaudio.ui.statistics.stats_page import write_workbook
 
 WHEN = "2026-11-21T03:00:00Z"
 HOSTILE = [*MARKUP[:5], *MARKUP[9:11], *CELLS[:5], *CELLS[13:17]]
@@ -70,11 +74,13 @@ def test_a_page_needs_nothing_but_itself_and_runs_nothing(workspace, corpus, tmp
     for path in (workspace.path, corpus):
         assert stats(path, out=tmp_path / "p.html").facts["page"] == str(tmp_path / "p.html")
         found = read((tmp_path / "p.html").read_text(encoding="utf8"))
-        assert not {"script", "iframe", "link", "object", "form", "svg"} & set(found.tags)
+        assert not {"script", "iframe", "link", "object", "form", "foreignobject", "animate"} & set(found.tags)
         assert not [name for _, name, _ in found.attributes if name.startswith("on")]
         sources = [value for _, name, value in found.attributes if name in ("src", "href")]
-        assert all(value.startswith(("data:image/png;base64,", "#")) for value in sources)
-        assert found.tags.count("img") >= 3
+        assert all(value.startswith(("data:image/png;base64,", "data:audio/mpeg;base64,", "#")) for value in sources)
+        assert found.tags.count("svg") >= 3
+        names = [value for tag, name, value in found.attributes if name == "id"]
+        assert len(names) == len(set(names))
         policy = [value for tag, name, value in found.attributes if tag == "meta" and name == "content"]
         assert policy[0].startswith("default-src 'none'")
         assert str(tmp_path) not in "".join(found.texts)
@@ -105,9 +111,64 @@ def test_cells_are_typed(workspace, corpus, tmp_path):
 
 @pytest.mark.slow
 def test_equal_tables_make_equal_files(workspace, tmp_path):
-    for name in ("a.xlsx", "b.xlsx"):
+    for name in ("a.xlsx", "b.xlsx", "a.html", "b.html"):
         stats(workspace.path, out=tmp_path / name)
     assert (tmp_path / "a.xlsx").read_bytes() == (tmp_path / "b.xlsx").read_bytes()
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def played(path, out, **options):
+    """Ids of the clips of a page with their samples, and all texts."""
+    stats(path, out=out, **options)
+    found = read(out.read_text(encoding="utf8"))
+    labels = [value for tag, name, value in found.attributes if (tag, name) == ("audio", "aria-label")]
+    data = [value.partition(",")[2] for tag, name, value in found.attributes if (tag, name) == ("audio", "src")]
+    return list(zip(labels, (decode_clip(b64decode(text), "mp3") for text in data), strict=True)), found.texts
+
+
+def test_examples_of_each_finding_can_be_heard(workspace, corpus, tmp_path):
+    clips, texts = played(workspace.path, tmp_path / "w.html")
+    rejected = set(workspace.segments.filter(pl.col("decision") == "reject")["segment_id"])
+    heard = {name for name, _ in clips}
+    assert heard & rejected
+    assert heard - rejected
+    assert {"Kept, with the lowest similarity", "Lowest similarity of all", "One segment of each reason"} <= set(texts)
+    assert "reason: below_similarity" in texts
+    lengths = dict(views.segments(workspace).select("segment_id", "duration_s").iter_rows())
+    for name, (samples, rate) in clips:
+        assert len(samples) / rate == pytest.approx(lengths[name], abs=0.01)
+    # What is not in the corpus has its words alone.
+    clips, texts = played(corpus, tmp_path / "c.html")
+    assert clips
+    assert not {name for name, _ in clips} & rejected
+    assert [text for text in texts if "no sound: it is not in the corpus" in text]
+
+
+def test_audio_that_is_absent_unwanted_or_too_much_leaves_the_words(workspace, tmp_path, monkeypatch):
+    assert played(workspace.path, tmp_path / "p.html", audio=False)[0] == []
+    monkeypatch.setattr(examples, "LONGEST_S", 1)
+    monkeypatch.setattr(examples, "MOST_BYTES", 20_000)
+    clips, texts = played(workspace.path, tmp_path / "p.html")
+    assert 0 < sum(len(samples) for _, (samples, _) in clips) < 16_000 * 6
+    assert {"the first 1 s of it", "no sound: the page holds 0.02 MB of it already"} <= {text.lstrip("⚠ ") for text in texts}
+    for path in workspace.recordings["path"]:
+        (workspace.audio / path).local.unlink()
+    clips, texts = played(workspace.path, tmp_path / "p.html")
+    assert clips == []
+    assert [text for text in texts if "no sound: " in text and "one.wav" in text]
+    assert str(tmp_path) not in "".join(texts)
+
+
+def test_headline_figures_come_first_and_say_what_is_missing(workspace, tmp_path):
+    facts = stats(workspace.path, out=tmp_path / "p.html").facts
+    texts = [text for text in read((tmp_path / "p.html").read_text(encoding="utf8")).texts if text.strip()]
+    start = texts.index("Overview")
+    figures = texts[start : texts.index("Durations and similarity")]
+    assert [figures[figures.index(name) + 1] for name in ("segments", "speakers", "recordings")] == [
+        str(facts[name]) for name in ("segments_kept", "speakers", "recordings")
+    ]
+    assert figures[figures.index("right labels") + 1] == "not known"
+    assert "nbaudio review export W" in figures[figures.index("right labels") + 2]
 
 
 def test_a_workspace_and_its_corpus_have_the_same_figures(workspace, corpus):
@@ -156,7 +217,7 @@ def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
     workspace.save(segments=workspace.segments.with_columns(**empty, **pending))
     (workspace.path / "reports/select.json").unlink()
     stats(workspace.path, out=tmp_path / "p.html")
-    assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("img") == 3
+    assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("svg") == 3
 
 
 def test_a_page_of_no_segments(workspace, tmp_path):

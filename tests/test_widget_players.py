@@ -10,6 +10,7 @@ import soundfile as sf
 from hostile import MARKUP
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from test_widget_tables import ask
 from test_widgets import Page
 
@@ -20,6 +21,7 @@ from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff
 from nbaudio.ui.widgets.clip_audio import BANDS, RATE, peaks, read_clip_audio, spectrogram
+from nbaudio.ui.widgets.clip_pictures import clip_picture
 from nbaudio.ui.widgets.segments import align_words, load_segments, segment_facts
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}
@@ -193,3 +195,48 @@ def test_facts_of_a_segment_are_short_and_similarity_near_1_has_more_decimals():
     unknown = {"speaker_id": None, "duration_s": 5.84, "similarity": 0.9}
     assert segment_facts(unknown) == ["speaker not known", "5.8 s", "similarity 0.90"]
     assert segment_facts({"speaker_id": "ana", "duration_s": 2.0, "similarity": 0.9968}) == ["ana", "2.0 s", "similarity 0.9968"]
+
+
+def test_kept_bounds_are_undone_one_correction_at_a_time(workspace):
+    player = Player(workspace, ["a_3.0-5.37"], reviewer="ana")
+    assert ask(player, "undo_correction", number=0)[0] is None
+    for start_ms in (-20, -40, -60):
+        ask(player, "correct", number=0, start_ms=start_ms, end_ms=0)
+    again = Player(workspace, ["a_3.0-5.37"], reviewer="ben")
+    said = [ask(again, "undo_correction", number=0)[0] for _ in range(4)]
+    assert [each and (each["reviewer"], each["start_ms"]) for each in said] == [("ben", -40), ("ben", -20), None, None]
+    assert len(corrections(workspace)) == 0
+
+
+# parts of a clip
+
+
+def test_a_part_is_drawn_as_the_whole_is_without_audio(workspace):
+    player = Player(workspace, ["a_3.0-5.37"])
+    _, (wave, bands, _) = ask(player, "clip", number=0, **AS_RECORDED)
+    options = {**AS_RECORDED, "number": 0, "first": 0.79, "last": 1.58}
+    _, (part, part_bands) = ask(player, "picture", **{**options, "columns": 100})
+    third = np.frombuffer(wave, np.int8).reshape(300, 2)[100:200]
+    np.testing.assert_allclose(np.frombuffer(part, np.int8).reshape(100, 2), third, atol=8)
+    near = np.frombuffer(bands, np.uint8).reshape(300, BANDS)[100:200].astype(int)
+    assert np.abs(np.frombuffer(part_bands, np.uint8).reshape(100, BANDS) - near).mean() < 4
+    _, lanes = ask(player, "picture", **options, lanes=True)
+    assert [len(each) for each in lanes] == [600, 600, 300 * BANDS]
+    assert lanes[0] != lanes[1]
+    for wrong in ({"first": 2.0, "last": 1.0}, {"first": -1.0}, {"columns": 10**6}):
+        assert "error" in ask(player, "picture", **{**options, **wrong})[0]
+
+
+def test_a_picture_of_a_clip_is_a_small_png_that_shows_it(workspace):
+    t = np.arange(RATE) / RATE
+    tone = (20000 * np.sin(2 * np.pi * 2000 * t) * (t > 0.5)).astype(np.int16)
+    alpha = np.asarray(Image.open(io.BytesIO(clip_picture(tone, RATE))).convert("RGBA"))[..., 3]
+    height, width = alpha.shape
+    wave, bands = alpha[: height // 2], alpha[height // 2 :]
+    assert (wave[:, width * 3 // 4] > 0).mean() > 0.9
+    assert (wave[:, width // 4] > 0).mean() < 0.1
+    assert not bands[:, width // 4].any()
+    loudest = bands[:, width * 3 // 4].argmax()
+    assert 1 - loudest / len(bands) == pytest.approx(2000 / 8000, abs=0.05)
+    noise = np.random.default_rng(0).normal(0, 3000, 20 * RATE).astype(np.int16)
+    assert len(clip_picture(noise, RATE)) < 12_000

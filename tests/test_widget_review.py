@@ -209,3 +209,65 @@ def test_what_is_next_is_what_a_loop_would_find(workspace):
             ahead = [i for i in [*range(position + 1, 5), *range(5)] if not judged[order[i]]]
             assert panel._unjudged_after(position) == ahead[0]
         ask(panel, "review.give", number=int(number), verdict="ok", **GIVE)
+
+
+def test_several_faults_are_one_verdict_and_count_for_each_word(workspace):
+    panel = ReviewPanel(workspace, reviewer="ana")
+    ask(panel, "review.give", number=0, verdict="noise", **GIVE)
+    state, _ = ask(panel, "review.give", number=0, verdict="noise, cut off", **GIVE)
+    assert state["counts"] == {"cut off": 1, "noise": 1}
+    assert verdicts(workspace)["verdict"].to_list() == ["cut off, noise"]
+    again = ReviewPanel(workspace, reviewer="ana")
+    assert ask(again, "review.said", number=0)[0]["said"]["verdict"] == "cut off, noise"
+    assert ask(again, "table.rows", first=0, last=1, columns=["verdict"])[0]["rows"][0]["cells"] == ["cut off, noise"]
+    assert "'ok' cannot stand beside" in ask(panel, "review.give", number=1, verdict="ok, noise", **GIVE)[0]["error"]
+    state, _ = ask(panel, "review.give", number=0, verdict=None, **GIVE)
+    assert (state["done"], len(verdicts(workspace))) == (0, 0)
+    ask(panel, "review.undo")
+    assert verdicts(workspace)["verdict"].to_list() == ["cut off, noise"]
+    assert "cut off, noise" in again.static_html()
+
+
+def test_a_blind_review_shows_neither_hypothesis_nor_similarity_and_logs_that(workspace, tmp_path):
+    heard = pl.concat_str(pl.lit("čulo se Zvrk "), "segment_id")
+    workspace.save(segments=workspace.segments.with_columns(asr_text=heard, similarity=pl.lit(0.123), asr_score=pl.lit(0.77)))
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, blind=True)
+    record = json.loads((workspace.path / "reviews/sheet.json").read_text())
+    panel = ReviewPanel(workspace, review="sheet", reviewer="ana")
+    names = [column["name"] for column in ask(panel, "table.open")[0]["columns"]]
+    assert not {"asr_text", "similarity", "wer", "cer", "decision", "reason", "split", "asr_score"} & {
+        *names,
+        *panel.selected.columns,
+    }
+    shown = [ask(panel, "segment", number=0)[0], ask(panel, "table.rows", first=0, last=5, columns=names)[0], panel.static_html()]
+    assert not [word for word in ("Zvrk", "0.12", "0.77") if word in json.dumps(shown)]
+    for call in ({"where": "similarity > 0.1"}, {"where": "asr_text is null"}, {"where": "", "sort": "similarity"}):
+        asked = {"where": "", "find": "", "sort": "", "descending": False} | call
+        assert "no column" in ask(panel, "table.arrange", **asked)[0]["error"]
+    ask(panel, "review.give", number=0, verdict="ok", **GIVE)
+    ask(ReviewPanel(workspace, reviewer="ben"), "review.give", number=0, verdict="ok", **GIVE)
+    assert verdict_log(workspace).select("review", "blind").rows() == [("sheet", True), ("panel", False)]
+    assert verdict_log(workspace)["content"][0] == record["contents"][0]
+    assert ReviewPanel(workspace, review="sheet", reviewer="ana").progress["done"] == 1
+
+
+def test_what_comes_next_is_said_when_all_is_judged(workspace, tmp_path):
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=5, reviewers=["ana", "ivo"], overlap=3)
+    ana, ivo = (ReviewPanel(workspace, review="sheet", reviewer=name) for name in ("ana", "ivo"))
+    assert ask(ana, "review.open")[0]["listed"] == ["ana", "ivo"]
+    for number in range(4):
+        assert ana.progress["next"] == ""
+        state, _ = ask(ana, "review.give", number=number, verdict="ok", **GIVE)
+    assert state["next"] == "still to come: ivo (4 of 4 segments)"
+    for number in range(4):
+        state, _ = ask(ivo, "review.give", number=number, verdict="noise", **GIVE)
+    apart = review.disagreements(workspace)
+    assert len(apart) == 3
+    told = "reviewers disagree on 3 segments: nbaudio.review.disagreements(W) lists them; next: nbaudio evidence "
+    assert state["next"].startswith(told)
+    assert str(workspace.path) in state["next"]
+    assert ask(ana, "review.open")[0]["next"] == state["next"]
+    free = ReviewPanel(workspace, apart, reviewer="eva")
+    for number in range(3):
+        state, _ = ask(free, "review.give", number=number, verdict="ok", **GIVE)
+    assert "'nbaudio review export' draws a sample" in state["next"]

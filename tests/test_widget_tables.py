@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.filters import sort_and_filter
-from nbaudio.ui.widgets import SegmentTable
-from nbaudio.ui.widgets.segment_table import cell, row_page
+from nbaudio.ui.widgets import SegmentTable, Table, table
+from nbaudio.ui.widgets.table_view import cell, row_page
 
 FRAME = pl.DataFrame(
     {
@@ -95,6 +95,63 @@ def test_what_cannot_be_asked_is_reported(asked, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("rpad(text, 2000000000, 'x') = 'a'", "there is no function rpad; functions are abs, "),
+        ("\"lpad\"(text, 2000000000, 'x') = 'a'", "there is no function lpad"),
+        ("text || text = 'a'", "|| is not supported"),
+        ("text = $$a$$ || rpad(text, 2000000000, '$$a$$')", "$ is not supported"),
+        ("similarity < 1 -- '", "-- is not supported"),
+        (" or ".join(f"similarity = {i}" for i in range(3000)), "write many values as speaker_id IN"),
+        ("similarity < " + "1 + " * 3000 + "1", "too long"),
+        ("(" * 900 + "similarity < 1" + ")" * 900, "too long"),
+        (f"text = '{'x' * 5000}'", "5,002 characters; at most 1,000"),
+        ("text ~ '(a{100}){100}'", "1,000 repetitions"),
+        (f"text in ({', '.join(['text'] * 900)})", "too long"),
+        ("x" * 2_000_000, "2,000,000 characters"),
+    ],
+)
+def test_expensive_conditions_are_refused_with_a_short_reason(where, message):
+    with pytest.raises(InputError) as caught:
+        sort_and_filter(FRAME, where=where)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("segment_id IN (" + ", ".join(f"'{name}'" for name in ["a", "c", *range(20_000)]) + ")", [0, 2]),
+        ("similarity BETWEEN 0.4 AND 0.6 AND NOT (text IS NULL)", [0, 4]),
+        (" OR ".join(f"start_sample = {i}" for i in range(5, 205)), [4]),
+        ("text ~ 'li{1,3}' OR text ILIKE 'DOBAR%'", [0, 1]),
+        ("text = 'it''s -- $ ; || rpad('", []),
+        ("length(text) > 9 AND upper(text) != lower(text)", [1, 4]),
+        ("start_sample > avg(start_sample)", [3, 4]),
+        ("start_sample in (-1, 2)", [1]),
+    ],
+)
+def test_what_people_write_is_within_the_limits(where, rows):
+    assert sort_and_filter(FRAME, where=where).tolist() == rows
+
+
+def test_a_further_condition_narrows_the_typed_one():
+    table = SegmentTable(FRAME, where="start_sample > 1", find="dan")
+    table.narrow("similarity < 0.8")
+    assert table.shown["segment_id"].to_list() == table.selected["segment_id"].to_list() == ["e"]
+    assert table.where == "(start_sample > 1) AND (similarity < 0.8)"
+    assert sort_and_filter(FRAME, where=table.where).tolist() == [4]
+    ask(table, "table.arrange", where="", find="", sort="segment_id", descending=True)
+    assert table.shown["segment_id"].to_list() == ["e", "a"]
+    assert table.where == "similarity < 0.8"
+    with pytest.raises(InputError, match="did you mean similarity"):
+        table.narrow("similarty < 1")
+    assert len(table.shown) == 2
+    table.narrow("")
+    assert (table.where, len(table.shown)) == ("", 5)
+
+
 def test_pages_are_plain_and_bounded():
     order = np.arange(5, dtype=np.uint32)[::-1].copy()
     assert row_page(FRAME, order, 1, 3, ["text", "similarity", "list"]) == [[3, "dan.*", 0.9, None], [2, None, None, "none"]]
@@ -153,3 +210,72 @@ def test_a_workspace_whose_table_cannot_be_read(tmp_path, content, message):
         (workspace.path / "segments.parquet").write_bytes(content)
     with pytest.raises(InputError, match=rf"segments\.parquet: {message}"):
         SegmentTable(workspace)
+
+
+def test_layout_of_columns_outlives_the_view():
+    table = SegmentTable(FRAME)
+    shown = ["text", "segment_id"]
+    ask(table, "table.layout", shown=shown, widths={"text": 300}, wrap=True, charts=False)
+    opened, _ = ask(table, "table.open")
+    assert [opened[key] for key in ("shown", "widths", "wrap", "charts")] == [shown, {"text": 300}, True, False]
+    assert ask(table, "table.cell", number=1, column="text")[0] == "čuješ li (ovo)?"
+
+
+def test_headers_describe_the_rows_that_are_shown():
+    n = 1000
+    frame = pl.DataFrame(
+        {
+            "id": [f"s{i}" for i in range(n)],
+            "x": [float("nan"), None, float("inf"), *range(n - 3)],
+            "who": ["ana", "ana", "ana", "ben", None] * 200,
+            "ok": [True, False] * 500,
+            "words": [[i] for i in range(n)],
+            "nothing": pl.Series([None] * n, dtype=pl.String),
+        }
+    )
+    table = SegmentTable(frame)
+    found = {name: ask(table, "table.distribution", column=name)[0] for name in frame.columns}
+    assert [found["x"][key] for key in ("min", "median", "max", "missing")] == [0, 498, 996, 3]
+    assert len(found["x"]["counts"]) == 24
+    assert sum(found["x"]["counts"]) == n - 3
+    assert (found["who"]["top"], found["who"]["distinct"], found["who"]["missing"]) == ([["ana", 600], ["ben", 200]], 2, 200)
+    assert dict(found["ok"]["top"]) == {True: 500, False: 500}
+    assert (found["id"]["top"], found["nothing"]["missing"], found["words"]["missing"]) == (None, n, 0)
+    table.narrow("who = 'ben' and x < 20")
+    assert [ask(table, "table.distribution", column="x")[0][key] for key in ("min", "max", "rows")] == [0, 15, 4]
+    table.narrow("x < 0")
+    assert ask(table, "table.distribution", column="x")[0]["rows"] == 0
+
+
+def test_filters_are_kept_in_the_workspace(tmp_path):
+    workspace = Workspace.create(tmp_path / "w", source="made", audio=None)
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}), segments=FRAME.drop("list").with_columns(recording_id=pl.lit("r"))
+    )
+    first, second = SegmentTable(workspace, where="similarity < 0.8"), SegmentTable(workspace)
+    assert list(ask(first, "filters.save", name=" low ")[0]) == ["low"]
+    ask(second, "filters.save", name="all")
+    held = ask(SegmentTable(workspace), "filters.list")[0]
+    assert held["low"] == {"where": "similarity < 0.8", "find": "", "sort": "", "descending": False}
+    assert list(ask(first, "filters.delete", name="low")[0]) == ["all"]
+    assert "1 to 100 characters" in ask(first, "filters.save", name="x" * 101)[0]["error"]
+    (workspace.path / "filters.json").write_text(
+        '{"a": 1, "b": {"where": 1}, "c": {"where": "", "find": "x", "sort": "", "descending": true}}'
+    )
+    assert list(ask(second, "filters.list")[0]) == ["c"]
+    (workspace.path / "filters.json").write_text("[")
+    assert "filters.json" in ask(second, "filters.list")[0]["error"]
+    plain = SegmentTable(FRAME)
+    assert list(ask(plain, "filters.save", name="mine")[0]) == list(ask(plain, "filters.list")[0]) == ["mine"]
+
+
+def test_long_frames_have_pages_and_small_ones_are_plain():
+    frame = pl.DataFrame({"n": range(120), "text": ["<b>" + "x" * 400] * 120})
+    long = table(frame)
+    page, _ = ask(long, "page", number=99)
+    assert (page["number"], page["pages"], page["first"], page["all"], len(page["rows"])) == (2, 3, 101, 120, 20)
+    assert page["rows"][0] == ["100", "<b>" + "x" * 297 + " …"]
+    saved = long._repr_mimebundle_()[0]["text/html"]
+    assert saved == Table(frame)._repr_html_()
+    assert "and 70 more rows" in saved
+    assert isinstance(table(frame.head(50)), Table)

@@ -22,7 +22,7 @@ from nbaudio.ui.widgets import static_html
 
 ALLOWED = {
     *("div", "p", "span", "code", "del", "ins", "audio", "table", "thead", "tbody", "tr", "th", "td"),
-    *("svg", "rect", "line", "text"),
+    *("svg", "rect", "line", "text", "img"),
 }
 
 
@@ -52,7 +52,7 @@ class Page(HTMLParser):
         assert {tag for tag, _ in self.tags} <= ALLOWED
         assert not [name for _, attributes in self.tags for name in attributes if name.startswith("on")]
         addresses = [attributes.get("src") or attributes.get("href") for _, attributes in self.tags]
-        assert all(address is None or address.startswith("data:audio/") for address in addresses)
+        assert all(address is None or address.startswith(("data:audio/", "data:image/png;base64,")) for address in addresses)
         return self
 
 

@@ -1,18 +1,18 @@
 """Plots of each step, for notebooks and pages.
 
-Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as a PNG. Axes have units.
-Hatches or words repeat what colors show; the colors are those of Okabe and Ito. Names are drawn as they are, never as TeX.
+Each function takes a workspace, a corpus folder or a table and returns a `Plot`, which Jupyter shows as SVG with values on hover,
+or as a PNG. Axes have units. Hatches or words repeat what colors show; the colors are those of Okabe and Ito, with a contrast of
+3:1 on white and on black. Names are drawn as they are, never as TeX.
 """
 
-import io
-import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
@@ -26,27 +26,17 @@ from nbaudio.reading import open_corpus
 from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
+from nbaudio.ui.plot_svg import Plot
 from nbaudio.ui.views import Source
 
-BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8A8A8A", "#DCE6EC"
+# The orange is darker than theirs, and the pale one is transparent, for both themes.
+BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
 _STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
 _SPLIT_STYLES = dict(zip((*SPLITS, "out"), (*_STYLES[:3], (PALE, "\\\\")), strict=True))
 # With more bars, a histogram or the longest ones are shown instead.
 _MOST_BARS = 24
 _LONGEST_LABEL = 36
 _SMALL = 8.5
-
-
-class Plot(Figure):
-    """Figure that Jupyter shows with or without ``%matplotlib inline``."""
-
-    def _repr_png_(self) -> bytes:
-        file = io.BytesIO()
-        with warnings.catch_warnings():
-            # Characters missing from the font are drawn as boxes; a page of warnings adds nothing.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self.savefig(file, format="png", metadata={"Software": None})
-        return file.getvalue()
 
 
 def recordings(workspace: str | Path | Workspace) -> Plot:
@@ -60,13 +50,19 @@ def recordings(workspace: str | Path | Workspace) -> Plot:
     scale, unit = _time_unit(longest.max(initial=0.0))
     axes = _axes(plot.add_subplot(), "Recordings, and how much of each is transcribed", x=f"length [{unit}]")
     rows = np.arange(len(table))
-    axes.barh(rows, lengths / scale, height=0.72, color=PALE, edgecolor=GRAY, label="whole recording")
-    axes.barh(rows, spoken / scale, height=0.36, color=BLUE, hatch="///", edgecolor="white", label="transcribed")
+    axes.barh(rows, lengths / scale, height=0.72, **_style(PALE), label="whole recording")
+    axes.barh(rows, spoken / scale, height=0.36, **_style(BLUE, "///"), label="transcribed")
     for row, (codec, rate, channels) in enumerate(table.select("codec", "sampling_rate", "num_channels").iter_rows()):
         note = "no audio" if rate is None else f"{codec}, {rate / 1000:g} kHz, {_channels(channels)}"
         color = RED if rate is None else "black"
         axes.text(longest[row] / scale, row, f"  {note}", va="center", fontsize=_SMALL, color=color, parse_math=False)
-    _name_rows(axes, table["recording_id"].to_list())
+    names = table["recording_id"].to_list()
+    for row, (name, length, part) in enumerate(zip(names, lengths, spoken, strict=True)):
+        plot.show_on_hover(axes, f"{name}\n{_show_time(length)}, transcribed: {_show_time(part)}", y=(row - 0.5, row + 0.5))
+    plot.alt_text = (
+        f"Bars of {len(table):,} recordings: {_show_time(lengths.sum())} in all, transcribed: {_show_time(spoken.sum())}"
+    )
+    _name_rows(axes, names)
     axes.set_xlim(0, 1.35 * longest.max(initial=1e-9) / scale)
     _legend(plot)
     return plot
@@ -84,6 +80,8 @@ def _recording_histogram(table: pl.DataFrame) -> Plot:
     values = [np.asarray(lengths) / scale for lengths in kinds["duration_s"]]
     _histogram(axes, values, bins=40, styles=_STYLES, labels=labels)
     axes.legend(frameon=False, fontsize=_SMALL)
+    length = _show_time(float(known["duration_s"].sum()))
+    plot.alt_text = f"Histogram of the lengths of {len(table):,} recordings, {length} in all{without}. {'; '.join(labels)}"
     return plot
 
 
@@ -92,6 +90,7 @@ def scores(source: Source) -> Plot:
     segments = views.segments(source)
     plot = _plot(3.3)
     left, middle, right = plot.subplots(1, 3)
+    shown = []
     for axes, name, title, label, bins in (
         (left, "similarity", "Similarity", "similarity, −1 to 1", np.linspace(-1, 1, 51)),
         (middle, "wer", "Word error rate", "WER, more than 1 shown as 1", np.linspace(0, 1, 41)),
@@ -99,6 +98,10 @@ def scores(source: Source) -> Plot:
     ):
         values = segments[name].filter(segments[name].is_finite()).to_numpy()
         _histogram(_axes(axes, title, x=label), [values.clip(max=1) if name == "wer" else values], bins=bins, styles=_STYLES)
+        if len(values):
+            least, median, most = np.quantile(values, (0.05, 0.5, 0.95))
+            shown.append(f"{title}, {len(values):,} segments: median {median:.3g}, 90 % from {least:.3g} to {most:.3g}")
+    plot.alt_text = f"Histograms. {'; '.join(shown) or 'No values'}"
     left.set_ylabel("segments")
     return plot
 
@@ -120,6 +123,9 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
     scale, unit = _time_unit(float(hours.max(initial=0.0)) * 3600)
     _axes(right, "Hours kept by each threshold", x="threshold on similarity", y=f"kept [{unit}]")
     right.plot(curve["threshold"], hours * 3600 / scale, color=BLUE, drawstyle="steps-post")
+    for start, segments_kept, hours_kept, share in curve.select("threshold", "segments", "hours", "hours_share").iter_rows():
+        text = f"threshold {start:g}\nkept: {segments_kept:,} segments, {_show_time(3600 * hours_kept)}, {share:.1%} of all hours"
+        plot.show_on_hover(right, text, x=(start - 0.005, start + 0.005))
     point = value, kept["hours"] * 3600 / scale
     right.plot(*point, "o", color=RED)
     right.set_ylim(bottom=0)
@@ -129,6 +135,11 @@ def threshold(source: Source, value: float = 0.8) -> Plot:
         axes.xaxis.set_major_locator(MultipleLocator(0.5))
         axes.axvline(value, color=RED, linestyle="--", linewidth=1.2, label=f"threshold {value:g}")
     left.legend(frameon=False, fontsize=_SMALL, loc="upper left")
+    plot.alt_text = (
+        f"Histogram of the similarity of {len(similarity):,} segments: {len(out):,} below {value:g}, {len(inside):,} kept. "
+        f"Curve of the hours kept by each threshold: {value:g} keeps {_show_time(3600 * kept['hours'])}, "
+        f"{kept['hours_share']:.0%} of all"
+    )
     return plot
 
 
@@ -139,9 +150,9 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
     interval = f"{confidence:.0%} interval"
-    axes.fill_between(x, known["low_all"], known["high_all"], color=PALE, label=f"{interval}, all thresholds at once")
-    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=0, label=f"{interval}, each threshold")
-    axes.plot(x, known["precision"], color=BLUE, label="estimate")
+    axes.fill_between(x, known["low_all"], known["high_all"], **_style(PALE), label=f"{interval}, all thresholds at once")
+    axes.fill_between(x, known["low"], known["high"], color=BLUE, alpha=0.45, linewidth=1, label=f"{interval}, each threshold")
+    axes.plot(x, known["precision"], color="black", label="estimate")
     axes.axhline(precision, color=GREEN, linestyle=":", linewidth=1.2, label=f"target: {precision:.4g}")
     for lowest in known.filter("proven")["threshold"].head(1):
         hours = _show_time(3600 * known.filter(pl.col("threshold") == lowest)["hours"].item())
@@ -152,7 +163,10 @@ def evidence(workspace: str | Path | Workspace | ReviewState, *, precision: floa
     shown = known.filter(pl.col("threshold").is_between(*axes.get_xlim()))
     lowest_bound = shown.select(pl.min_horizontal(pl.col("low", "low_all", "precision").min())).item()
     axes.set_ylim(min(precision, 0.0 if lowest_bound is None else lowest_bound) - 0.03, 1.02)
-    if note := _missing(curve, precision=precision, confidence=confidence):
+    note = _missing(curve, precision=precision, confidence=confidence)
+    proven = known.filter("proven")["threshold"].head(1).to_list()
+    _explain_precision(plot, axes, known, " ".join(note.split("\n")) or f"The lowest threshold that is proven is {proven[0]:g}.")
+    if note:
         axes.set_xlabel(f"{axes.get_xlabel()}\n\n{note}", linespacing=1.4)
     _legend(plot)
     return plot
@@ -177,13 +191,28 @@ def claimed(curve: Frame) -> Plot:
     known = curve.filter(pl.col("precision").is_not_null())
     plot, axes = _precision_axes(curve)
     x = known["threshold"]
-    axes.vlines(x, known["low_all"], known["high_all"], color=PALE, linewidth=14, label="interval, all thresholds at once")
-    axes.vlines(x, known["low"], known["high"], color=BLUE, alpha=0.35, linewidth=7, label="interval, each threshold")
-    axes.plot(x, known["precision"], color=BLUE, linestyle="none", marker="o", label="estimate")
+    axes.vlines(x, known["low_all"], known["high_all"], color=GRAY, linewidth=10, label="interval, all thresholds at once")
+    axes.vlines(x, known["low"], known["high"], color=BLUE, linewidth=5, label="interval, each threshold")
+    axes.plot(x, known["precision"], color="black", linestyle="none", marker="o", label="estimate")
     least: float = known.select(pl.min_horizontal("precision", "low", "low_all").min()).item()
     axes.set_ylim(max(0.0, least - 0.05), 1.005)
+    _explain_precision(plot, axes, known, "")
     _legend(plot)
     return plot
+
+
+def _explain_precision(plot: Plot, axes: Axes, known: pl.DataFrame, conclusion: str) -> None:
+    """Give each threshold its values on hover, and the plot an alternative text with at most five of them."""
+    names = ("threshold", "precision", "low", "high", "low_all", "high_all", "reviewed")
+    points = known.select(pl.col(names)).sort("threshold").rows()
+    half = min([(after[0] - before[0]) / 2 for before, after in pairwise(points)], default=0.02)
+    texts = {}
+    for at, estimate, low, high, low_all, high_all, reviewed in points:
+        texts[at] = f"at {at:g}: {estimate:.2%}, interval {low:.2%} to {high:.2%}"
+        further = f"{low_all:.2%} to {high_all:.2%} for all thresholds at once\n{reviewed:,} segments reviewed"
+        plot.show_on_hover(axes, f"{texts[at]}\n{further}", x=(at - half, at + half))
+    few = list(texts.values())[:: max(1, -(-len(texts) // 5))]
+    plot.alt_text = f"Precision above thresholds on similarity. {conclusion} {'; '.join(few)}".strip()
 
 
 def _precision_axes(curve: pl.DataFrame) -> tuple[Plot, Axes]:
@@ -214,11 +243,21 @@ def splits(source: Source) -> Plot:
     for name, (color, hatch) in _SPLIT_STYLES.items():
         length = most[name].to_numpy() * 3600 / scale
         label = f"{name}: {_show_time(3600 * float(spoken[name].sum()))}"
-        left.barh(np.arange(len(most)), length, left=start, color=color, hatch=hatch, edgecolor="white", label=label)
+        left.barh(np.arange(len(most)), length, left=start, **_style(color, hatch), label=label)
         start = start + length
-    _name_rows(left, most["speaker_id"].fill_null("(not known)").to_list())
+    names = most["speaker_id"].fill_null("(not known)").to_list()
+    for row, name in enumerate(names):
+        hours = "\n".join(f"{split}: {_show_time(3600 * most[split][row])}" for split in _SPLIT_STYLES)
+        plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
+    _name_rows(left, names)
     _axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
-    bars = right.barh(np.arange(len(why)), why["segments"], color=PALE, hatch="\\\\", edgecolor=GRAY)
+    bars = right.barh(np.arange(len(why)), why["segments"], **_style(PALE, "\\\\"))
+    listed = []
+    for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
+        listed.append(f"{reason}: {number:,}")
+        plot.show_on_hover(right, f"{listed[-1]} segments, {_show_time(3600 * hours)}", y=(row - 0.5, row + 0.5))
+    sums = ", ".join(f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in _SPLIT_STYLES)
+    plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
     _name_rows(right, why["reason"].to_list())
     right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -244,11 +283,20 @@ def shards(corpus: str | Path) -> Plot:
         names: list[str] = []
         for part, label, (color, hatch) in zip(parts.values(), labels, styles, strict=True):
             rows = np.arange(len(part)) + len(names)
-            axes.barh(rows, part["mb"], color=color, hatch=hatch, edgecolor="white", label=label)
+            axes.barh(rows, part["mb"], **_style(color, hatch), label=label)
+            for row, (name, size, clips) in enumerate(part.select("name", "mb", "segments").iter_rows(), start=len(names)):
+                plot.show_on_hover(axes, f"{name}\n{size:,.3g} MB, {clips:,} clips", y=(row - 0.5, row + 0.5))
             names.extend(part["name"])
         _name_rows(axes, names)
+    plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
     _legend(plot)
     return plot
+
+
+def _style(color: str, hatch: str = "") -> dict[str, Any]:
+    """Return the style of bars: pale ones have an outline, the others white hatches, both visible on white and on black."""
+    pale = color == PALE
+    return {"facecolor": color, "hatch": hatch, "edgecolor": GRAY if pale else "white", "linewidth": 0.8 if pale else 0}
 
 
 def _plot(height: float) -> Plot:
@@ -259,7 +307,7 @@ def _axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> Axes:
     axes.set_title(title, fontsize=11, loc="left", fontweight="bold")
     axes.set(xlabel=x, ylabel=y)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#E4E4E4", linewidth=0.8)
+    axes.grid(color=GRAY, alpha=0.3, linewidth=0.8)
     axes.set_axisbelow(True)
     return axes
 
@@ -289,12 +337,23 @@ def _histogram(
     """Draw stacked histograms, one style each, with integer ticks."""
     edges = np.histogram_bin_edges(np.concatenate([np.empty(0), *values]), bins)
     base = np.zeros(len(edges) - 1)
+    drawn: list[NDArray[np.int64]] = []
     for number, part in enumerate(values):
         counts, _ = np.histogram(part, edges)
         color, hatch = styles[number % len(styles)]
-        bars = axes.bar(edges[:-1], counts, np.diff(edges), base, align="edge", color=color, hatch=hatch, edgecolor="white")
+        # A gap between bars, which an outline in the color of the ground would have to follow.
+        bars = axes.bar(edges[:-1], counts, 0.92 * np.diff(edges), base, align="edge", **_style(color, hatch))
         bars.set_label(labels[number] if labels else "")
         base = base + counts
+        drawn.append(counts)
+    plot, what = axes.figure, axes.get_ylabel() or "segments"
+    for bin_counts, span in zip(np.transpose(drawn), pairwise(edges), strict=False):
+        if isinstance(plot, Plot) and any(bin_counts):
+            parts = [f"{what}: {sum(bin_counts):,.0f}"]
+            if labels and len(labels) > 1:
+                parts += [f"{label.rpartition(':')[0] or label}: {n:,.0f}" for label, n in zip(labels, bin_counts, strict=True)]
+            text = f"{axes.get_xlabel()}: {span[0]:.3g} to {span[1]:.3g}\n" + "\n".join(parts)
+            plot.show_on_hover(axes, text, x=span)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False, axis="x")
 

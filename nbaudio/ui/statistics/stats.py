@@ -16,13 +16,14 @@ PAGE_SUFFIXES = (".html", ".xlsx")
 _QUANTILES = {"p5": 0.05, "median": 0.5, "p95": 0.95}
 
 
-def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
+def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True) -> Report:
     """Report segments, hours, speakers, durations, similarity, splits and reasons.
 
     Args:
         path: a workspace or a corpus, its folder or URL.
-        out: a file for one page with all of it and more, in tables and plots: .html (self-contained, works offline) or .xlsx; an
-            existing file is replaced.
+        out: a file for one page with all of it and more, in tables, plots and examples: .html (self-contained, works offline)
+            or .xlsx; an existing file is replaced.
+        audio: the .html has the first seconds of some segments to listen to, at most 8 MB; False leaves them out.
 
     Raises:
         InputError: `path` is neither, or `out` has another ending.
@@ -33,9 +34,10 @@ def stats(path: str | Path, *, out: str | Path | None = None) -> Report:
     segments = views.segments(path)
     facts = count(segments)
     if out is not None:
-        from nbaudio.ui.statistics.stats_page import page_sections, render_page, write_workbook  # takes a second to import
+        from nbaudio.ui.statistics.page_html import render_page  # these take a second to import
+        from nbaudio.ui.statistics.stats_page import page_sections, write_workbook
 
-        title, sections = page_sections(path, segments, facts)
+        title, sections = page_sections(path, segments, facts, audio=audio and suffix == ".html")
         page = render_page(title, sections).encode() if suffix == ".html" else write_workbook(title, sections)
         with atomic_write(Path(out)) as partial:
             partial.write_bytes(page)

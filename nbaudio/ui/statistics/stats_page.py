@@ -1,17 +1,14 @@
-"""Statistics page of a workspace or a corpus: its sections of tables and plots, as one HTML page or as an .xlsx workbook.
+"""Sections of the statistics page of a workspace or a corpus, with tables, plots and clips; the page as an .xlsx workbook.
 
-Tables are short, with the first rows of long ones, and have names for people. The page loads and runs nothing: every text is
-escaped, cells isolate their direction, and a content security policy forbids all but its own style and pictures. In the workbook
-texts are typed strings, which never become formulas, numbers or links; equal sections give equal bytes.
+Tables are short, with the first rows of long ones, and have names for people. In the workbook texts are typed strings, which
+never become formulas, numbers or links; equal sections give equal bytes.
 """
 
 import io
 import math
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -28,65 +25,42 @@ from nbaudio.storage.folders import folder_at
 from nbaudio.text import vocabulary
 from nbaudio.text.near_duplicates import sentences
 from nbaudio.ui import plots, views
-from nbaudio.ui.widgets.static_html import table
+from nbaudio.ui.statistics.examples import FAULTS, NEAREST, REASONS, SPEAKERS, WORST, choose_examples, read_examples
+from nbaudio.ui.statistics.page_html import Section
 
 _MOST_ROWS = 20
 _QUANTILES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "most": 1.0}
 _MEASURES = {"duration_s": "duration [s]", "similarity": "similarity", "wer": "word error rate", "cer": "character error rate"}
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f1f1f; background: #fff }
-body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.7rem; overflow-wrap: anywhere }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 .25rem; border-bottom: 2px solid #0072B2 }
-h3 { font-size: 1rem; margin: .8rem 0 .3rem }
-nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem }
-nav a { color: #00557F }
-p { margin: .4rem 0; max-width: 60rem }
-figure { margin: 1rem 0 }
-img { max-width: 100%; height: auto }
-.tables { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; align-items: flex-start }
-.tables > div { max-width: 100%; overflow-x: auto }
-table { border-collapse: collapse; font-size: .9rem }
-th, td { padding: .2rem .7rem; border-bottom: 1px solid #ddd }
-th { background: #eef3f6 }
-td { max-width: 34rem; unicode-bidi: isolate; font-variant-numeric: tabular-nums }
-@media print { nav { display: none } h2, h3 { break-after: avoid } figure, tr { break-inside: avoid } }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _WIDEST, _NARROWEST = 60, 9
 _LONGEST_NAME = 31
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: heading, a sentence about it, tables by caption, and a PNG or none."""
-
-    title: str
-    about: str
-    tables: Mapping[str, pl.DataFrame]
-    plot: bytes | None = None
-
-
-def page_sections(path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any]) -> tuple[str, list[Section]]:
+def page_sections(
+    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True
+) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
     state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
     notes = _workspace_notes(state) if state else read_corpus_info(folder)
-    kept, why = segments.filter(pl.col("decision") != "reject"), views.reasons(segments)
+    kept = segments.filter(pl.col("decision") != "reject")
+    clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
+
+    def with_clips(section: Section, *titles: str) -> Section:
+        return replace(section, examples={title: clips[title] for title in titles if title in clips})
+
     found = [
-        _overview(facts, notes["selection"]),
+        _overview(facts, notes, segments),
         _measures(segments, kept),
-        _threshold(segments, notes["selection"]),
-        _evidence(notes.get("evidence", {}), state),
-        _splits(segments, facts),
+        with_clips(_threshold(segments, notes["selection"]), NEAREST, WORST),
+        with_clips(_evidence(notes.get("evidence", {}), state), FAULTS),
+        with_clips(_splits(segments, facts), SPEAKERS),
         *_leakage(notes.get("leakage", {})),
-        Section(
-            "What is out, and why", f"{why['segments'].sum():,} segments, by the first rule that rejects them.", {"Reasons": why}
-        ),
+        with_clips(_reasons(segments), REASONS),
         _vocabulary(kept),
     ]
     if state is None:
-        found.append(Section("Shards", "The files of the corpus.", {}, plots.shards(path)._repr_png_()))
+        plot = plots.shards(path)
+        found.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
     return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
 
 
@@ -98,14 +72,48 @@ def _workspace_notes(state: ProofState) -> dict[str, Any]:
     return {"selection": selection, "leakage": leakage, "evidence": selection_claim(state)}
 
 
-def _overview(facts: Mapping[str, Any], selection: Mapping[str, Any]) -> Section:
-    counted = {name: facts[name] for name in ("segments_kept", "segments_rejected", "hours", "recordings", "speakers")}
+def _overview(facts: Mapping[str, Any], notes: Mapping[str, Any], segments: pl.DataFrame) -> Section:
+    selection = notes["selection"]
     parameters = {name: value for name, value in selection.get("parameters", {}).items() if value not in (None, [])}
+    hours = float(segments.select(views.HOURS.sum()).item())
+    share = f"{facts['segments_kept'] / segments.height:.1%}" if segments.height else "-"
+    out = f"{facts['segments_rejected']:,} are out"
+    figures = [
+        ("audio", show(facts["hours"], "hours"), ""),
+        ("segments", show(facts["segments_kept"]), out),
+        ("speakers", show(facts["speakers"]), ""),
+        ("recordings", show(facts["recordings"]), ""),
+        ("share kept", share, f"of the segments; {facts['hours'] / (hours or 1):.1%} of the hours"),
+        ("right labels", *_headline_precision(notes.get("evidence", {}))),
+        ("leakage", *_headline_leakage(notes.get("leakage", {}))),
+    ]
     return Section(
         "Overview",
         "Kept segments, and the parameters of the selection." if parameters else "Kept segments; nothing has been selected yet.",
-        {"In all": _pairs(counted), **({"Selection": _pairs(parameters)} if parameters else {})},
+        {"Selection": _pairs(parameters)} if parameters else {},
+        figures=pl.DataFrame(figures, schema=dict.fromkeys(("what", "value", "note"), pl.String), orient="row"),
     )
+
+
+def _headline_precision(evidence: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the precision and what is proven; or what is missing, with the command that gives it."""
+    if evidence.get("precision") is None:
+        return "not known", "No sample has been judged: 'nbaudio review export W --out sheet.xlsx' draws one"
+    interval = (
+        f"of the segments with a similarity of at least {evidence['threshold']:g}; interval {evidence['low']:.1%} to "
+        f"{evidence['high']:.1%} from {evidence['reviewed']:,} verdicts"
+    )
+    if evidence.get("proven"):
+        return f"{evidence['precision']:.1%}", f"{interval}; proven: {evidence.get('wanted', '')}"
+    missing = f"not proven: {evidence.get('wanted', '')}; 'nbaudio evidence W' says how many verdicts are missing"
+    return f"{evidence['precision']:.1%}", f"{interval}; {missing}"
+
+
+def _headline_leakage(leakage: Mapping[str, Any]) -> tuple[str, str]:
+    found = {check: shared for check, result in leakage.items() if (shared := result.get("shared") or 0)}
+    if not leakage:
+        return "not known", "No split has been checked: 'nbaudio select W' does"
+    return (show(sum(found.values())) if found else "none"), f"values that splits share{': ' if found else ''}{', '.join(found)}"
 
 
 def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
@@ -119,7 +127,8 @@ def _measures(segments: pl.DataFrame, kept: pl.DataFrame) -> Section:
         "Durations and similarity",
         "The plots show all segments, including rejected ones; the table shows kept ones.",
         {"Quantiles": pl.DataFrame(rows)} if rows else {},
-        plots.scores(segments)._repr_png_(),
+        plots.scores(segments),
+        "; ".join(f"{row['measure']}: median {show(row['median'])}" for row in rows),
     )
 
 
@@ -128,24 +137,33 @@ def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
     shown = views.threshold_curve(segments).filter(pl.col("threshold").is_in([*THRESHOLDS, round(used, 2)]))
     shown = shown.with_columns((pl.col("segments_share", "hours_share") * 100).round(1))
     names = {"segments_share": "segments [%]", "hours_share": "hours [%]"}
+    plot = plots.threshold(segments, used)
     return Section(
         "Threshold",
         f"What a threshold on similarity alone would keep; {used:g} is marked.",
         {"Kept by threshold": shown.rename(names)},
-        plots.threshold(segments, used)._repr_png_(),
+        plot,
+        plot.alt_text.rpartition(": ")[2],
     )
 
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
     if not evidence:
-        return Section("How right the labels are", "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {})
+        return Section(
+            "How right the labels are",
+            "Unknown: no sample has been judged. 'nbaudio review export' draws one.",
+            {},
+            None,
+            "unknown",
+        )
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
     thresholds = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     return Section(
         "How right the labels are",
         "What the verdicts prove about all segments at or above a threshold on similarity, kept or not.",
         {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": thresholds} if len(thresholds) else {})},
-        (plots.evidence(state) if state else plots.claimed(curve))._repr_png_(),
+        plots.evidence(state) if state else plots.claimed(curve),
+        " ".join(_headline_precision(evidence)),
     )
 
 
@@ -155,7 +173,15 @@ def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
     tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))
     about = f"Hours by split; of {len(spoken):,} speakers, those with the most hours."
-    return Section("Splits and speakers", about, tables, plots.splits(segments)._repr_png_())
+    hours = ", ".join(f"{row['split']} {show(row['hours'], 'hours')}" for row in rows)
+    return Section("Splits and speakers", about, tables, plots.splits(segments), hours or "no splits yet")
+
+
+def _reasons(segments: pl.DataFrame) -> Section:
+    why = views.reasons(segments)
+    about = f"{why['segments'].sum():,} segments, by the first rule that rejects them."
+    most = ", ".join(f"{reason}: {number:,}" for reason, number in why.select("reason", "segments").head(3).iter_rows())
+    return Section("What is out, and why", about, {"Reasons": why}, None, most or "nothing")
 
 
 def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
@@ -170,6 +196,8 @@ def _leakage(leakage: Mapping[str, Any]) -> Iterator[Section]:
         "What the splits share",
         "Each segment of dev and test was compared with all segments of the other splits.",
         {"Checks": pl.DataFrame(counted), **({"First exceptions": pl.DataFrame(listed, schema=EXCEPTIONS)} if listed else {})},
+        None,
+        " ".join(_headline_leakage(leakage)),
     )
 
 
@@ -188,40 +216,14 @@ def _vocabulary(kept: pl.DataFrame) -> Section:
         "Vocabulary",
         "Words of kept segments, in lower case and without punctuation; characters as they are.",
         {"Counts": _pairs(counted), "Most frequent words": words.head(_MOST_ROWS), "Odd characters": found.odd.head(_MOST_ROWS)},
+        None,
+        f"{counted['words']:,} words, {counted['different words']:,} different",
     )
 
 
 def _pairs(facts: Mapping[str, Any]) -> pl.DataFrame:
     rows = [{"what": fact_label(name), "value": show(value, name)} for name, value in facts.items()]
     return pl.DataFrame(rows, schema={"what": pl.String, "value": pl.String})
-
-
-def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page, with the title as its heading."""
-    links = "".join(f'<a href="#{number}">{escape(section.title)}</a>' for number, section in enumerate(sections))
-    parts = "".join(_section(number, section) for number, section in enumerate(sections))
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
-        f'<body>\n<h1 dir="auto">{escape(title)}</h1>\n<nav>{links}</nav>\n{parts}</body>\n</html>\n'
-    )
-
-
-def _section(number: int, section: Section) -> str:
-    plot = ""
-    if section.plot is not None:
-        data = b64encode(section.plot).decode()
-        plot = (
-            f'<figure><img src="data:image/png;base64,{data}" alt="{escape(section.title)}: {escape(section.about)}"></figure>\n'
-        )
-    tables = "".join(
-        f"<div><h3>{escape(caption)}</h3>{table(frame)._repr_html_()}</div>\n" for caption, frame in section.tables.items()
-    )
-    return (
-        f'<section id="{number}">\n<h2>{escape(section.title)}</h2>\n<p>{escape(section.about)}</p>\n{plot}'
-        f'<div class="tables">\n{tables}</div>\n</section>\n'
-    )
 
 
 def write_workbook(title: str, sections: Sequence[Section]) -> bytes:
@@ -252,7 +254,8 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     sheet.write_string(0, 0, cell_text(f"{title}: {section.title}"), styles["title"])
     sheet.write_string(1, 0, cell_text(section.about))
     row, widths = 3, [_NARROWEST]
-    for caption, frame in section.tables.items():
+    tables = {**({} if section.figures is None else {"In all": section.figures}), **section.tables}
+    for caption, frame in tables.items():
         sheet.write_string(row, 0, cell_text(caption), styles["heading"])
         for column, (name, kind) in enumerate(frame.schema.items()):
             sheet.write_string(row + 1, column, cell_text(name), styles["names of numbers" if kind.is_numeric() else "names"])
@@ -265,7 +268,9 @@ def _write_section(sheet: Any, title: str, section: Section, styles: dict[str, A
     for column, width in enumerate(widths):
         sheet.set_column(column, column, min(width, _WIDEST) + 3)
     if section.plot is not None:
-        sheet.insert_image(row, 0, "plot.png", {"image_data": io.BytesIO(section.plot), "description": section.about})
+        sheet.insert_image(
+            row, 0, "plot.png", {"image_data": io.BytesIO(section.plot._repr_png_()), "description": section.plot.alt_text}
+        )
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, styles: dict[str, Any]) -> None:

@@ -6,15 +6,13 @@ values, never clips or rows. Jupyter may deliver requests in several threads; th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
 import anywidget
 
+from nbaudio.core.bundled_files import front_end
 from nbaudio.core.errors import NbaudioError
-
-_JS = Path(__file__).parent / "js"
 
 # A server on the same machine delays messages smaller than a packet there by up to 40 ms (Nagle's algorithm, while the browser
 # delays its acknowledgement of the message before), hence the padding.
@@ -33,15 +31,14 @@ class Response(NamedTuple):
 
 
 def esm(*names: str) -> str:
-    """Concatenate files of ``js``, the only build step of the front end; the last one defines `render`."""
-    text = "\n".join((_JS / f"{name}.js").read_text(encoding="utf8") for name in names)
-    return f"{text}\nexport default {{ render }};\n"
+    """Concatenate files of ``js``, the only build step of the front end; ``player`` is several, the last defines `render`."""
+    return f"{front_end(*names)}\nexport default {{ render }};\n"
 
 
 class BaseWidget(anywidget.AnyWidget):
     """Widget that answers requests with `calls`, handlers by name; subclasses set `_esm` and define `static_html`."""
 
-    _css = (_JS / "style.css").read_text(encoding="utf8")
+    _css = front_end("style", kind="css")
 
     def __init__(self, calls: Mapping[str, Handler], **state: Any) -> None:
         super().__init__(**state)

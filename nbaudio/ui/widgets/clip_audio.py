@@ -1,30 +1,46 @@
 """Audio of a segment for widgets: read its window, and compute peaks and a spectrogram to draw.
 
-Audio is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column per pixel.
+Audio of recordings is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column
+per pixel.
 """
 
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from nbaudio.audio import encode_clip, read_clip
+from nbaudio.audio import drawing, encode_clip, open_recording, read_clip
+from nbaudio.audio.cutting import MOST_SAMPLES
 from nbaudio.audio.pydub_bridge import normalize_loudness
 from nbaudio.core.errors import AudioError, InputError
-from nbaudio.storage.base import LocationLike
+from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
-from nbaudio.ui.widgets.base import Response
+from nbaudio.ui.widgets.base import Handler, Response
 
 RATE = 16000
 # Longest live clip, whatever a table says: more would be minutes of samples to send.
 LONGEST_S = 120.0
 MOST_CONTEXT_S = 30.0
 
+# Channels drawn one below another.
+MOST_LANES = 8
+_CACHED_SOUNDS = 4
+
 _MOST_COLUMNS = 4096
-_FRAME = 512  # 32 ms: separates harmonics of a voice and keeps words sharp
-BANDS = _FRAME // 4
-_QUIETEST_DB, _LOUDEST_DB = -100.0, -25.0
+BANDS, peaks = drawing.BANDS, drawing.peaks
+# NumPy's transform takes three times as long.
+spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)
+
+
+class Sound(NamedTuple):
+    """Audio that a player plays, at `rate` Hz; its segment lasts from `start` to `end`, seconds."""
+
+    samples: NDArray[np.int16]
+    rate: int
+    start: float
+    end: float
 
 
 def read_window(
@@ -40,6 +56,15 @@ def read_window(
 
     Also returns the first sample of the window and the sample where the segment ends or is cut, at the recording's rate.
     """
+    place, first, shown_end, last = _window(root, row, longest_s, before, after)
+    channel = channel or row.get("source_channel") or "mix"
+    return read_clip(place, first, last, num_samples=row["num_samples"], rate=RATE, channel=channel), first, shown_end
+
+
+def _window(
+    root: LocationLike | None, row: dict[str, Any], longest_s: float, before: float, after: float
+) -> tuple[Location, int, int, int]:
+    """Return the recording of a segment, the first sample of its window, where the segment ends in it, and where it ends."""
     path, start, end, rate, length = (
         row[name] for name in ("recording_path", "start_sample", "end_sample", "sampling_rate", "num_samples")
     )
@@ -49,11 +74,10 @@ def read_window(
         raise AudioError("no sound: its times are not inside the recording")
     shown_end = min(end, start + round(longest_s * rate))
     first, last = max(0, start - round(before * rate)), min(length, shown_end + round(after * rate))
-    channel = channel or row.get("source_channel") or "mix"
-    return read_clip(location(root) / path, first, last, num_samples=length, rate=RATE, channel=channel), first, shown_end
+    return location(root) / path, first, shown_end, last
 
 
-def read_clip_audio(
+def read_sound(
     root: LocationLike | None,
     row: dict[str, Any],
     *,
@@ -61,45 +85,94 @@ def read_clip_audio(
     after: float = 0.0,
     channel: str | None = None,
     even: bool = True,
-    columns: int = 800,
-) -> Response:
-    """Read a segment with its context, see `read_window`; `even` normalizes its loudness.
-
-    Returns length of the window and start and end of the segment in it; peaks and spectrogram as buffers; the WAV as a later one.
-    """
+) -> Sound:
+    """Read a segment with its context, see `read_window`; `even` normalizes its loudness."""
     if not (0 <= before <= MOST_CONTEXT_S and 0 <= after <= MOST_CONTEXT_S):
         raise InputError(f"context of {before:g} s and {after:g} s: both must be from 0 to {MOST_CONTEXT_S:g} s")
-    if not 1 <= columns <= _MOST_COLUMNS:
-        raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
     samples, first, shown_end = read_window(root, row, longest_s=LONGEST_S, before=before, after=after, channel=channel)
     if even:
         samples = normalize_loudness(samples, RATE)
     start, end = ((place - first) / row["sampling_rate"] for place in (row["start_sample"], shown_end))
-    drawn = [peaks(samples, columns).tobytes(), spectrogram(samples, columns).tobytes()]
-    return Response({"seconds": len(samples) / RATE, "start": start, "end": end}, drawn, [encode_clip(samples, RATE, "wav")])
+    return Sound(samples, RATE, start, end)
 
 
-def peaks(samples: NDArray[np.int16], columns: int) -> NDArray[np.int8]:
-    """Return least and greatest sample of each of `columns` equal parts: int8 of shape (columns, 2), full scale is 127."""
-    # With fewer samples than columns, some samples are in several columns.
-    starts = np.arange(columns) * len(samples) // columns
-    both = np.stack([np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)], axis=1)
-    return (both >> 8).astype(np.int8)
+def read_lanes(root: LocationLike | None, row: dict[str, Any], *, before: float = 0.0, after: float = 0.0) -> NDArray[np.int16]:
+    """Read the window of `read_sound` at the recording's rate: int16 of shape (samples, channels), at most `MOST_LANES`.
 
-
-def spectrogram(samples: NDArray[np.int16], columns: int) -> NDArray[np.uint8]:
-    """Return levels of frequency bands from 0 to 8 kHz over time: uint8 of shape (columns, `BANDS`), lowest band first.
-
-    0 is -100 dB below full scale or less, 255 is -25 dB or more.
+    All channels are scaled by one factor, so that the loudest sample is at full scale.
     """
-    padded = np.pad(samples, (_FRAME // 2, _FRAME // 2 + 1))
-    centers = ((np.arange(columns) + 0.5) * len(samples) / columns).astype(np.int64)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[centers]
-    window = np.hanning(_FRAME).astype(np.float32) / (_FRAME / 4 * 32768)
-    spectrum = fft.rfft(frames * window, axis=1)[:, : 2 * BANDS]  # NumPy's takes five times as long
-    power = spectrum.real**2 + spectrum.imag**2
-    power = np.maximum(power[:, ::2], power[:, 1::2])
-    level = 10 * np.log10(power + np.float32(1e-12))
-    share = (level - _QUIETEST_DB) / (_LOUDEST_DB - _QUIETEST_DB)
-    levels: NDArray[np.uint8] = (share.clip(0, 1) * 255).astype(np.uint8)
-    return levels
+    place, first, _, last = _window(root, row, LONGEST_S, before, after)
+    with open_recording(place, windows=1, share=(last - first) / row["num_samples"]) as recording:
+        if (last - first) * recording.num_channels > MOST_SAMPLES:
+            raise AudioError(
+                f"{recording.num_channels} channels of {(last - first) / recording.sampling_rate:.0f} s are too many"
+            )
+        window = np.nan_to_num(recording.read(first, last)[:, :MOST_LANES].astype(np.float32))
+    loudest = float(np.abs(window).max(initial=0))
+    return (window * np.float32(32767 / loudest)).astype(np.int16) if loudest else np.zeros(window.shape, dtype=np.int16)
+
+
+def read_clip_audio(root: LocationLike | None, row: dict[str, Any], *, columns: int = 800, **options: Any) -> Response:
+    """Read a segment with `read_sound` and return it as a response to a player (`clip_response`)."""
+    check_columns(columns)
+    return clip_response(read_sound(root, row, **options), columns)
+
+
+def check_columns(columns: int) -> None:
+    """Raise InputError for a picture that is too wide."""
+    if not 1 <= columns <= _MOST_COLUMNS:
+        raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
+
+
+def clip_response(sound: Sound, columns: int) -> Response:
+    """Return length of the audio and start and end of the segment; peaks and spectrogram as buffers; the WAV as a later one."""
+    drawn = [peaks(sound.samples, columns).tobytes(), spectrogram(sound.samples, columns).tobytes()]
+    facts = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
+    return Response(facts, drawn, [encode_clip(sound.samples, sound.rate, "wav")])
+
+
+class Playback:
+    """Handler of a player's requests; subclasses read the audio."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "picture": self.picture}
+        # A zoomed picture is drawn from the window that is playing.
+        self._sound = lru_cache(_CACHED_SOUNDS)(self.read)
+        self._lanes = lru_cache(1)(self.read_lanes)
+
+    def segment(self, *, number: int) -> dict[str, Any]:
+        """Return facts and words of a segment."""
+        raise NotImplementedError
+
+    def read(self, number: int, **options: Any) -> Sound:
+        """Read the audio of a segment; raise AudioError where there is none."""
+        raise NotImplementedError
+
+    def read_lanes(self, number: int, *, before: float, after: float) -> NDArray[np.int16]:
+        """Read the same with all channels, shape (samples, channels)."""
+        raise NotImplementedError
+
+    def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
+        """Return the audio of a segment as `clip_response` does, or a note with the reason why there is none."""
+        check_columns(columns)
+        try:
+            return clip_response(self._sound(number, **options), columns)
+        except AudioError as error:
+            return Response({"note": str(error)}, [], [])
+
+    def picture(self, *, number: int, first: float, last: float, columns: int, lanes: bool = False, **options: Any) -> Response:
+        """Return peaks, of each channel with `lanes`, and spectrogram of a clip from `first` to `last` seconds, as buffers."""
+        check_columns(columns)
+        sound = self._sound(number, **options)
+        if not 0 <= first < last:
+            raise InputError(f"{first:g} to {last:g} s: not inside the clip")
+        window = self._lanes(number, before=options["before"], after=options["after"]) if lanes else sound.samples[:, None]
+        begin, end = (share * sound.rate / len(sound.samples) for share in (first, last))
+        drawn = [peaks(_part(lane, begin, end), columns).tobytes() for lane in window.T]
+        return Response({}, [*drawn, spectrogram(sound.samples, columns, begin, end).tobytes()], [])
+
+
+def _part(samples: NDArray[np.int16], begin: float, end: float) -> NDArray[np.int16]:
+    """Return the samples between two shares of them, at least one."""
+    start = min(int(begin * len(samples)), len(samples) - 1)
+    return samples[start : max(start + 1, int(end * len(samples)))]

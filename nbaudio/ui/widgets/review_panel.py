@@ -4,6 +4,7 @@ The workspace's log of verdicts holds everything; the panel adds only what this 
 """
 
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,34 @@ import polars as pl
 from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
-from nbaudio.core.tables import seconds_column
+from nbaudio.core.tables import SEGMENTS, seconds_column
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.state import OK, VERDICTS, ReviewRecord, Verdict, append_verdicts, content_hashes, verdicts
+from nbaudio.review.next_steps import next_step
+from nbaudio.review.state import (
+    OK,
+    SEPARATOR,
+    VERDICTS,
+    ReviewRecord,
+    ReviewState,
+    Verdict,
+    append_verdicts,
+    content_hashes,
+    read_verdict,
+    verdicts,
+)
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
+from nbaudio.ui.filters import INTERNAL_COLUMNS
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
-from nbaudio.ui.widgets.segment_table import TableView
 from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, utc_now
 from nbaudio.ui.widgets.static_html import Table, saved_clips
+from nbaudio.ui.widgets.table_view import TableView
 
 PANEL = "panel"
 
 _COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "text")
+# Columns that a blind panel has; others, such as those of a source, may tell of hypothesis or similarity.
+_BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {"asr_text", "similarity", "wer", "cer", "split", "decision", "reason"}
 _SAVED_CLIPS = 3
 _SAVED_ROWS = 25
 # Number of last verdicts that the rate is computed from, so that long pauses earlier do not count.
@@ -45,17 +61,17 @@ class _Done:
     at: float
 
 
-def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[list[str] | None, list[str], bool]:
-    """Return the segments of a review for a reviewer (None for all), its verdict words, and whether it is divided."""
+def review_items(workspace: Workspace, review: str | None, reviewer: str) -> tuple[ReviewRecord | None, list[str] | None]:
+    """Return the record of a review and its segments for a reviewer; None for no review, and for all segments."""
     if review is None:
-        return None, list(VERDICTS), False
+        return None, None
     record = ReviewRecord.find(workspace, review)
     if record is None:
         raise InputError(f"{workspace.path}: no review {review!r}; 'nbaudio review export' draws one")
     shares = record.shares()
     if len(shares) > 1 and reviewer not in shares:
         raise InputError(f"review {review}: no segment was assigned to {reviewer!r}; its reviewers are {', '.join(shares)}")
-    return shares.get(reviewer, record.segment_ids), list(record.verdicts), len(shares) > 1
+    return record, shares.get(reviewer, record.segment_ids)
 
 
 class ReviewPanel(BaseWidget):
@@ -63,11 +79,12 @@ class ReviewPanel(BaseWidget):
 
     Keys: 1 to 7 give a verdict, go to the next segment that has none and play it; ``u`` withdraws the last one, ``n`` goes to
     the next one without a verdict, ``t`` writes a comment, ``e`` corrects the words; arrows up and down move in the table, ``/``
-    searches it, and the other keys are those of `Player`. A verdict is in the workspace's log (`review.verdicts`) before the next
-    clip begins; run the cell again, today or tomorrow, to continue.
+    searches it, and the other keys are those of `Player`. Shift and a number add or remove a further fault and stay at the
+    segment. A verdict is in the workspace's log (`review.verdicts`) before the next clip begins; run the cell again, today or
+    tomorrow, to continue.
     """
 
-    _esm = esm("core", "table", "diff", "player_drawing", "player", "review_panel")
+    _esm = esm("core", "table_columns", "table", "player", "review_panel")
 
     def __init__(
         self,
@@ -87,7 +104,8 @@ class ReviewPanel(BaseWidget):
             segment_ids: ids in the order to review, also as a pandas or polars table; None for those of `review`, or else all.
             reviewer: name of the reviewer.
             review: name of an exported review: its segments with the texts it was drawn with, and its verdict words; its verdicts
-                count as evidence. Without it verdicts are logged under ``panel``.
+                count as evidence, and a blind review shows neither hypothesis nor similarity. Without it verdicts are logged
+                under ``panel``.
             where: SQL condition over the columns; ``verdict is null`` shows segments without a verdict.
             sort: column to sort by.
             descending: greatest values first.
@@ -98,15 +116,25 @@ class ReviewPanel(BaseWidget):
         workspace = Workspace.open(workspace)
         if segment_ids is not None and review is not None:
             raise InputError("give segment_ids or review, not both")
-        drawn, self._words, self._assigned = review_items(workspace, review, reviewer.strip())
+        record, drawn = review_items(workspace, review, reviewer.strip())
+        self._words = record.verdicts if record else list(VERDICTS)
+        self._listed = record.reviewers if record else []
         segments = load_segments(workspace, drawn if segment_ids is None else segment_ids)
         if review is not None:  # a second reviewer sees what the first one saw
             segments = replace(segments, frame=uncorrected(workspace, segments.frame).with_columns(seconds_column()))
         self._review = review or PANEL
+        self._blind = record is not None and record.blind
+        self._frame = frame = segments.frame  # with the hypothesis, which is a part of what a verdict is about
+        columns = list(_COLUMNS)
+        if self._blind:
+            columns.remove("similarity")
+            frame = frame.select(name for name in frame.columns if name in _BLIND)
+            hidden = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
+            segments = replace(segments, frame=frame.with_columns(**hidden))
         self._segments = segments
         self._playback = SegmentPlayback(segments, "")
         self._load(reviewer)
-        self._rows = TableView(self._judged(segments.frame), _COLUMNS, where=where, sort=sort, descending=descending)
+        self._rows = TableView(self._judged(frame), columns, where=where, sort=sort, descending=descending)
         self._rows.cursor = self._unjudged_after(-1) or 0
         calls: dict[str, Handler] = {
             "review.open": self._open,
@@ -125,19 +153,19 @@ class ReviewPanel(BaseWidget):
         self._reviewer = self._playback.reviewer = reviewer.strip()
         self._done: list[_Done] = []
         log = verdicts(self._segments.workspace)
-        self._reviewers = sorted({*log["reviewer"], self._reviewer})
+        self._reviewers = list(dict.fromkeys([*(self._listed or sorted({*log["reviewer"], self._reviewer})), self._reviewer]))
         mine = log.filter(pl.col("reviewer") == self._reviewer)
         self._shown = self._as_shown([Verdict(**row) for row in mine.iter_rows(named=True)])
-        # Words of another list, from a sheet with other verdicts, are kept under their own names.
-        self._names = list(dict.fromkeys([*self._words, *(said.verdict for said in self._shown.values() if said.verdict)]))
-        self._codes = np.full(len(self._segments.frame), _NONE, dtype=np.int16)
+        # Verdicts of several words, and those of another list, from a sheet with other verdicts, are added when they come.
+        self._names = list(self._words)
+        self._codes = np.full(len(self._frame), _NONE, dtype=np.int16)
         for number, said in self._shown.items():
             self._show(number, said)
 
     def _as_shown(self, said: list[Verdict]) -> dict[int, Verdict]:
         """Return the verdict on each segment as shown; without one, the verdict on the text before a correction."""
         by_content = {(one.segment_id, one.content): one for one in said}
-        frame = self._segments.frame.with_row_index("number")
+        frame = self._frame.with_row_index("number")
         frame = frame.filter(pl.col("segment_id").is_in([one.segment_id for one in said]))
         held: dict[int, Verdict] = {}
         for version in (uncorrected(self._segments.workspace, frame), frame):
@@ -151,6 +179,8 @@ class ReviewPanel(BaseWidget):
             self._codes[number] = _NONE
         else:
             self._shown[number] = said
+            if said.verdict not in self._names:
+                self._names.append(said.verdict)
             self._codes[number] = self._names.index(said.verdict)
 
     def _judged(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -168,20 +198,28 @@ class ReviewPanel(BaseWidget):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Progress of the reviewer: `done`, `total`, `counts` by verdict, `per_hour`, `left_s` (seconds; None if unknown)."""
-        codes, counts = np.unique(self._codes[self._codes != _NONE], return_counts=True)
-        done, total = int(counts.sum()), len(self._codes)
-        times = [each.at for each in self._done[-_RECENT:]]
+        """Progress of the reviewer.
+
+        `done`, `total`, `counts` by word, `per_hour`, `left_s` (seconds; None if unknown), and `next`, a line when all is judged.
+        """
+        codes, numbers = np.unique(self._codes[self._codes != _NONE], return_counts=True)
+        done, total = int(numbers.sum()), len(self._codes)
+        counts: Counter[str] = Counter()
+        for code, number in zip(codes, numbers, strict=True):
+            counts.update(dict.fromkeys(self._names[code].split(SEPARATOR), int(number)))
+        # A segment counts once, however many words were added to its verdict.
+        times = sorted({each.number: each.at for each in self._done[-_RECENT:]}.values())
         rate, left_s = rate_and_time_left(len(times) - 1, times[-1] - times[0], total - done) if times else (None, None)
         return {
             "done": done,
             "total": total,
-            "counts": {self._names[code]: int(count) for code, count in zip(codes, counts, strict=True)},
+            "counts": dict(counts),
             "per_hour": 3600 * rate if rate else None,
             "left_s": left_s,
             "undo": bool(self._done),
             "reviewer": self._reviewer,
             "reviewers": self._reviewers,
+            "next": next_step(ReviewState.load(self._segments.workspace), self._review) if done == total > 0 else "",
         }
 
     @property
@@ -191,13 +229,16 @@ class ReviewPanel(BaseWidget):
 
     def _open(self) -> dict[str, Any]:
         words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
-        return {"words": words, "review": self._review, **self.progress}
+        return {"words": words, "review": self._review, "listed": self._listed, **self.progress}
 
-    def _give(self, *, number: int, verdict: str, comment: str, corrected_text: str | None) -> dict[str, Any]:
-        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing."""
-        if verdict not in self._words:
-            raise InputError(f"verdict {verdict!r} is unknown; known are {', '.join(self._words)}")
-        segment = self._segments.frame[number]
+    def _give(self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> dict[str, Any]:
+        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing.
+
+        None withdraws the verdict.
+        """
+        if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
+            raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
+        segment = self._frame[number]
         shown = (segment["text"][0] or "").strip()
         corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
         if corrected and verdict == OK:
@@ -205,7 +246,7 @@ class ReviewPanel(BaseWidget):
                 f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
             )
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
-        said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review)
+        said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
         before = self._shown.get(number)
         append_verdicts(self._segments.workspace, [said])
         replaced = before if before and before.content == content else None
@@ -226,7 +267,7 @@ class ReviewPanel(BaseWidget):
 
     def _switch(self, *, reviewer: str) -> dict[str, Any]:
         """Continue as another reviewer."""
-        if self._assigned and reviewer.strip() != self._reviewer:
+        if len(self._listed) > 1 and reviewer.strip() != self._reviewer:
             raise InputError(f"these are the segments of {self._reviewer}: open your own panel")
         self._load(reviewer)
         return self._changed()
@@ -251,7 +292,7 @@ class ReviewPanel(BaseWidget):
         """Return the progress, the verdicts, and a few clips without a verdict."""
         progress, frame, order = self.progress, self._rows.frame, self._rows.order
         html = f"<p>{progress['done']:,} of {progress['total']:,} judged</p>"
-        judged = frame.drop_nulls("verdict").select(_COLUMNS)
+        judged = frame.drop_nulls("verdict").select(name for name in _COLUMNS if name in frame.columns)
         if len(judged):
             counts = pl.DataFrame({"verdict": list(progress["counts"]), "segments": list(progress["counts"].values())})
             html += Table(counts)._repr_html_() + Table(judged.head(_SAVED_ROWS), _SAVED_ROWS, len(judged))._repr_html_()

@@ -4,44 +4,30 @@ A segment is named by its row in the frame of the widget, which never changes. W
 read on demand.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from nbaudio.core import tables
 from nbaudio.core.dataframes import Ids, as_ids
-from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.errors import InputError
 from nbaudio.core.tables import NORMALIZED, SEGMENTS, with_durations
 from nbaudio.core.times import rescale
-from nbaudio.review.state import Correction, append_corrections, corrections
+from nbaudio.review.state import Correction, ReviewState, append_corrections, corrections
 from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
-from nbaudio.text import word_diff, words
+from nbaudio.text.aligned_words import MOST_CHARACTERS, WordPair, align_words
 from nbaudio.text.score import normalization_steps
 from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.widgets.base import Handler, Response
-from nbaudio.ui.widgets.clip_audio import read_clip_audio
-
-# A longer text is no sentence, and would freeze the page.
-MOST_CHARACTERS = 2000
+from nbaudio.ui.widgets.clip_audio import RATE, Playback, Sound, read_lanes, read_sound
 
 _HEAVY = ("word_times", "text_raw", *NORMALIZED)
 _MS = 1000
-
-
-class WordPair(NamedTuple):
-    """Aligned words of transcript and hypothesis; kind is that of `word_diff`, times are seconds from the segment's start."""
-
-    kind: str
-    reference: str | None
-    hypothesis: str | None
-    start: float | None = None
-    end: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,49 +68,21 @@ def load_segments(workspace: str | Path | Workspace, segment_ids: Ids | None = N
             raise InputError(f"{workspace.path}: no segment {missing!r}")
         frame = found.select(frame.columns)
     recordings = workspace.recordings
-    facts = recordings.select("recording_id", "num_samples", recording_path="path").unique("recording_id", keep="first")
+    facts = recordings.select("recording_id", "num_samples", recording_path="path", recording_channels="num_channels")
+    facts = facts.unique("recording_id", keep="first")
     frame = with_durations(frame, recordings.unique("recording_id", keep="first"))
     frame = frame.join(facts, on="recording_id", how="left", maintain_order="left")
     return Segments(workspace, workspace.audio, frame)
 
 
-def align_words(
-    text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
-) -> list[WordPair]:
-    """Align the words of a transcript with those of a hypothesis with the fewest edits; very long texts are cut.
-
-    `times` (seconds) of the words of `text` are ignored if they are not as many; an inserted word is between its neighbors.
-    """
-    if times is not None and len(times) != len(words(text)):
-        times = None
-    text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]
-    if asr_text is None:
-        pairs = [WordPair("equal", word, None) for word in words(text)]
-    else:
-        parts = word_diff(text, asr_text, steps=steps)
-        pairs = [WordPair(part.kind, *pair) for part in parts for pair in zip_longest(part.reference, part.hypothesis)]
-    if not times:
-        return pairs
-    timed: list[WordPair] = []
-    place, end = 0, 0.0
-    for pair in pairs:
-        if pair.reference is not None:
-            start, end = times[place]
-            place += 1
-            timed.append(pair._replace(start=start, end=end))
-        else:
-            later = times[place][0] if place < len(times) else end
-            timed.append(pair._replace(start=end, end=max(end, later)))
-    return timed
-
-
-class SegmentPlayback:
+class SegmentPlayback(Playback):
     """Handler of a player's requests: facts and words of a segment, its audio, corrections of its bounds by `reviewer`."""
 
     def __init__(self, segments: Segments, reviewer: str) -> None:
+        super().__init__()
         self.segments = segments
         self.reviewer = reviewer
-        self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "correct": self.correct}
+        self.calls |= {"correct": self.correct, "undo_correction": self.undo_correction}
         self._corrected = {row["segment_id"]: row for row in corrections(segments.workspace).iter_rows(named=True)}
 
     def segment(self, *, number: int) -> dict[str, Any]:
@@ -136,14 +94,17 @@ class SegmentPlayback:
             "words": [pair._asdict() for pair in self.segments.words(number)],
             "unshown": max(0, len(row["text"] or "") - MOST_CHARACTERS),
             "correction": self._correction(row),
+            "rate": RATE,
+            "channels": row["recording_channels"],
         }
 
-    def clip(self, *, number: int, **options: Any) -> Response:
-        """Return the audio of a segment as `read_clip_audio` does, or a note with the reason why there is none."""
-        try:
-            return read_clip_audio(self.segments.audio_root, self.segments.row(number), **options)
-        except AudioError as error:
-            return Response({"note": str(error)}, [], [])
+    def read(self, number: int, **options: Any) -> Sound:
+        """Read the audio of a segment, see `read_sound`."""
+        return read_sound(self.segments.audio_root, self.segments.row(number), **options)
+
+    def read_lanes(self, number: int, *, before: float, after: float) -> NDArray[np.int16]:
+        """Read all channels of a segment, see `clip_audio.read_lanes`."""
+        return read_lanes(self.segments.audio_root, self.segments.row(number), before=before, after=after)
 
     def correct(self, *, number: int, start_ms: int, end_ms: int) -> dict[str, Any] | None:
         """Log bounds moved by milliseconds from those of the table; zeros withdraw a correction."""
@@ -154,8 +115,27 @@ class SegmentPlayback:
             raise InputError(
                 f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {row['num_samples']}"
             )
-        moved: tuple[int, int] | tuple[None, None] = (start, end) if start_ms or end_ms else (None, None)
-        correction = Correction(row["segment_id"], moved[0], moved[1], was_start, was_end, self.reviewer, utc_now())
+        return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
+
+    def undo_correction(self, *, number: int) -> dict[str, Any] | None:
+        """Log the correction before the last one once more, or a withdrawal if there was none."""
+        row = self.segments.row(number)
+        kept: list[tuple[int | None, int | None]] = []
+        for each in ReviewState.load(self.segments.workspace).correction_log:
+            if (each.segment_id, each.was_start, each.was_end) != (row["segment_id"], row["start_sample"], row["end_sample"]):
+                continue
+            bounds = (each.start_sample, each.end_sample)
+            if each.start_sample is None:
+                kept.clear()
+            elif bounds in kept[-2:-1]:
+                kept.pop()  # this was an undo
+            else:
+                kept.append(bounds)
+        return self._correct(row, kept[-2] if len(kept) > 1 else (None, None)) if kept else None
+
+    def _correct(self, row: dict[str, Any], bounds: tuple[int | None, int | None]) -> dict[str, Any] | None:
+        was = (row["start_sample"], row["end_sample"])
+        correction = Correction(row["segment_id"], *bounds, *was, self.reviewer, utc_now())
         append_corrections(self.segments.workspace, [correction])
         self._corrected[row["segment_id"]] = asdict(correction)
         return self._correction(row)

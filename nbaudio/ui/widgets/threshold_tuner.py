@@ -243,7 +243,7 @@ class ThresholdTuner(BaseWidget):
     the axis of segments logarithmic; up and down go through the examples, Space plays, and the other keys are those of `Player`.
     """
 
-    _esm = esm("core", "diff", "player_drawing", "player", "tuner_plot", "threshold_tuner")
+    _esm = esm("core", "player", "tuner_plot", "threshold_tuner")
     value = traitlets.Float(MIN_SIMILARITY).tag(sync=True)
     used = traitlets.Float(None, allow_none=True).tag(sync=True)
     measure = traitlets.Unicode("similarity").tag(sync=True)

@@ -5,6 +5,7 @@
 
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
+const DRAGGED_PX = 4; // less is a click
 const TIMEOUT_MS = 4000;
 const BUSY = "no response yet: the kernel is busy or unreachable; nothing is saved until it responds";
 const GONE = "kernel gone: run this cell again";
@@ -30,9 +31,9 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Create a button. */
-function button(label, title, action) {
-  return make("button", { type: "button", text: label, title, "aria-label": title, on: { click: action } });
+/** Create a button; `key` is shown beside its label. */
+function button(label, title, action, key = "") {
+  return make("button", { type: "button", text: label, title, "aria-label": title, on: { click: action } }, ...(key ? [make("kbd", { text: key })] : []));
 }
 
 function number(value, digits = 3) {
@@ -47,8 +48,9 @@ function duration(hours, all = hours) {
 }
 
 function clock(seconds) {
-  const minutes = Math.floor(seconds / 60);
-  return `${minutes}:${(seconds - 60 * minutes).toFixed(2).padStart(5, "0")}`;
+  const least = Math.abs(seconds);
+  const minutes = Math.floor(least / 60);
+  return `${seconds < -0.005 ? "−" : ""}${minutes}:${(least - 60 * minutes).toFixed(2).padStart(5, "0")}`;
 }
 
 /** Debounce `action`: run only the last call, once there was none for `wait` ms. */
@@ -61,17 +63,111 @@ function debounce(action, wait) {
 }
 
 /**
+ * Call `onMove(event)` while the pointer is pressed on `element`, then `onUp(moved)`; `onDown(event)` returns false not to. Only
+ * with `upright` is it moved by going up or down.
+ */
+function onDrag(element, { onDown = () => {}, onMove, onUp = () => {}, upright = false }) {
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || onDown(event) === false) return;
+    event.stopPropagation();
+    element.setPointerCapture(event.pointerId);
+    let moved = false;
+    const move = (next) => {
+      moved ||= Math.hypot(next.clientX - event.clientX, upright ? next.clientY - event.clientY : 0) >= DRAGGED_PX;
+      if (moved) onMove(next);
+    };
+    const up = () => {
+      element.removeEventListener("pointermove", move);
+      element.removeEventListener("lostpointercapture", up);
+      onUp(moved);
+    };
+    element.addEventListener("pointermove", move);
+    element.addEventListener("lostpointercapture", up);
+  });
+}
+
+/** Create a menu, and the button that opens and closes it; `opened` is called each time it opens. */
+function createMenu(label, title, attributes = {}, opened = () => {}) {
+  const menu = make("div", { class: "nba-menu", hidden: true, ...attributes });
+  const choose = button(label, title, () => toggle(menu.hidden));
+  function toggle(on) {
+    menu.hidden = !on;
+    choose.setAttribute("aria-expanded", on);
+    if (on) opened();
+  }
+  toggle(false);
+  return { menu, choose, toggle };
+}
+
+/** Create a checkbox with its label; `changed(on)` is called when it is changed. */
+function checkbox(text, on, changed) {
+  const box = make("input", { type: "checkbox", checked: on, on: { change: () => changed(box.checked) } });
+  return make("label", {}, box, make("span", { dir: "auto", text }));
+}
+
+/**
+ * Return `{ key, help }` of rows `[names, meaning, { key: action }]`: the first two are shown by `?`; an action gets the event and
+ * returns false if it does not use the key.
+ */
+function bindKeys(rows) {
+  const actions = Object.assign({}, ...rows.map(([, , each]) => each));
+  const key = (event) => event.key in actions && actions[event.key](event) !== false;
+  return { key, help: rows.map(([names, meaning]) => [names, meaning]) };
+}
+
+/** Resize a canvas to `width` and `height` in CSS pixels; return its empty context, in that unit. */
+function resizeCanvas(canvas, width, height) {
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, width * scale);
+  canvas.height = height * scale;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  return pen;
+}
+
+/** Return a function that marks, of words with `element`, `start` and `end`, the one at a time with a class; null is no time. */
+function createHighlight(kind) {
+  let marked = null;
+  return (words, seconds) => {
+    const now = seconds === null ? null : words.find((word) => word.start <= seconds && seconds < word.end)?.element ?? null;
+    if (now === marked) return;
+    marked?.classList.remove(kind);
+    now?.classList.add(kind);
+    marked = now;
+  };
+}
+
+/** Open a dialog over the page with the keys of a widget: rows `[keys, meaning]`, or functions that return such rows. */
+function showKeys(root, help) {
+  const rows = help.flatMap((each) => (typeof each === "function" ? each() : each));
+  const list = make("dl", { class: "nba-keys" });
+  for (const [names, meaning] of rows) {
+    list.append(make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })));
+  }
+  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0" }, make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" }), list);
+  // The browser keeps the focus inside until the dialog closes, then gives it back.
+  dialog.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  root.append(dialog);
+  dialog.showModal();
+  dialog.focus();
+}
+
+/**
  * Set up a widget: its root, requests, errors and keys.
  *
- * `build` gets `{ root, model, request, showError, keys, close }`: `request(call, arguments)` returns a promise of
- * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler)` adds a handler that
- * returns whether it used a key; `close(action)` adds an action to run when the widget is removed or its kernel is gone.
+ * `build` gets `{ root, model, request, showError, keys, bind, close, watch }`: `request(call, arguments)` returns a promise of
+ * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler
+ * that returns whether it used a key, and the rows `[["Space", "play or pause"], ...]` (or a function that returns them) that
+ * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its kernel is gone; `watch(event, action)`
+ * runs an action at each event of the model until then.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);
   const pending = new Map();
   const laterBuffers = new Map();
   const handlers = [];
+  const help = []; // rows of each handler, or functions that return them
   const closing = [];
   const kernel = model.widget_manager?.kernel; // JupyterLab and Notebook have it, other front ends may not
   let sent = 0;
@@ -81,6 +177,8 @@ function mount({ model, el }, name, build) {
 
   const alarm = make("div", { class: "nba-alarm", role: "alert", hidden: true });
   const root = make("div", { class: `nba nba-${name}`, tabindex: "0" });
+  const ask = button("?", "show the keys (key ?)", () => showKeys(root, help));
+  ask.classList.add("nba-ask");
   el.append(root);
 
   function showError(error) {
@@ -91,13 +189,20 @@ function mount({ model, el }, name, build) {
     delete alarm.dataset.waits;
   }
 
+  const keys = (handler, rows = []) => (handlers.push(handler), help.push(rows));
+  const close = (action) => closing.push(action);
+  function watch(event, action) {
+    model.on(event, action);
+    close(() => model.off(event, action));
+  }
+
   /** Return a promise of the response; rejected if the kernel ends first, never settled if it has ended before. */
   function request(call, values = {}) {
     if (gone) return new Promise(() => {});
     const count = ++sent;
     const number = `${view}:${count}`;
     if (!alarm.dataset.waits) alarm.hidden = true;
-    setTimeout(() => checkLate(number, count), TIMEOUT_MS);
+    if (!model.local) setTimeout(() => checkLate(number, count), TIMEOUT_MS); // the model of a page has no kernel
     return new Promise((resolve, reject) => {
       pending.set(number, { call, resolve, reject });
       try {
@@ -133,8 +238,8 @@ function mount({ model, el }, name, build) {
 
   const disconnected = () => el.closest(".jupyter-widgets-disconnected") && disconnect();
   const status = (_, now) => KERNEL_ENDED.includes(now) && disconnect();
-  model.on("comm_live_update", disconnected);
-  model.on("comm:close", disconnect);
+  watch("comm_live_update", disconnected);
+  watch("comm:close", disconnect);
   kernel?.statusChanged.connect(status);
   kernel?.disposed.connect(disconnect);
 
@@ -164,7 +269,7 @@ function mount({ model, el }, name, build) {
       answer.reject(error);
     }
   }
-  model.on("msg:custom", onMessage);
+  watch("msg:custom", onMessage);
 
   // No key may reach the notebook: with a button in focus its letters would cut and paste cells. Saving stays.
   root.addEventListener("keydown", (event) => {
@@ -173,6 +278,14 @@ function mount({ model, el }, name, build) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.matches("input:not([type=range]):not([type=checkbox]), textarea, select");
     if (typing && event.key !== "Escape") return;
+    const dialog = event.target.closest(".nba-dialog");
+    if (dialog || event.key === "?") {
+      if (dialog && event.key !== "?" && event.key !== "Escape") return;
+      if (dialog) dialog.close();
+      else showKeys(root, help);
+      event.preventDefault();
+      return;
+    }
     if (event.target.matches("button") && (event.key === "Enter" || event.key === " ")) return;
     if (typing) root.focus();
     else if (!gone && handlers.some((handler) => handler(event))) event.preventDefault();
@@ -183,16 +296,18 @@ function mount({ model, el }, name, build) {
     model,
     request,
     showError,
-    keys: (handler) => handlers.push(handler),
-    close: (action) => closing.push(action),
+    keys,
+    bind(rows) {
+      const bound = bindKeys(rows);
+      keys(bound.key, bound.help);
+    },
+    close,
+    watch,
   };
   // Requests show their own errors; nothing else handles them.
   Promise.resolve(build(parts)).catch(showError);
-  root.prepend(alarm);
+  root.prepend(alarm, ask);
   return () => {
-    model.off("msg:custom", onMessage);
-    model.off("comm_live_update", disconnected);
-    model.off("comm:close", disconnect);
     kernel?.statusChanged.disconnect(status);
     kernel?.disposed.disconnect(disconnect);
     closing.splice(0).forEach((action) => action());

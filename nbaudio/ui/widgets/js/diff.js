@@ -8,6 +8,11 @@ const TITLES = {
   insert: (pair) => `only in the hypothesis: ${pair.hypothesis}`,
 };
 
+/** Return elements with the id and the facts of a segment. */
+function factsOf({ segment_id: id, facts }) {
+  return [make("code", { class: "nba-isolate", text: id }), ...facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact }))];
+}
+
 /** Direction of a text: that of its first letter. */
 function directionOf(pairs) {
   const letter = pairs.map((pair) => pair.reference ?? pair.hypothesis ?? "").join(" ").match(/\p{L}/u);
@@ -26,12 +31,11 @@ function createDiff(host, { onSeek = () => {} } = {}) {
   );
   host.append(words, key);
   let timed = [];
-  let highlighted = null;
+  const highlight = createHighlight("nba-lit");
 
   /** Show pairs of words; `unshown` is the number of characters cut off after them. */
   function show(pairs, unshown = 0) {
     timed = [];
-    highlighted = null;
     words.dir = directionOf(pairs);
     const compared = pairs.some((pair) => pair.hypothesis !== null);
     key.hidden = !pairs.some((pair) => pair.kind !== "equal");
@@ -56,14 +60,5 @@ function createDiff(host, { onSeek = () => {} } = {}) {
     if (!pairs.length) words.replaceChildren(make("span", { class: "nba-faint", text: "no words" }));
   }
 
-  /** Highlight the word at a time, in seconds from the segment's start; null for none. */
-  function at(seconds) {
-    const now = seconds === null ? null : timed.find((word) => word.start <= seconds && seconds < word.end)?.element ?? null;
-    if (now === highlighted) return;
-    highlighted?.classList.remove("nba-lit");
-    now?.classList.add("nba-lit");
-    highlighted = now;
-  }
-
-  return { show, at };
+  return { show, at: (seconds) => highlight(timed, seconds) };
 }

@@ -36,16 +36,12 @@ function render(widget) {
 
     /** URL at which Jupyter's server has the corpus.json of a folder relative to the notebook; null if unknown. */
     function corpusUrl(place) {
-      const opened = decodeURIComponent(window.location.pathname).match(/^(.*?)\/(?:lab|doc|notebooks|edit)(?:\/workspaces\/[^/]+)?(?:\/tree)?\/(.+)$/);
+      const opened = window.location.pathname.match(/^(.*?)\/(?:lab|doc|notebooks|edit)(?:\/workspaces\/[^/]+)?(?:\/tree)?\/(.+)$/);
       if (!opened || !place || place.startsWith("/")) return null;
-      const parts = opened[2].split("/").slice(0, -1);
-      for (const part of place.split("/")) {
-        if (part === "..") {
-          if (!parts.length) return null;
-          parts.pop();
-        } else if (part !== ".") parts.push(part);
-      }
-      return `${opened[1]}/files/${parts.map(encodeURIComponent).join("/")}/corpus.json`;
+      const files = `${opened[1]}/files/`;
+      const parts = place.split("/").map(encodeURIComponent);
+      const { pathname } = new URL(`${parts.join("/")}/corpus.json`, `${window.location.origin}${files}${opened[2]}`);
+      return pathname.startsWith(files) ? pathname : null;
     }
 
     function draw(state) {
@@ -85,7 +81,7 @@ function render(widget) {
       root.focus({ preventScroll: true });
     }
 
-    keys((event) => event.key === "Escape" && !cancel.disabled && (run("job.cancel"), true));
+    keys((event) => event.key === "Escape" && !cancel.disabled && (run("job.cancel"), true), [["Esc", "stop; finished work is kept"]]);
     await poll();
   });
 }

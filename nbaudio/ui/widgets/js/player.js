@@ -1,146 +1,125 @@
-// Player of one segment, with its bounds to move. Python reads the window, normalizes its loudness and computes what is drawn.
+// Player of one segment. Python reads the window, normalizes its loudness and computes what is drawn.
 
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const CONTEXT_S = 2;
 const MOST_CONTEXT_S = 30;
-const NUDGE_MS = 20;
-const CACHED_CLIPS = 6;
 const PREFETCH_DELAY_MS = 30;
+const END_S = 0.02; // as near to an end counts as being there
 
 /**
- * Create a player in `host`. Returns `{ show, key, stop, toggle, prefetch }`; `show(number, { play })` shows a segment and its
- * words, and plays it if `play` is true or a function that returns true once the audio is there.
+ * Create a player in `host`. Returns `{ show, key, help, stop, toggle, prefetch }`; `show(number, { play })` shows a segment and its
+ * words, and plays it if `play` is true or a function that returns true once the audio is there. `fixed` clips are those of a
+ * corpus or a page: they have neither context nor other channels, and their bounds stay. With `levels` volume can be leveled.
  */
-function createPlayer(host, { request, root, onShown = () => {} }) {
-  const settings = { before: 0, after: 0, channel: null, even: true };
-  const clips = new Map(); // cache: key -> promise of a clip, oldest first
-  let number = null;
+function createPlayer(host, { request, root, onShown = () => {}, fixed = false, levels = true }) {
+  const settings = { before: 0, after: 0, channel: null, even: !fixed };
+  const none = { before: 0, after: 0 };
+  const extra = { ...none }; // context in which a bound is moved: seconds that are shown, not played
+  const state = { number: null, clip: null, facts: null, moved: { start: 0, end: 0 }, region: null };
   let ahead = null; // the segment to prefetch
-  let clip = null;
-  let facts = null;
   let speed = 1;
   let looping = false;
-  let stopAt = null; // seconds of the clip
-  let moved = { start: 0, end: 0 }; // ms by which the bounds are moved and not yet saved
+  let range = null; // what is being played, if not the whole clip
+  let last = 0; // seconds at the last frame
   let frame = 0;
   let playRequests = 0; // number of the last play or stop: audio that arrives later is not played
+  let extending = false;
 
   const title = make("div", { class: "nba-title" });
-  const canvas = make("canvas", { class: "nba-canvas", role: "img" });
   const head = make("div", { class: "nba-playhead", hidden: true });
-  const veils = ["before", "after"].map((side) => make("div", { class: `nba-veil nba-veil-${side}`, hidden: true }));
-  const bounds = ["start", "end"].map((side) => make("div", { class: `nba-bound nba-bound-${side}`, title: `the segment's ${side}: drag to move it`, hidden: true }));
   const note = make("div", { class: "nba-note nba-faint", hidden: true });
-  const stage = make("div", { class: "nba-stage" }, canvas, ...veils, ...bounds, head, note);
+  const stage = make("div", { class: "nba-stage" });
+  const timeline = createTimeline(stage, { host, root, request, onDraw: () => drawMarks() });
+  const region = createRegion(stage, { state, timeline, onClick: (seconds) => jump(seconds), onChange: () => onRegion() });
+  const bounds = createBounds(stage, { state, timeline, request, extend, control });
+  const clips = createClips(stage, { state, root, request, timeline, onLimit: () => limit(), onEnd: () => (looping ? again() : paused()), onPause: () => paused() });
+  stage.append(head, note);
   const time = make("span", { class: "nba-time" });
-  const playing = control("▶ play", "Space", "play or pause the clip with its context", () => toggle());
+  const playing = control("▶ play", "Space", `play or pause the clip${fixed ? "" : " with its context"}`, () => toggle());
   const only = control("segment", "s", "play the segment without context", () => playSegment());
-  const loop = control("loop", "l", "repeat the clip", () => setLoop(!looping));
+  const loop = control("loop", "l", "repeat the region, or the clip", () => setLoop(!looping));
   const slower = control("−", "", "slower (key -)", () => setSpeed(-1));
   const rate = make("span", { class: "nba-rate", text: "1×" });
   const faster = control("+", "", "faster (key +)", () => setSpeed(1));
   const context = control("context", "c", `${CONTEXT_S} s more context on both sides; with Shift none`, () => widen(CONTEXT_S, CONTEXT_S));
   const even = control("even volume", "v", "play all clips at equal loudness, or as recorded", () => change({ even: !settings.even }));
   const channel = control("channel: own", "h", "channel of the segment, mix, left or right", () => nextChannel());
-  const keep = control("keep bounds", "k", "save the moved bounds in the log of corrections", () => keepBounds());
-  const revert = control("as they were", "Esc", "undo the move", () => nudge(-moved.start, -moved.end));
-  const shift = make("span", { class: "nba-shift" });
-  const correcting = make("div", { class: "nba-bar nba-correcting", hidden: true }, shift, keep, revert);
+  const apart = control("channels apart", "m", "a waveform for each channel", () => separate());
+  const zoomOut = control("−", "", "zoom out (key Z)", () => zoom(1 / ZOOM));
+  const fit = control("zoom", "f", "the whole clip", () => timeline.fit());
+  const zoomIn = control("+", "", "zoom in (key z; the wheel with Ctrl)", () => zoom(ZOOM));
+  const level = control("dB", "d", "least level of the spectrogram; D: greatest", () => setLevels(timeline.nextFloor));
   const words = make("div", { class: "nba-diff" });
-  const diff = createDiff(words, { onSeek: (seconds) => clip && (seek(clip.start + seconds), play()) });
+  const diff = createDiff(words, { onSeek: (seconds) => state.clip && (jump(seconds), play()) });
+  const group = (...children) => make("span", { class: "nba-group" }, ...children);
   host.append(
     title,
     stage,
-    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, make("span", { class: "nba-group" }, slower, rate, faster), context, even, channel, make("span", { class: "nba-space" }), time),
-    correcting,
+    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, make("span", { class: "nba-space" }), time),
+    bounds.bar,
     words,
   );
-  even.setAttribute("aria-pressed", "true");
+  even.setAttribute("aria-pressed", settings.even);
+  apart.hidden = true;
+  for (const each of [only, context, channel]) each.hidden = fixed;
+  even.hidden = !levels;
+  setLevels();
 
   function control(label, key, hint, action) {
-    const element = button(label, hint, () => {
+    const act = () => {
       action();
       root.focus({ preventScroll: true });
-    });
-    if (key) element.append(make("kbd", { text: key }));
-    return element;
-  }
-
-  // clips
-
-  const columns = () => Math.max(200, Math.min(1000, Math.round(stage.clientWidth || 800)));
-  const keyOf = (which) => JSON.stringify([which, settings, columns()]);
-
-  function fetchClip(which) {
-    const key = keyOf(which);
-    if (!clips.has(key)) {
-      clips.set(key, request("clip", { number: which, ...settings, columns: columns() }).then(({ result, buffers, later }) => prepare(result, buffers, later)));
-      clips.get(key).catch(() => clips.delete(key));
-      for (const [old, dropped] of clips) {
-        if (clips.size <= CACHED_CLIPS) break;
-        clips.delete(old);
-        dropped.then((gone) => gone !== clip && release(gone), () => {});
-      }
-    }
-    return clips.get(key);
-  }
-
-  function prepare(result, [peaks, bands], later) {
-    if (result.note) return { note: result.note };
-    const audio = make("audio", { preload: "auto", hidden: true });
-    audio.addEventListener("playing", () => (root.dataset.playing = performance.now()));
-    audio.addEventListener("ended", () => clip?.audio === audio && (looping ? again() : paused()));
-    audio.addEventListener("pause", () => clip?.audio === audio && !audio.ended && paused());
-    stage.append(audio);
-    return {
-      ...result, audio,
-      peaks: new Int8Array(peaks.buffer, peaks.byteOffset, peaks.byteLength),
-      bands: new Uint8Array(bands.buffer, bands.byteOffset, bands.byteLength),
-      loaded: later.then(([wav]) => {
-        if (!audio.isConnected) return;
-        audio.src = URL.createObjectURL(new Blob([wav], { type: "audio/wav" }));
-        audio.load();
-      }),
     };
+    return button(label, hint, act, key);
   }
 
-  function release(gone) {
-    if (!gone.audio) return;
-    gone.audio.pause();
-    gone.audio.remove();
-    if (gone.audio.src) URL.revokeObjectURL(gone.audio.src);
+  function askedOf(which) {
+    const wider = (side) => Math.min(MOST_CONTEXT_S, settings[side] + (which === state.number ? extra[side] : 0));
+    return { number: which, ...settings, before: wider("before"), after: wider("after") };
   }
+
+  const fetchClip = (which) => clips.fetch(askedOf(which));
 
   /** Show a segment; its facts and words are requested in parallel with its audio. */
   async function show(which, { play: start = false } = {}) {
-    number = which;
     stop();
-    moved = { start: 0, end: 0 };
+    Object.assign(state, { number: which, facts: null, moved: { start: 0, end: 0 } });
+    Object.assign(extra, none);
+    if (state.region) region.clear();
     const sounding = fetchClip(which); // first, since it takes longest
     const described = request("segment", { number: which }).then(({ result }) => {
-      if (number !== which) return;
-      facts = result;
-      title.replaceChildren(
-        make("code", { class: "nba-isolate", text: result.segment_id }),
-        ...result.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
-      );
+      if (state.number !== which) return;
+      state.facts = result;
+      title.replaceChildren(...factsOf(result));
       diff.show(result.words, result.unshown);
+      timeline.describe(result);
+      apart.hidden = timeline.channels() < 2;
       onShown(result);
-      drawBounds();
+      drawMarks();
     });
+    timeline.describe(null);
     const fetched = await sounding;
-    if (number !== which) return;
+    if (state.number !== which) return;
     display(fetched);
     if (typeof start === "function" ? start() : start) play();
     await described;
+    await reachCorrection();
   }
 
-  function display(fetched) {
-    clip = fetched;
+  /** Fetch the context that a corrected segment lies in, so that its bounds are in the clip. */
+  async function reachCorrection() {
+    const { start_ms: start = 0, end_ms: end = 0 } = state.facts?.correction ?? {};
+    if (start >= 0 && end <= 0) return;
+    Object.assign(extra, { before: start < 0 ? 1 - start / 1000 : 0, after: end > 0 ? 1 + end / 1000 : 0 });
+    await change({});
+  }
+
+  function display(fetched, { same = false } = {}) {
+    state.clip = fetched;
     note.hidden = !fetched.note;
     note.textContent = fetched.note ?? "";
-    draw();
-    seek(Math.max(0, fetched.start ?? 0) && settings.before ? 0 : fetched.start ?? 0);
+    timeline.show(fetched, { same });
+    seek(settings.before ? fetched.from : 0);
     context.setAttribute("aria-pressed", settings.before > 0 || settings.after > 0);
     root.dataset.shown = performance.now();
   }
@@ -149,16 +128,17 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
     Object.assign(settings, changes);
     even.setAttribute("aria-pressed", settings.even);
     channel.firstChild.textContent = `channel: ${settings.channel ?? "own"}`;
-    if (number === null) return;
-    const which = number;
-    const going = clip?.audio && !clip.audio.paused;
-    const at = clip?.audio ? clip.audio.currentTime - clip.start : 0;
+    if (state.number === null) return;
+    const which = state.number;
+    const going = state.clip?.audio && !state.clip.audio.paused;
+    const [at, kept] = [state.clip?.audio ? now() : 0, range];
     stop();
     const fetched = await fetchClip(which);
-    if (number !== which) return;
-    display(fetched);
+    if (state.number !== which) return;
+    display(fetched, { same: true });
     if (!fetched.audio) return;
-    seek(fetched.start + at);
+    seek(at);
+    range = kept ?? segmentRange();
     if (going) play();
     prefetch(ahead);
   }
@@ -171,66 +151,94 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
 
   const widen = (before, after) => change({ before: Math.min(MOST_CONTEXT_S, settings.before + before), after: Math.min(MOST_CONTEXT_S, settings.after + after) });
 
+  /** Fetch context on a side, for this segment alone, unless the recording begins or ends there. */
+  async function extend(side) {
+    const { asked, from, to, length } = state.clip;
+    const there = side === "before" ? -from : to - length;
+    if (extending || asked[side] >= MOST_CONTEXT_S || there < asked[side] - END_S) return;
+    extending = true;
+    extra[side] += CONTEXT_S;
+    timeline.hold();
+    try {
+      await change({});
+    } finally {
+      extending = false;
+    }
+  }
+
   function nextChannel() {
     const all = [null, "mix", "left", "right"];
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
 
-  // drawing
+  // view
 
-  function draw() {
-    drawClip(canvas, clip, stage.clientWidth, { host, root });
-    drawBounds();
+  const separate = () => apart.setAttribute("aria-pressed", timeline.separate());
+
+  function setLevels(next = () => {}) {
+    next();
+    level.firstChild.textContent = timeline.decibels().map((each) => String(each).replace("-", "−")).join(" to ") + " dB";
   }
 
-  // Start and end of the segment in the clip, with moved and saved bounds.
-  const segmentStart = () => clip.start + ((facts?.correction?.start_ms ?? 0) + moved.start) / 1000;
-  const segmentEnd = () => clip.end + ((facts?.correction?.end_ms ?? 0) + moved.end) / 1000;
+  /** Zoom around the playhead if it is in view, else around the middle. */
+  function zoom(factor) {
+    if (!state.clip?.audio) return;
+    const share = timeline.shareOf(now());
+    timeline.zoom(factor, share >= 0 && share <= 1 ? share : 0.5);
+  }
 
-  function drawBounds() {
-    const whole = Boolean(clip?.audio);
-    const places = whole ? [segmentStart() / clip.seconds, segmentEnd() / clip.seconds].map((share) => Math.min(1, Math.max(0, share))) : [0, 1];
-    const inside = whole && (settings.before > 0 || settings.after > 0 || moved.start || moved.end || facts?.correction);
-    bounds.forEach((bound, i) => {
-      bound.hidden = !whole;
-      bound.style.left = `${100 * places[i]}%`;
-    });
-    veils.forEach((veil) => (veil.hidden = !inside));
-    veils[0].style.width = `${100 * places[0]}%`;
-    veils[1].style.left = `${100 * places[1]}%`;
-    const signed = (ms) => `${ms > 0 ? "+" : ms < 0 ? "−" : "±"}${Math.abs(ms / 1000).toFixed(2)} s`;
-    correcting.hidden = !(moved.start || moved.end || facts?.correction);
-    keep.hidden = revert.hidden = !(moved.start || moved.end);
-    shift.textContent = moved.start || moved.end
-      ? `bounds moved, not saved yet: start ${signed(moved.start)}, end ${signed(moved.end)}`
-      : facts?.correction
-        ? `bounds corrected by ${visible(facts.correction.reviewer)}: start ${signed(facts.correction.start_ms)}, end ${signed(facts.correction.end_ms)}`
-        : "";
+  function drawMarks() {
+    if (!fixed) bounds.draw();
+    region.draw();
+    drawHead();
+  }
+
+  function drawHead() {
+    const share = state.clip?.audio ? timeline.shareOf(Math.min(now(), state.clip.to)) : -1;
+    head.hidden = share < 0 || share > 1;
+    head.style.left = `${100 * share}%`;
   }
 
   // playback
 
-  function tick() {
-    if (!clip?.audio) return;
-    const now = clip.audio.currentTime;
-    if (stopAt !== null && now >= stopAt) {
-      if (looping) again();
-      else clip.audio.pause();
+  const now = () => state.clip.audio.currentTime + state.clip.from;
+
+  /** Stop, or begin again, where the range ends that is being played. */
+  function limit() {
+    const seconds = now();
+    const over = range && last < range.end && seconds >= range.end;
+    last = seconds;
+    if (!over) return;
+    if (looping) again();
+    else {
+      state.clip.audio.pause();
+      seek(range.end);
     }
-    head.hidden = false;
-    head.style.left = `${(100 * Math.min(now, clip.seconds)) / clip.seconds}%`;
-    time.textContent = `${clock(now - clip.start).replace("-", "−")} of ${clock(clip.end - clip.start)}`;
-    diff.at(clip.audio.paused ? null : now - clip.start);
-    if (!clip.audio.paused) frame = requestAnimationFrame(tick);
+  }
+
+  function tick() {
+    if (!state.clip?.audio) return;
+    const { audio, length } = state.clip;
+    if (!audio.paused) {
+      limit();
+      timeline.follow(now());
+    }
+    drawHead();
+    time.textContent = `${clock(now())} of ${clock(length)}`;
+    const spoken = audio.paused ? null : now();
+    diff.at(spoken);
+    timeline.at(spoken);
+    cancelAnimationFrame(frame);
+    if (!audio.paused) frame = requestAnimationFrame(tick);
   }
 
   function play() {
-    if (!clip?.audio) return;
-    if (clip.audio.currentTime >= clip.seconds - 0.02) clip.audio.currentTime = 0;
-    const { audio } = clip;
+    if (!state.clip?.audio) return;
+    const { audio, from, to, loaded } = state.clip;
+    if (now() >= (range?.end ?? to) - END_S) seek(range?.start ?? from);
     playing.firstChild.textContent = "❚❚ pause";
     const mine = ++playRequests;
-    clip.loaded
+    loaded
       .then(() => {
         if (mine !== playRequests) return undefined;
         audio.playbackRate = speed;
@@ -244,14 +252,14 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
   }
 
   function playSegment() {
-    if (!clip?.audio) return;
-    seek(segmentStart());
-    stopAt = segmentEnd();
+    if (!state.clip?.audio || fixed) return;
+    range = { start: Math.max(state.clip.from, bounds.start()), end: bounds.end() };
+    seek(range.start);
     play();
   }
 
   function again() {
-    clip.audio.currentTime = stopAt === null ? 0 : Math.max(0, segmentStart());
+    seek(range?.start ?? state.clip.from);
     play();
   }
 
@@ -262,22 +270,43 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
 
   function stop() {
     playRequests += 1;
-    stopAt = null;
-    clip?.audio?.pause();
+    range = null;
+    state.clip?.audio?.pause();
+  }
+
+  /** The segment with the context that is wanted, if the clip has more than that; else null. */
+  function segmentRange() {
+    return extra.before || extra.after ? { start: bounds.start() - settings.before, end: bounds.end() + settings.after } : null;
   }
 
   function toggle() {
-    if (!clip?.audio) return;
-    if (clip.audio.paused) {
-      stopAt = null;
-      play();
-    } else clip.audio.pause();
+    if (!state.clip?.audio) return;
+    if (!state.clip.audio.paused) return state.clip.audio.pause();
+    const { region: marked } = state;
+    range = marked ?? segmentRange();
+    if (marked && (now() < marked.start || now() > marked.end)) seek(marked.start);
+    else if (range && now() > range.end + END_S) range = null; // placed in the context behind it
+    return play();
   }
 
   function seek(seconds) {
-    if (!clip?.audio) return;
-    clip.audio.currentTime = Math.max(0, Math.min(clip.seconds, seconds));
+    if (!state.clip?.audio) return;
+    state.clip.audio.currentTime = Math.max(0, Math.min(state.clip.to, seconds) - state.clip.from);
+    last = now();
     tick();
+  }
+
+  /** Go to a time by hand; outside the region it ends the region. */
+  function jump(seconds) {
+    if (state.region && (seconds < state.region.start || seconds > state.region.end)) region.clear();
+    range = state.region;
+    seek(seconds);
+  }
+
+  /** Repeat the region from now on, if there is one. */
+  function onRegion() {
+    range = state.region;
+    setLoop(Boolean(range));
   }
 
   function setLoop(on) {
@@ -288,77 +317,41 @@ function createPlayer(host, { request, root, onShown = () => {} }) {
   function setSpeed(step) {
     speed = SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, SPEEDS.indexOf(speed) + step))];
     rate.textContent = `${speed}×`;
-    if (clip?.audio) clip.audio.playbackRate = speed;
+    if (state.clip?.audio) state.clip.audio.playbackRate = speed;
   }
 
-  // bounds
+  // Colors are those of the theme. A notebook takes cells out of the page and puts them back: then the size changes.
+  const theme = new MutationObserver(() => (stage.isConnected ? requestAnimationFrame(timeline.draw) : theme.disconnect()));
+  new ResizeObserver(() => {
+    theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+    timeline.draw();
+  }).observe(stage);
 
-  function nudge(start, end) {
-    if (!clip?.audio) return;
-    moved = { start: moved.start + start, end: moved.end + end };
-    drawBounds();
-  }
+  const sounding = (action) => () => state.clip?.audio && action();
+  const listening = [
+    ["Space", "play or pause", { " ": toggle }],
+    ["l", "repeat the region, or the clip", { l: () => setLoop(!looping) }],
+    ["- +", "slower, faster", { "-": () => setSpeed(-1), "+": () => setSpeed(1), "=": () => setSpeed(1) }],
+    ["← →", "a second back, ahead", { ArrowLeft: sounding(() => jump(now() - 1)), ArrowRight: sounding(() => jump(now() + 1)) }],
+    ...(levels ? [["v", "equal loudness, or as recorded", { v: () => change({ even: !settings.even }) }]] : []),
+    ["z Z f", "zoom in, out, whole clip (Ctrl and the wheel)", { z: () => zoom(ZOOM), Z: () => zoom(1 / ZOOM), f: timeline.fit }],
+    [", .", "scroll (Shift and the wheel)", { ",": () => timeline.page(-1), ".": () => timeline.page(1) }],
+    ["[ ]", "region from here, to here; or drag on the waveform", { "[": sounding(() => region.set("start", now())), "]": sounding(() => region.set("end", now())) }],
+    ["d D", "least, greatest level of the spectrogram", { d: () => setLevels(timeline.nextFloor), D: () => setLevels(timeline.nextTop) }],
+    ["Esc", "remove the region, then undo the move of bounds", { Escape: () => (state.region ? region.clear() : bounds.release()) }],
+  ];
+  // Not for fixed clips.
+  const moving = [
+    ["s", "play the segment without context", { s: playSegment }],
+    ["c b a C", "more context on both sides, in front, behind; none", {
+      c: () => widen(CONTEXT_S, CONTEXT_S), b: () => widen(CONTEXT_S, 0), a: () => widen(0, CONTEXT_S), C: () => (Object.assign(extra, none), change(none)),
+    }],
+    ["h", "channel: the segment's own, mix, left, right", { h: nextChannel }],
+    ["m", "a waveform for each channel", { m: separate }],
+    ["q w", "move the start of the segment back, ahead", { q: () => bounds.nudge(-NUDGE_MS, 0), w: () => bounds.nudge(NUDGE_MS, 0) }],
+    ["o p", "move the end of the segment back, ahead", { o: () => bounds.nudge(0, -NUDGE_MS), p: () => bounds.nudge(0, NUDGE_MS) }],
+    ["k K", "save the moved bounds; undo that", { k: bounds.keep, K: bounds.undo }],
+  ];
 
-  async function keepBounds() {
-    if (!moved.start && !moved.end) return;
-    const kept = facts?.correction ?? { start_ms: 0, end_ms: 0 };
-    const { result } = await request("correct", { number, start_ms: kept.start_ms + moved.start, end_ms: kept.end_ms + moved.end });
-    facts.correction = result;
-    moved = { start: 0, end: 0 };
-    drawBounds();
-  }
-
-  bounds.forEach((bound, i) => {
-    bound.addEventListener("pointerdown", (event) => {
-      event.stopPropagation();
-      bound.setPointerCapture(event.pointerId);
-      const ms = () => (clip.seconds * 1000) / stage.clientWidth;
-      let last = event.clientX;
-      const drag = (move) => {
-        const by = Math.round((move.clientX - last) * ms());
-        last = move.clientX;
-        nudge(i === 0 ? by : 0, i === 1 ? by : 0);
-      };
-      bound.addEventListener("pointermove", drag);
-      bound.addEventListener("pointerup", () => bound.removeEventListener("pointermove", drag), { once: true });
-    });
-  });
-  stage.addEventListener("pointerdown", (event) => {
-    if (!clip?.audio) return;
-    stopAt = null;
-    const box = stage.getBoundingClientRect();
-    seek(((event.clientX - box.left) / box.width) * clip.seconds);
-  });
-  new ResizeObserver(() => draw()).observe(stage);
-
-  const actions = {
-    " ": () => toggle(),
-    s: () => playSegment(),
-    l: () => setLoop(!looping),
-    "-": () => setSpeed(-1),
-    "+": () => setSpeed(1),
-    "=": () => setSpeed(1),
-    c: () => widen(CONTEXT_S, CONTEXT_S),
-    C: () => change({ before: 0, after: 0 }),
-    b: () => widen(CONTEXT_S, 0),
-    a: () => widen(0, CONTEXT_S),
-    v: () => change({ even: !settings.even }),
-    h: () => nextChannel(),
-    ArrowLeft: () => clip?.audio && seek(clip.audio.currentTime - 1),
-    ArrowRight: () => clip?.audio && seek(clip.audio.currentTime + 1),
-    q: () => nudge(-NUDGE_MS, 0),
-    w: () => nudge(NUDGE_MS, 0),
-    o: () => nudge(0, -NUDGE_MS),
-    p: () => nudge(0, NUDGE_MS),
-    k: () => keepBounds(),
-    Escape: () => nudge(-moved.start, -moved.end),
-  };
-
-  function key(event) {
-    const action = actions[event.key];
-    action?.();
-    return Boolean(action);
-  }
-
-  return { show, key, stop, toggle, prefetch };
+  return { show, ...bindKeys(fixed ? listening : [...listening, ...moving]), stop, toggle, prefetch };
 }

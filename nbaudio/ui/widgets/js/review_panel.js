@@ -1,41 +1,56 @@
 // Review by keyboard: a key logs the verdict, and the next clip plays.
 
 function render(widget) {
-  return mount(widget, "review-panel", async ({ root, request, keys, close, showError }) => {
+  return mount(widget, "review-panel", async ({ root, request, keys, bind, close, showError }) => {
     const { result: opened } = await request("review.open");
     let current = null; // number of the segment that is shown
     let next = null; // { number, position } of the next one without a verdict
     let corrected = null; // words corrected by the reviewer, sent with the verdict
     let transcript = ""; // of the segment that is shown
+    let words = []; // of its verdict
+    let marking = false; // whether words were added or removed with Shift since it was opened
 
     const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
-    const reviewerInput = make("input", { type: "text", class: "nba-who", "aria-label": "reviewer", title: "name of the reviewer", list: `nba-who-${opened.review}` });
-    const names = make("datalist", { id: `nba-who-${opened.review}` });
-    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), reviewerInput, names);
+    // Reviewers of a review with names are chosen; each has segments of their own, hence a panel of their own.
+    const listed = opened.listed ?? [];
+    const called = { class: "nba-who", "aria-label": "reviewer", title: listed.length > 1 ? "each reviewer has a panel of their own" : "name of the reviewer" };
+    const names = listed.length ? make("select", called) : make("datalist", { id: `nba-who-${opened.review}` });
+    const reviewerInput = listed.length ? names : make("input", { ...called, type: "text", list: names.id });
+    const nextStep = make("p", { class: "nba-next-step", role: "status", hidden: true });
+    const above = make("div", { class: "nba-bar" }, progressBar, count, make("span", { class: "nba-space" }), make("span", { class: "nba-faint", text: "reviewer" }), ...new Set([reviewerInput, names]));
     const list = make("div", {});
     const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
     const comment = make("input", { type: "text", class: "nba-comment", "aria-label": "comment", placeholder: "comment   t" });
     const text = make("textarea", { class: "nba-text", "aria-label": "corrected words", rows: "2", dir: "auto", hidden: true });
-    const edit = button("correct the words", "write the words that are spoken", () => editText());
-    edit.append(make("kbd", { text: "e" }));
-    const undoButton = button("undo", "undo the last verdict", () => withdraw());
-    undoButton.append(make("kbd", { text: "u" }));
-    const nextButton = button("next open", "the next segment without a verdict", () => goNext());
-    nextButton.append(make("kbd", { text: "n" }));
-    root.append(above, list, playerHost, verdicts, text, make("div", { class: "nba-bar" }, comment, edit, undoButton, nextButton));
+    const edit = button("correct the words", "write the words that are spoken", () => editText(), "e");
+    const undoButton = button("undo", "undo the last verdict", () => withdraw(), "u");
+    const nextButton = button("next open", "the next segment without a verdict", () => goNext(), "n");
+    root.append(above, nextStep, list, playerHost, verdicts, text, make("div", { class: "nba-bar" }, comment, edit, undoButton, nextButton));
 
-    const player = createPlayer(playerHost, { request, root });
-    const table = createTable(list, { request, height: 190, onMove: (row) => open(row.number, { play: true }), onOpen: () => player.toggle() });
+    const player = createPlayer(playerHost, { request, root, fixed: opened.page, levels: !opened.page });
+    const listen = (row) => open(row.number, { play: true });
+    const table = createTable(list, { request, plain: opened.page, height: 190, onMove: listen, onClick: listen, onOpen: () => player.toggle() });
     close(() => player.stop());
 
     const buttons = opened.words.map(({ word, meaning }, i) => {
-      const element = button(word, meaning || word, () => giveVerdict(i));
+      const title = `${meaning || word}${isFault(word) ? "; with Shift: a further fault" : ""}`;
+      const element = button(word, title, (event) => (event.shiftKey && isFault(word) ? toggleFault(i) : giveVerdict(i)));
       if (i < 9) element.prepend(make("kbd", { text: String(i + 1) }));
       verdicts.append(element);
       return element;
     });
+
+    function isFault(word) {
+      return word !== undefined && word !== "ok" && word !== "unsure";
+    }
+
+    /** Show the words of a verdict as pressed buttons. */
+    function press(said) {
+      words = opened.words.map(({ word }) => word).filter((word) => said.includes(word));
+      buttons.forEach((element, i) => element.setAttribute("aria-pressed", words.includes(opened.words[i].word)));
+    }
 
     function progress(state) {
       const share = state.total ? state.done / state.total : 0;
@@ -44,14 +59,18 @@ function render(widget) {
       const left = state.left_s && state.left_s < 200 * 3600 ? ` · ${state.left_s < 5400 ? `${Math.ceil(state.left_s / 60)} min` : `${number(state.left_s / 3600, 1)} h`} left` : "";
       count.textContent = `${number(state.done)} of ${number(state.total)} judged${pace}${left}`;
       undoButton.disabled = !state.undo;
+      nextStep.textContent = visible(state.next ?? "");
+      nextStep.hidden = !state.next;
+      const others = listed.length > 1;
+      names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name, text: name, disabled: others && name !== state.reviewer })));
       reviewerInput.value = state.reviewer;
-      names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name })));
     }
 
     async function open(which, { play = false } = {}) {
       if (which === current && play) return;
       current = which;
       corrected = null;
+      marking = false;
       text.hidden = true;
       const shown = player.show(which, { play });
       request("review.said", { number: which }).then(({ result }) => {
@@ -61,7 +80,7 @@ function render(widget) {
         corrected = result.said?.corrected_text ?? null;
         text.value = corrected ?? result.text;
         text.hidden = corrected === null;
-        buttons.forEach((element, i) => element.setAttribute("aria-pressed", opened.words[i].word === result.said?.verdict));
+        if (!marking) press((result.said?.verdict ?? "").split(", "));
       });
       await shown;
       await prefetchNext();
@@ -78,26 +97,41 @@ function render(widget) {
         showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
         return;
       }
-      const said = { number: current, verdict: opened.words[i].word, comment: comment.value, corrected_text: corrected };
-      buttons.forEach((element, j) => element.setAttribute("aria-pressed", i === j));
-      const there = { number: current, position: table.position() };
-      root.focus({ preventScroll: true });
+      const { word } = opened.words[i];
+      press(marking && isFault(word) ? [...words, word] : [word]);
+      const place = { number: current, position: table.position() };
       // The next clip plays while this verdict is logged.
-      const kept = request("review.give", said);
+      const logged = log(place);
       if (next && next.number !== current) go(next, { play: true });
-      try {
-        progress((await kept).result);
-      } catch (error) {
-        showError(`not saved: ${error.message}`);
-        buttons.forEach((element) => element.setAttribute("aria-pressed", false));
-        if (error.message !== GONE) go(there, { play: false });
-        return;
-      }
-      table.refresh();
-      if (current !== there.number) return;
+      if (!(await logged) || current !== place.number) return;
       // The next segment was not known yet.
       await prefetchNext();
-      if (next && current === there.number) go(next, { play: true });
+      if (next && current === place.number) go(next, { play: true });
+    }
+
+    /** Add a further fault to the verdict, or remove it, and stay. */
+    function toggleFault(i) {
+      if (current === null) return;
+      const { word } = opened.words[i];
+      marking = true;
+      press(words.includes(word) ? words.filter((one) => one !== word) : [...words.filter(isFault), word]);
+      log({ number: current, position: table.position() });
+    }
+
+    /** Log the verdict of the segment at a place; return whether it was, and show that segment again if not. */
+    async function log(place) {
+      root.focus({ preventScroll: true });
+      const said = { number: place.number, verdict: words.join(", ") || null, comment: comment.value, corrected_text: corrected };
+      try {
+        progress((await request("review.give", said)).result);
+      } catch (error) {
+        showError(`not saved: ${error.message}`);
+        press([]);
+        if (error.message !== GONE) go(place, { play: false });
+        return false;
+      }
+      table.refresh();
+      return true;
     }
 
     function go(place, { play }) {
@@ -109,6 +143,7 @@ function render(widget) {
       const { result } = await request("review.undo");
       progress(result);
       table.refresh();
+      if (result.number === current) current = null; // a fault was added with Shift: show the verdict from before
       if (result.number !== null) go(result, { play: true });
       root.focus({ preventScroll: true });
     }
@@ -144,18 +179,27 @@ function render(widget) {
       open(which);
     });
 
+    bind([
+      [`1 to ${Math.min(9, opened.words.length)}`, "give the verdict with that number", {}],
+      ["Shift and a number", "add or remove a further fault", {}],
+      ["u", "undo the last verdict", { u: withdraw }],
+      ["n", "go to the next segment without a verdict", { n: goNext }],
+      ["t", "write a comment", { t: () => comment.focus() }],
+      ["e", "correct the words", { e: editText }],
+    ]);
     const inTable = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "Home", "End", "/"];
     keys((event) => {
-      const digit = "123456789".indexOf(event.key);
-      if (digit >= 0) giveVerdict(digit);
-      else if (event.key === "u") withdraw();
-      else if (event.key === "n") goNext();
-      else if (event.key === "t") comment.focus();
-      else if (event.key === "e") editText();
+      // With Shift, or on keyboards that have digits on Shift only, a digit is known by its place on the keyboard.
+      const [, row, place] = /^(Digit|Numpad)([1-9])$/.exec(event.code) ?? [];
+      const digit = "123456789".split("").indexOf(event.key);
+      if (event.shiftKey && isFault(opened.words[place - 1]?.word)) toggleFault(place - 1);
+      else if (digit >= 0) giveVerdict(digit);
       else if (inTable.includes(event.key)) return table.key(event);
-      else return player.key(event);
+      else if (player.key(event)) return true;
+      else if (row === "Digit" && !event.shiftKey) giveVerdict(place - 1);
+      else return false;
       return true;
-    });
+    }, [...table.help.filter(([names]) => names === "/" || names.startsWith("↑")), ...player.help]);
 
     progress(opened);
     await table.ready;

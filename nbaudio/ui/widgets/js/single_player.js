@@ -1,17 +1,21 @@
 function render(widget) {
-  return mount(widget, "player", async ({ root, request, keys, close }) => {
+  return mount(widget, "player", async ({ root, request, keys, bind, close, watch, model }) => {
     const place = make("span", { class: "nba-count" });
-    const earlier = button("‹", "previous clip (arrow up)", () => go(-1));
-    const later = button("›", "next clip (arrow down)", () => go(1));
+    const earlier = button("‹", "previous clip (arrow up)", () => go(at - 1));
+    const later = button("›", "next clip (arrow down)", () => go(at + 1));
     const bar = make("div", { class: "nba-turn" }, earlier, place, later);
     root.append(bar);
-    const player = createPlayer(root, { request, root });
     const { result } = await request("player.open");
+    const player = createPlayer(root, { request, root, fixed: result.fixed });
     let at = result.at;
+    let [, plays] = model.get("current");
     close(() => player.stop());
 
-    async function go(step, play = false) {
-      at = Math.max(0, Math.min(result.total - 1, at + step));
+    /** Show a segment, and tell linked widgets its number. */
+    async function go(to, play = false) {
+      at = Math.max(0, Math.min(result.total - 1, to));
+      model.set("current", [at, plays]);
+      model.save_changes();
       place.textContent = `${number(at + 1)} of ${number(result.total)}`;
       earlier.disabled = at === 0;
       later.disabled = at === result.total - 1;
@@ -20,12 +24,19 @@ function render(widget) {
       if (at + 1 < result.total) player.prefetch(at + 1);
     }
 
-    keys((event) => {
-      if (event.key === "ArrowDown" || event.key === "ArrowUp") go(event.key === "ArrowDown" ? 1 : -1, true);
-      else return player.key(event);
-      return true;
-    });
-    if (result.total) await go(0);
+    /** Show, and play if it was asked for once more, what a linked widget or Python has set. */
+    function follow() {
+      const [to, asked] = model.get("current");
+      const play = asked > plays;
+      plays = asked;
+      if (to < 0 || to >= result.total) player.stop();
+      else if (to !== at || play) go(to, play);
+    }
+    watch("change:current", follow);
+
+    bind([["↑ ↓", "previous, next clip", { ArrowUp: () => go(at - 1, true), ArrowDown: () => go(at + 1, true) }]]);
+    keys(player.key, player.help);
+    if (result.total) await go(at);
     else root.append(make("p", { class: "nba-faint", text: "no segments" }));
   });
 }

@@ -1,28 +1,32 @@
 // Virtual table: only visible rows exist in the page, and rows are requested in pages.
 
 const ROW_PX = 26;
+const WRAPPED_PX = 68; // three lines
 const PAGE_ROWS = 100;
 // Browsers limit the height of elements; beyond it, a pixel of the scroll bar is more than a pixel of rows.
 const TALLEST_PX = 12e6;
-// Least pixels of a column, and its share of the rest.
-const WIDTHS = { segment_id: [210, 0.6], text: [170, 3], asr_text: [170, 3], verdict: [112, 0] };
-const NUMBER_WIDTH = [86, 0];
-const TEXT_WIDTH = [86, 0.4];
+// Of a long value without blanks, such as an id, the end is always shown.
+const LONG_WORD = 16;
+const SHOWN_END = 10;
+const IDLE_MS = 300; // without requests for rows, before headers are described
+const CUT = / …$/;
 
 let tableCount = 0;
 
 /**
- * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row)`; a row is
- * `{ number, position, marked, cells }`. Returns `{ ready, move, refresh, loadedRow, key, position }`.
+ * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row, { double })`, plain clicks
+ * `onClick(row)`; a row is `{ number, position, marked, cells }`; `saved` adds saved filters; a
+ * `plain` table has neither conditions nor marks nor distributions. Returns
+ * `{ ready, move, moveTo, reload, refresh, loadedRow, key, help, position }`.
  */
-function createTable(host, { request, onMove = () => {}, onOpen = () => {}, height = 340 }) {
+function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
   const name = `nba-table-${++tableCount}`;
-  let columns = [];
-  let shown = [];
   let total = 0;
-  let version = 0; // of the arrangement in Python
+  let version = null; // of the arrangement in Python
   let generation = 0; // of the cached pages
+  let used = 0; // when rows were last requested, in ms
   let cursor = 0;
+  let column = 0; // of the current cell
   let order = { where: "", find: "", sort: "", descending: false };
   let pages = new Map();
   let requested = new Set();
@@ -32,48 +36,57 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
     class: "nba-where", type: "text", spellcheck: "false", "aria-label": "filter by a condition",
     placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'",
   });
+  where.hidden = plain;
   const find = make("input", { class: "nba-find", type: "search", spellcheck: "false", "aria-label": "find text", placeholder: "find text   /" });
   const count = make("span", { class: "nba-count", role: "status" });
-  const menu = make("div", { class: "nba-menu", hidden: true });
-  const choose = button("columns", "choose columns", () => (menu.hidden = !menu.hidden));
   const head = make("div", { class: "nba-head", role: "row" });
   const spacer = make("div", { class: "nba-spacer", role: "presentation" });
   const scroller = make("div", { class: "nba-scroller", role: "presentation" }, head, spacer);
   const grid = make("div", { class: "nba-grid", role: "grid", tabindex: "0", "aria-label": "segments", "aria-multiselectable": "true" }, scroller);
   scroller.style.height = `${height}px`;
-  host.append(make("div", { class: "nba-bar" }, where, find, count, choose, menu), grid);
+  const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged, idle, plain });
+  const { layout, menu, choose } = columns;
+  const filters = saved && createFilters({ request, apply });
+  const current = make("div", { class: "nba-current nba-faint", hidden: true });
+  const menus = filters ? [filters.choose, choose, filters.menu, menu] : [choose, menu];
+  host.append(make("div", { class: "nba-bar" }, where, find, count, ...menus), grid, current);
 
-  const isNumber = (key) => columns.find((column) => column.name === key)?.kind !== "text";
-  const isFloat = (key) => columns.find((column) => column.name === key)?.kind === "float";
-  const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / ROW_PX));
-  const spacerPx = () => Math.min(total * ROW_PX, TALLEST_PX);
+  const rowPx = () => (layout.wrap ? WRAPPED_PX : ROW_PX);
+  const rowsInView = () => Math.max(1, Math.floor((scroller.clientHeight - head.offsetHeight) / rowPx()));
+  const spacerPx = () => Math.min(total * rowPx(), TALLEST_PX);
   const viewPx = () => Math.max(1, scroller.clientHeight - head.offsetHeight);
   // Pixels of rows for each pixel of the scroll bar; more than 1 only for millions of rows.
-  const ratio = () => (total * ROW_PX - viewPx()) / Math.max(1, spacerPx() - viewPx());
+  const ratio = () => (total * rowPx() - viewPx()) / Math.max(1, spacerPx() - viewPx());
   const topPx = () => scroller.scrollTop * Math.max(1, ratio());
 
   function fetchPage(number, { again = false } = {}) {
     if ((!again && (pages.has(number) || requested.has(number))) || number < 0 || number * PAGE_ROWS >= total) return undefined;
     requested.add(number);
+    used = performance.now();
     const asked = generation;
-    return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: shown })
+    return request("table.rows", { first: number * PAGE_ROWS, last: (number + 1) * PAGE_ROWS, columns: layout.shown })
       .then(({ result }) => {
         if (asked !== generation) return;
+        if (result.version !== version) {
+          reload(result.version); // another view or Python has arranged the rows
+          return;
+        }
         requested.delete(number);
         pages.set(number, result.rows);
         if (pages.size > 60) pages.delete(pages.keys().next().value);
         draw();
+        if (Math.floor(cursor / PAGE_ROWS) === number) drawCurrent();
       })
       .catch(() => requested.delete(number));
   }
 
   function row(position) {
     const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
-    return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(shown.map((key, i) => [key, found.cells[i]])) };
+    return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(layout.shown.map((key, i) => [key, found.cells[i]])) };
   }
 
   function draw() {
-    const first = Math.max(0, Math.min(Math.floor(topPx() / ROW_PX), total - 1));
+    const first = Math.max(0, Math.min(Math.floor(topPx() / rowPx()), total - 1));
     const number = Math.min(total, rowsInView() + 3);
     while (pool.length < number) {
       const element = make("div", { class: "nba-row", role: "row" });
@@ -85,7 +98,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
       const position = start + i;
       element.hidden = i >= number;
       if (element.hidden) return;
-      element.style.transform = `translateY(${scroller.scrollTop + position * ROW_PX - topPx()}px)`;
+      element.style.transform = `translateY(${scroller.scrollTop + position * rowPx() - topPx()}px)`;
       const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
       fill(element, position, found);
     });
@@ -101,51 +114,65 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
     element.classList.toggle("nba-cursor", position === cursor);
     element.classList.toggle("nba-marked", Boolean(found?.marked));
     element.position = position;
-    if (element.childElementCount !== shown.length) {
-      element.replaceChildren(...shown.map((_, i) => make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 })));
+    if (element.childElementCount !== layout.shown.length) {
+      element.replaceChildren(...layout.shown.map((_, i) => make("div", { class: "nba-cell", role: "gridcell", dir: "auto", "aria-colindex": i + 1 })));
     }
-    shown.forEach((key, i) => {
+    layout.shown.forEach((key, i) => {
       const cell = element.children[i];
       const value = found ? found.cells[i] : "";
-      const text = value === null ? "–" : typeof value !== "number" ? visible(value) : isFloat(key) ? value.toFixed(3) : number(value);
-      if (cell.textContent !== text) cell.textContent = text;
-      cell.classList.toggle("nba-number", isNumber(key));
+      const text = value === null ? "–" : typeof value !== "number" ? visible(value) : columns.isFloat(key) ? value.toFixed(3) : number(value);
+      if (cell.textContent !== text) setText(cell, text);
+      cell.classList.toggle("nba-number", columns.isNumber(key));
+      cell.classList.toggle("nba-here", position === cursor && i === column);
       cell.title = found && String(value).length > 24 ? visible(value).slice(0, 400) : "";
     });
   }
 
-  function drawHead() {
-    const widths = shown.map((key) => WIDTHS[key] ?? (isNumber(key) ? NUMBER_WIDTH : TEXT_WIDTH));
-    grid.style.setProperty("--columns", widths.map(([least, share]) => (share ? `minmax(${least}px, ${share}fr)` : `${least}px`)).join(" "));
-    grid.style.setProperty("--least", `${widths.reduce((sum, [least]) => sum + least, 0)}px`);
-    grid.setAttribute("aria-colcount", shown.length);
-    head.replaceChildren(
-      ...shown.map((key, i) => {
-        const sorted = order.sort === key ? (order.descending ? "descending" : "ascending") : "none";
-        const arrow = { ascending: "↑ ", descending: "↓ ", none: "" }[sorted];
-        const sort = button(arrow + key, `sort by ${key}`, () => sortBy(key));
-        return make("div", { class: `nba-cell${isNumber(key) ? " nba-number" : ""}`, role: "columnheader", "aria-sort": sorted, "aria-colindex": i + 1 }, sort);
-      }),
-    );
-    pool.forEach((element) => element.replaceChildren());
+  /** Set the text of a cell; a long value without blanks, such as an id, is cut in the middle where it is too long. */
+  function setText(cell, text) {
+    const whole = text.length <= LONG_WORD || /\s/.test(text);
+    cell.classList.toggle("nba-id", !whole);
+    const split = text.length - SHOWN_END - (/[\udc00-\udfff]/.test(text[text.length - SHOWN_END]) ? 1 : 0);
+    if (whole) cell.textContent = text;
+    else cell.replaceChildren(make("span", { class: "nba-beginning", text: text.slice(0, split) }), make("span", { text: text.slice(split) }));
   }
 
-  function drawMenu() {
-    menu.replaceChildren(
-      ...columns.map((column) => {
-        const box = make("input", { type: "checkbox", on: { change: () => toggle(column.name, box.checked) } });
-        box.checked = shown.includes(column.name);
-        return make("label", {}, box, make("span", { text: column.name }));
-      }),
-    );
+  /** Return the text of the current cell as loaded, cut if it is long; null without one. */
+  function cellText() {
+    const value = row(cursor)?.cells[layout.shown[column]];
+    return value === undefined ? null : String(value ?? "");
   }
 
-  function toggle(key, on) {
-    shown = columns.map((column) => column.name).filter((other) => (other === key ? on : shown.includes(other)));
-    request("table.columns", { columns: shown });
+  /** Show the whole value of the current cell below the rows. */
+  function drawCurrent() {
+    const text = cellText();
+    current.hidden = text === null;
+    if (text === null) return;
+    current.replaceChildren(make("span", { text: `${visible(layout.shown[column])} ` }), make("span", { class: "nba-value", dir: "auto", text: text || "–" }));
+  }
+
+  /** Copy the current cell; a text that is cut in the page is requested whole. */
+  async function copyCell() {
+    let text = cellText();
+    if (text === null) return;
+    if (CUT.test(text)) text = (await request("table.cell", { number: row(cursor).number, column: layout.shown[column] })).result;
+    const put = (event) => {
+      event.clipboardData.setData("text/plain", text);
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    };
+    document.addEventListener("copy", put, { capture: true, once: true });
+    const done = document.execCommand("copy");
+    document.removeEventListener("copy", put, { capture: true });
+    current.append(make("span", { text: done ? "  copied" : "  not copied" }));
+  }
+
+  function columnsChanged() {
+    column = Math.min(column, layout.shown.length - 1);
     clearPages();
-    drawHead();
-    draw();
+    drawHead(false);
+    spacer.style.height = `${spacerPx()}px`;
+    move(cursor, { silent: true });
   }
 
   function clearPages() {
@@ -154,13 +181,33 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
     requested = new Set();
   }
 
+  // Rows are more urgent.
+  async function idle() {
+    while (performance.now() - used < IDLE_MS) await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const describe = (options) => columns.describe(options).catch(() => {});
+
+  function drawHead(again = true) {
+    columns.draw();
+    pool.forEach((element) => element.replaceChildren());
+    describe({ again });
+  }
+
+  function apply(filter) {
+    where.value = filter.where;
+    find.value = filter.find;
+    arrange(filter).catch(() => count.classList.add("nba-bad"));
+    grid.focus();
+  }
+
   async function arrange(changes, { silent = false } = {}) {
+    used = performance.now();
     const { result } = await request("table.arrange", { ...order, ...changes });
     order = { ...order, ...changes };
     count.classList.remove("nba-bad");
     clearPages();
     take(result);
-    drawHead();
+    drawHead(changes.where !== undefined); // another order has the same distributions
     scroller.scrollTop = 0;
     await move(0, { silent });
   }
@@ -202,15 +249,17 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
   /** Move the cursor to a position and scroll it into view; `silent` does not report it. */
   async function move(position, { silent = false } = {}) {
     cursor = Math.max(0, Math.min(position, total - 1));
-    const top = cursor * ROW_PX;
+    const top = cursor * rowPx();
     const scale = Math.max(1, ratio());
     if (top < topPx()) scroller.scrollTop = top / scale;
-    else if (top + ROW_PX > topPx() + viewPx()) scroller.scrollTop = (top + ROW_PX - viewPx()) / scale;
+    else if (top + rowPx() > topPx() + viewPx()) scroller.scrollTop = (top + rowPx() - viewPx()) / scale;
     draw();
+    drawCurrent();
     if (total && !silent) reportCursor(cursor);
   }
 
   async function mark(first, last, on) {
+    if (plain) return;
     await request("table.mark", { first, last, on, version });
     for (let position = first; position < last; position += 1) {
       const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
@@ -219,10 +268,32 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
     draw();
   }
 
+  /** Show the rows as they are arranged in Python, unless they are known; move the cursor to where Python has it. */
+  async function reload(known) {
+    if (known === version) return;
+    const { result } = await request("table.open");
+    ({ order } = result);
+    columns.open(result);
+    if (where !== where.getRootNode().activeElement) where.value = order.where;
+    if (find !== find.getRootNode().activeElement) find.value = order.find;
+    clearPages();
+    take(result);
+    drawHead();
+    scroller.scrollTop = 0;
+    await move(result.cursor, { silent: true });
+  }
+
+  /** Move the cursor to a row by its number in the frame; stay if it is not shown. */
+  async function moveTo(which) {
+    if (row(cursor)?.number === which) return;
+    const { result } = await request("table.position", { number: which });
+    if (result !== null) await move(result, { silent: true });
+  }
+
   /** Request the rows in view again, showing the old ones until the new ones are there. */
   function refresh() {
-    const first = Math.floor(topPx() / ROW_PX / PAGE_ROWS);
-    const last = Math.floor((topPx() / ROW_PX + rowsInView()) / PAGE_ROWS);
+    const first = Math.floor(topPx() / rowPx() / PAGE_ROWS);
+    const last = Math.floor((topPx() / rowPx() + rowsInView()) / PAGE_ROWS);
     for (const page of [...pages.keys()]) if (page < first || page > last) pages.delete(page);
     for (let page = first; page <= last; page += 1) fetchPage(page, { again: true });
   }
@@ -233,48 +304,54 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, heig
     return row(cursor) ?? null;
   }
 
-  function key(event) {
-    const jumps = {
-      ArrowDown: cursor + 1, ArrowUp: cursor - 1, PageDown: cursor + rowsInView(), PageUp: cursor - rowsInView(),
-      Home: 0, End: total - 1,
-    };
-    if (event.key in jumps) {
-      if (event.shiftKey && total) mark(Math.min(cursor, jumps[event.key]), Math.max(cursor, jumps[event.key]) + 1, true);
-      move(jumps[event.key]);
-    } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
-      scroller.scrollLeft += event.key === "ArrowRight" ? 120 : -120;
-    } else if (event.key === "Enter" && row(cursor)) onOpen(row(cursor));
-    else if (event.key === " " && row(cursor)) mark(cursor, cursor + 1, !row(cursor).marked);
-    else if (event.key === "/") find.focus();
-    else return false;
-    return true;
+  const jump = (position) => (event) => {
+    const to = position();
+    if (event.shiftKey && total) mark(Math.min(cursor, to), Math.max(cursor, to) + 1, true);
+    move(to);
+  };
+
+  function chooseCell(by) {
+    column = Math.max(0, Math.min(layout.shown.length - 1, column + by));
+    head.children[column].scrollIntoView({ block: "nearest", inline: "nearest" });
+    draw();
+    drawCurrent();
   }
+
+  const { key, help } = bindKeys([
+    ["↑ ↓ PgUp PgDn Home End", "move in the table", {
+      ArrowDown: jump(() => cursor + 1), ArrowUp: jump(() => cursor - 1), Home: jump(() => 0), End: jump(() => total - 1),
+      PageDown: jump(() => cursor + rowsInView()), PageUp: jump(() => cursor - rowsInView()),
+    }],
+    ["← →", "choose a cell of the row", { ArrowLeft: () => chooseCell(-1), ArrowRight: () => chooseCell(1) }],
+    ["Ctrl+C", "copy that cell", {}],
+    ["Space", "mark the row; Shift with an arrow marks several", { " ": () => (row(cursor) ? mark(cursor, cursor + 1, !row(cursor).marked) : false) }],
+    ["Enter", "open the row", { Enter: () => (row(cursor) ? onOpen(row(cursor), { double: false }) : false) }],
+    ["/", "find text", { "/": () => find.focus() }],
+    ["Shift+← Shift+→", "on a column's name: change its width", {}],
+    ["Alt+← Alt+→", "on a column's name: move the column", {}],
+  ]);
 
   spacer.addEventListener("click", (event) => {
     const element = event.target.closest(".nba-row");
     if (!element) return;
     const { position } = element;
+    const cell = event.target.closest(".nba-cell");
+    if (cell) column = [...element.children].indexOf(cell);
     if (event.shiftKey) mark(Math.min(cursor, position), Math.max(cursor, position) + 1, true);
     else if (event.ctrlKey || event.metaKey) mark(position, position + 1, !row(position)?.marked);
     move(position);
+    if (event.detail < 2 && !event.shiftKey && !event.ctrlKey && !event.metaKey && row(position)) onClick(row(position));
   });
-  spacer.addEventListener("dblclick", () => row(cursor) && onOpen(row(cursor)));
+  spacer.addEventListener("dblclick", () => row(cursor) && onOpen(row(cursor), { double: true }));
+  grid.addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "c" || String(window.getSelection())) return;
+    event.preventDefault();
+    copyCell();
+  });
   scroller.addEventListener("scroll", () => requestAnimationFrame(draw));
   new ResizeObserver(() => draw()).observe(scroller);
 
-  const ready = request("table.open").then(({ result }) => {
-    columns = result.columns;
-    shown = result.shown;
-    order = result.order;
-    where.value = order.where;
-    find.value = order.find;
-    take(result);
-    drawHead();
-    drawMenu();
-    cursor = result.cursor;
-    draw();
-    return move(cursor, { silent: true });
-  });
+  const ready = reload();
 
-  return { ready, move, refresh, loadedRow, key, position: () => cursor };
+  return { ready, move, moveTo, reload, refresh, loadedRow, key, help, position: () => cursor };
 }

@@ -4,7 +4,7 @@ const WORST_SPEAKERS = 8;
 const NAMED = 12;
 
 function render(widget) {
-  return mount(widget, "threshold-tuner", async ({ root, request, keys, close, model }) => {
+  return mount(widget, "threshold-tuner", async ({ root, request, keys, bind, close, model }) => {
     let counts = null;
     let proof = null; // proven precision at every position
     let at = 0; // position on the grid
@@ -28,14 +28,13 @@ function render(widget) {
       request("tuner.use", { value: counts.grid[at] }).then(showUsed),
     );
     const used = make("span", { class: "nba-faint nba-used", role: "status" });
-    const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic));
-    log.append(make("kbd", { text: "y" }));
+    const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic), "y");
     const legend = make("div", { class: "nba-legend nba-faint" });
     const help = make("div", { class: "nba-faint nba-help" });
     for (const [names, what] of [["← →", "move, with Shift ten steps"], ["t", "type"], ["y", "log scale"], ["↑ ↓", "clips"], ["Space", "play"]]) {
       help.append(make("span", {}, ...names.split(" ").map((name) => make("kbd", { text: name })), ` ${what}`));
     }
-    const canvas = make("canvas", { class: "nba-plot", role: "slider", tabindex: "0", "aria-orientation": "horizontal" });
+    const canvas = make("canvas", { class: "nba-plot", role: "slider", tabindex: "0", "aria-label": "threshold", "aria-orientation": "horizontal" });
     const figures = ["threshold", "segments", "hours", "speakers gone", "verified precision"].map((name) => {
       const value = make("div", { class: "nba-figure-value", text: "–" });
       const more = make("div", { class: "nba-faint nba-figure-more" });
@@ -84,7 +83,6 @@ function render(widget) {
           const one = button(name, `threshold on ${name}`, () => choose(name));
           one.setAttribute("role", "radio");
           one.setAttribute("aria-checked", name === measure);
-          one.setAttribute("aria-pressed", name === measure);
           return one;
         }),
       );
@@ -269,26 +267,19 @@ function render(widget) {
 
     // mouse and keys
 
-    const place = (event) => nearest(plot.valueUnder(event));
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      move(place(event));
-    });
-    canvas.addEventListener("pointermove", (event) => event.buttons && move(place(event)));
-    keys((event) => {
-      const step = event.shiftKey ? 10 : 1;
-      if (event.key === "ArrowRight") move(at + step);
-      else if (event.key === "ArrowLeft") move(at - step);
-      else if (event.key === "Home") move(0);
-      else if (event.key === "End") move(counts.grid.length - 1);
-      else if (event.key === "ArrowDown") playExample(chosen + 1);
-      else if (event.key === "ArrowUp") playExample(chosen < 0 ? -1 : chosen - 1);
-      else if (event.key === " " && chosen < 0) playExample(0);
-      else if (event.key === "y") scaleBy(!logarithmic);
-      else if (event.key === "t") field.select();
-      else return chosen >= 0 && player.key(event);
-      return true;
-    });
+    const moveTo = (event) => move(nearest(plot.valueUnder(event)));
+    onDrag(canvas, { onDown: moveTo, onMove: moveTo });
+    const stepOf = (event) => (event.shiftKey ? 10 : 1);
+    bind([
+      ["← →", "move the threshold, with Shift ten steps", { ArrowLeft: (event) => move(at - stepOf(event)), ArrowRight: (event) => move(at + stepOf(event)) }],
+      ["Home End", "least, greatest threshold", { Home: () => move(0), End: () => move(counts.grid.length - 1) }],
+      ["t", "type the threshold", { t: () => field.select() }],
+      ["y", "logarithmic axis", { y: () => scaleBy(!logarithmic) }],
+      ["↑ ↓", "play the previous, next example", {
+        ArrowUp: () => playExample(chosen < 0 ? -1 : chosen - 1), ArrowDown: () => playExample(chosen + 1), " ": () => (chosen < 0 ? playExample(0) : false),
+      }],
+    ]);
+    keys((event) => chosen >= 0 && player.key(event), () => player.help.filter(([names]) => names !== "← →"));
     // Values between two positions may come fast, as from a slider: they are counted once none comes any more.
     const putLate = debounce((value) => put(value), 120);
     model.on("change:value", () => {

@@ -41,8 +41,7 @@ function render(widget) {
       items.push(item);
       const { result: said } = await request("segment", { number: i });
       title.append(
-        make("code", { class: "nba-isolate", text: said.segment_id }),
-        ...said.facts.map((fact) => make("span", { class: "nba-fact", dir: "auto", text: fact })),
+        ...factsOf(said),
         button("▶", `play ${said.segment_id}`, () => (current === item && !audio.paused ? audio.pause() : play(item, 0))),
         item.note,
       );
@@ -50,6 +49,6 @@ function render(widget) {
     }
     if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
-    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(highlight)) : audio.pause(), true));
+    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(highlight)) : audio.pause(), true), [["Space", "play or pause the clip that played last"]]);
   });
 }

@@ -50,13 +50,9 @@ function createPlot(canvas, root) {
 
   function draw(shown) {
     ({ counts, at, proof, logarithmic } = shown);
-    const scale = window.devicePixelRatio || 1;
     const width = canvas.clientWidth || 600;
     const foot = TOP_PX + PLOT_PX;
-    canvas.width = width * scale;
-    canvas.height = (foot + AXIS_PX) * scale;
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
+    const pen = resizeCanvas(canvas, width, foot + AXIS_PX);
     const style = getComputedStyle(root);
     const bars = counts.edges.slice(1).map((end, k) => {
       let [all, kept] = [0, 0];

@@ -1,0 +1,189 @@
+"""Distributions of columns: bins of numbers, counts of values, densities of two columns, and the SQL conditions of a choice.
+
+Rows are numbered once, by bin or by value, so that counting those that pass a filter takes one pass over small integers.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import show
+from nbaudio.ui.filters import Order
+
+# Bars of a histogram at most.
+MOST_BINS = 40
+# A bin at either end holds the values beyond this share of the rows if they would take most of the axis.
+_TAIL = 0.005
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class NumberBins:
+    """Bins of a numeric column, the last one closed; `codes` is the bin of each row, `len(edges) - 1` for no finite number."""
+
+    column: str
+    edges: NDArray[np.float64]
+    codes: NDArray[np.uint8]
+
+    def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
+        """Return the number of rows in each bin, and of those without a finite number; of all rows unless given."""
+        return _count(self.codes, rows, len(self.edges))
+
+    def condition(self, first: int, last: int) -> str:
+        """Return the condition for the bins `first` to `last`; empty if these are all bins."""
+        bins = len(self.edges) - 1
+        if not 0 <= first <= last < bins:
+            raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
+        if (first, last) == (0, bins - 1):
+            return ""
+        return between(self.column, self.edges[first], self.edges[last + 1], closed=last == bins - 1)
+
+
+@dataclass(frozen=True)
+class ValueCounts:
+    """Values of a column, the most frequent first; `codes` is the place of each row's value in `values`."""
+
+    column: str
+    values: pl.Series  # of texts or booleans; null for no value
+    codes: NDArray[np.uint32]
+
+    def counts(self, rows: Order | None = None) -> NDArray[np.int64]:
+        """Return the number of rows with each value; of all rows unless given."""
+        return _count(self.codes, rows, len(self.values))
+
+    def found(self, text: str, most: int, picked: Sequence[object] = ()) -> tuple[list[int], int]:
+        """Return the places of picked values and of the first `most` that contain a text, and how many more contain it."""
+        names = self.values.cast(pl.String).fill_null(value_name(None)).str.to_lowercase()
+        places = names.str.contains(text.lower(), literal=True).arg_true().to_list()
+        held = [place for value in picked for place in self.values.eq_missing(value).arg_true().head(1)]
+        return list(dict.fromkeys([*held, *places[:most]])), max(0, len(places) - most)
+
+    def condition(self, picked: Sequence[object]) -> str:
+        """Return the condition for some values; empty for none."""
+        literals = [_literal(value) for value in picked if value is not None]
+        column = quoted(self.column)
+        parts = [f"{column} in ({', '.join(literals)})"] if literals else []
+        parts += [f"{column} is null"] if None in picked else []
+        return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})" if parts else ""
+
+
+@dataclass(frozen=True)
+class Density:
+    """Grid of two numeric columns: `codes` is the cell of each row, row by row from below, `cells` for no finite numbers."""
+
+    x: NumberBins
+    y: NumberBins
+    codes: NDArray[np.uint32]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return (len(self.x.edges) - 1) * (len(self.y.edges) - 1)
+
+    def levels(self, rows: Order | None = None) -> NDArray[np.uint8]:
+        """Return the density of each cell: 0 for no row, else 32 for one to 255 for the most, on a logarithmic scale."""
+        counts = _count(self.codes, rows, self.cells + 1)[: self.cells]
+        share = np.log1p(counts) / max(np.log1p(counts.max(initial=0.0)), 1e-9)
+        levels: NDArray[np.uint8] = np.where(counts > 0, 32 + 223 * share, 0).astype(np.uint8)
+        return levels
+
+
+def is_countable(dtype: pl.DataType) -> bool:
+    """Return whether a column of a type has a distribution to show."""
+    return dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum)
+
+
+def distribution(column: pl.Series) -> NumberBins | ValueCounts:
+    """Return the bins of a numeric column, or the values of any other."""
+    return number_bins(column) if column.dtype.is_numeric() else value_counts(column)
+
+
+def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
+    """Return at most `most` bins of round width; long tails are in the outermost bins."""
+    values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    finite = values[np.isfinite(values)]
+    edges = _edges(finite, most)
+    codes = np.full(len(values), len(edges) - 1, dtype=np.uint8)
+    codes[np.isfinite(values)] = (np.searchsorted(edges, finite, side="right") - 1).clip(0, len(edges) - 2)
+    return NumberBins(column.name, edges, codes)
+
+
+def value_counts(column: pl.Series) -> ValueCounts:
+    """Return the values of a column by falling number of rows, equal ones as they occur."""
+    values = column if column.dtype == pl.Boolean else column.cast(pl.String)
+    frame = pl.DataFrame({"value": values})
+    kinds = frame.group_by("value", maintain_order=True).agg(pl.len()).sort("len", descending=True, maintain_order=True)
+    kinds = kinds.with_row_index("code")
+    codes = frame.join(kinds, on="value", how="left", nulls_equal=True, maintain_order="left")["code"]
+    return ValueCounts(column.name, kinds["value"], codes.to_numpy())
+
+
+def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
+    """Return the grid of two columns with at most `size` cells across and up."""
+    across, up = number_bins(x, size[0]), number_bins(y, size[1])
+    wide, high = len(across.edges) - 1, len(up.edges) - 1
+    codes = up.codes.astype(np.uint32) * np.uint32(wide) + across.codes
+    codes[(across.codes == wide) | (up.codes == high)] = wide * high
+    return Density(across, up, codes)
+
+
+def between(column: str, low: float, high: float, *, closed: bool) -> str:
+    """Return the condition of a range; without the upper bound unless it is `closed`. NaN and null are never inside."""
+    name = quoted(column)
+    return f"{name} >= {_number(low)} and {name} {'<=' if closed else '<'} {_number(high)}"
+
+
+def quoted(column: str) -> str:
+    """Return a column's name as SQL has it."""
+    return '"' + column.replace('"', '""') + '"' if not column.isidentifier() or not column.islower() else column
+
+
+def value_name(value: object) -> str:
+    """Return a value as the page shows it."""
+    return "none" if value is None else show(value)[:_LONGEST_NAME]
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "'" + str(value).replace("'", "''") + "'"
+
+
+def _number(value: float) -> str:
+    whole = float(value).is_integer() and abs(value) < 1e15
+    return str(int(value)) if whole else repr(float(value))
+
+
+def _count(codes: NDArray[Any], rows: Order | None, kinds: int) -> NDArray[np.int64]:
+    return np.bincount(codes if rows is None else codes[rows], minlength=kinds)
+
+
+def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Return the edges of bins that hold all values, two at least."""
+    if not len(values):
+        return np.array([0.0, 1.0])
+    least, greatest = float(values.min()), float(values.max())
+    low, high = (float(each) for each in np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest"))
+    body = high - low
+    low = least if low - least <= body or not body else low
+    high = greatest if greatest - high <= body or not body else high
+    step = _round_step((high / 2 - low / 2) * 2 / (most - 2)) if math.isfinite(high - low) else math.inf
+    if not 0 < step < math.inf:
+        return np.array([least, greatest])
+    first, last = math.floor(low / step), math.ceil(high / step)
+    digits = max(0, -math.floor(math.log10(step)))
+    edges = np.round(np.arange(first, max(last, first + 1) + 1) * step, min(digits, 300))
+    edges = np.unique(np.concatenate([[least] if least < edges[0] else [], edges, [greatest] if greatest > edges[-1] else []]))
+    return edges if len(edges) <= most + 1 and len(edges) > 1 else np.linspace(least, greatest, most + 1)
+
+
+def _round_step(width: float) -> float:
+    """Return the least of 1, 2 or 5 times a power of ten that is at least a width; 0 if there is none."""
+    if width < 1e-300:
+        return 0.0
+    unit = 10.0 ** math.floor(math.log10(width))
+    return next(each * unit for each in (1, 2, 5, 10) if each * unit >= width * (1 - 1e-9))

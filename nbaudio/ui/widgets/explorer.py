@@ -1,0 +1,267 @@
+"""Explorer of a workspace: histograms, scatter, table and player in one, with actions on the marked rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import numpy as np
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.notes import Note, append_notes, notes
+from nbaudio.review.review_export import export
+from nbaudio.review.state import VERDICTS, Verdict, append_verdicts, content_hashes, read_verdict, verdicts
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.widgets.base import Handler
+from nbaudio.ui.widgets.explorer_actions import MARKED, SHOWN, ActionBar
+from nbaudio.ui.widgets.histograms import Histograms
+from nbaudio.ui.widgets.players import Player
+from nbaudio.ui.widgets.review_panel import PANEL
+from nbaudio.ui.widgets.scatter import Scatter
+from nbaudio.ui.widgets.segment_table import SegmentTable
+from nbaudio.ui.widgets.segments import load_segments, utc_now
+
+COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
+HISTOGRAMS = ("duration_s", "similarity", "wer", "speaker_id", "recording_id", "split", "reason", "verdict")
+#: Most verdicts that one call logs without `confirm`.
+MOST_VERDICTS = 100
+
+_ADDED = ("verdict", "note")
+
+
+class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """Segments of a workspace: histograms and a scatter filter a table, its rows play, and actions apply to marked rows.
+
+    A click or Enter on a row plays it. Brushed ranges, picked values, a box in the scatter and the condition in the filter field
+    all have to hold. The last verdict and the last note on each segment are columns.
+    """
+
+    def __init__(
+        self,
+        workspace: str | Path | Workspace,
+        *,
+        columns: Sequence[str] | None = None,
+        histograms: Sequence[str] | None = None,
+        where: str | None = None,
+        sort: str = "",
+        descending: bool = False,
+        reviewer: str = "me",
+    ) -> None:
+        """Load the segments, once for all parts.
+
+        Args:
+            workspace: the workspace or its folder.
+            columns: columns of the table at first; others can be chosen.
+            histograms: columns with a histogram at first; others can be chosen.
+            where: SQL condition over the columns, such as ``similarity < 0.5``.
+            sort: column to sort by.
+            descending: greatest values first.
+            reviewer: name logged with verdicts, notes and corrected bounds.
+
+        Raises:
+            InputError: there is no such workspace or column, the condition is not valid, or the reviewer has no name.
+
+        Examples:
+            >>> import tempfile
+            >>> workspace = Workspace.create(tempfile.mkdtemp())
+            >>> recordings = pl.DataFrame({"recording_id": ["r"]})
+            >>> segments = pl.DataFrame({"segment_id": ["a", "b"], "recording_id": "r", "wer": [0.5, 0.1]})
+            >>> workspace.save(recordings=recordings, segments=segments)
+            >>> Explorer(workspace, where="wer < 0.3").shown["segment_id"].to_list()
+            ['b']
+        """
+        if not reviewer.strip():
+            raise InputError("reviewer: a name is needed, under which verdicts are stored")
+        self._reviewer = reviewer.strip()
+        self._segments = load_segments(workspace)
+        frame = self._with_log(self._segments.frame)
+        shown = [name for name in COLUMNS if name in frame.columns] if columns is None else columns
+        order: dict[str, Any] = {"where": where or "", "sort": sort, "descending": descending}
+        self._table = SegmentTable(replace(self._segments, frame=frame), columns=shown, player=False, **order)
+        self._rows = self._table._rows
+        self._rows.layout["charts"] = False  # the histograms show more
+        self._player = Player(self._segments, reviewer=self._reviewer)
+        if histograms is None:
+            known = [name for name in HISTOGRAMS if name in frame.columns]
+            histograms = [name for name in known if name == "verdict" or frame[name].null_count() < len(frame)]
+        self._histograms = Histograms(frame, histograms, lambda: self._rows.order, self._narrow)
+        self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
+        calls: dict[str, Handler] = {"verdict": self.verdict, "note": self.note, "review": self._export, "rule": self.rule}
+        self._actions = ActionBar(list(VERDICTS), MOST_VERDICTS, calls)
+        self._table.current = self._player.current = [int(next(iter(self._rows.order), -1)), 0]
+        self._rows.changed = self._refresh
+        self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
+        self._refresh()
+        side = ipywidgets.VBox([self._histograms], layout={"flex": "1 1 250px", "min_width": "0", "max_width": "100%"})
+        main = [self._table, self._actions, self._player, self._scatter]
+        middle = ipywidgets.VBox(main, layout={"flex": "4 1 440px", "min_width": "0", "max_width": "100%"})
+        super().__init__([ipywidgets.HBox([side, middle], layout={"flex_flow": "row wrap", "align_items": "flex-start"})])
+
+    # rows
+
+    @property
+    def shown(self) -> pl.DataFrame:
+        """The rows that pass all filters, as sorted."""
+        return self._table.shown
+
+    @property
+    def selected(self) -> pl.DataFrame:
+        """The marked rows, or the row under the cursor if none is marked."""
+        return self._table.selected
+
+    @property
+    def where(self) -> str:
+        """The SQL condition in force: typed, brushed and picked."""
+        return self._table.where
+
+    @property
+    def notes(self) -> pl.DataFrame:
+        """The last note on each segment: `segment_id`, `note`, `reviewer`, `time`."""
+        return notes(self._segments.workspace)
+
+    # actions
+
+    def rule(self) -> str:
+        """Return the SQL condition in force, to use as a rule.
+
+        Raises:
+            InputError: there is none, or it uses verdicts, notes or the search for a text, which only the explorer has.
+        """
+        condition = self.where
+        if not condition:
+            raise InputError("no filter is set: brush a histogram, pick values, or type a condition")
+        if used := [name for name in _ADDED if name in pl.sql_expr(condition).meta.root_names()]:
+            raise InputError(f"a rule cannot use {used[0]}, which is no column of the segments table: clear that filter")
+        if self._rows.arrangement["find"]:
+            raise InputError("a rule cannot hold the search for a text: clear it, or type a condition such as text like '%word%'")
+        return condition
+
+    def verdict(self, word: str, comment: str = "", *, rows: str = MARKED, confirm: bool = False) -> int:
+        """Log a verdict on segments, each for itself; they count as those of the review panel, never as a random sample.
+
+        Args:
+            word: a key of `nbaudio.review.VERDICTS`, or several faults such as ``cut off, noise``.
+            comment: a remark, logged with each.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+            confirm: allow more than 100 verdicts.
+
+        Returns:
+            How many verdicts were logged.
+
+        Raises:
+            InputError: the word is unknown, there are no rows, or too many of them.
+        """
+        given = read_verdict(word, list(VERDICTS))
+        if given is None:
+            raise InputError(f"verdict {word!r} is unknown; known are {', '.join(VERDICTS)}")
+        chosen = self._chosen(rows)
+        if len(chosen) > MOST_VERDICTS and not confirm:
+            raise InputError(f"{len(chosen):,} verdicts at once: more than {MOST_VERDICTS} need confirm=True")
+        keys, time = zip(chosen["segment_id"], content_hashes(chosen), strict=True), utc_now()
+        said = [Verdict(key, content, given, comment, None, self._reviewer, time, PANEL, blind=False) for key, content in keys]
+        append_verdicts(self._segments.workspace, said)
+        self._reload_log()
+        return len(said)
+
+    def note(self, text: str, *, rows: str = MARKED) -> int:
+        """Log a note on segments; an empty text removes their notes.
+
+        Args:
+            text: the note.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+
+        Returns:
+            How many notes were logged.
+
+        Raises:
+            InputError: there are no rows.
+        """
+        keys, time = self._chosen(rows)["segment_id"], utc_now()
+        append_notes(self._segments.workspace, [Note(key, text.strip(), self._reviewer, time) for key in keys])
+        self._reload_log()
+        return len(keys)
+
+    def review(self, *, out: str | Path, rows: str = MARKED, **options: Any) -> Report:
+        """Write a review sheet of segments; they are picked, hence no evidence (see `nbaudio.review.export`).
+
+        Args:
+            out: the .xlsx file to write.
+            rows: ``marked`` (the row under the cursor if none is marked) or ``shown``, all that pass the filters.
+            **options: further options of `nbaudio.review.export`.
+
+        Returns:
+            The report of `nbaudio.review.export`.
+
+        Raises:
+            InputError: there are no rows, or none of them can be reviewed.
+            ExistsError: the review's name exists with other segments.
+        """
+        return export(self._segments.workspace, out=out, segment_ids=self._chosen(rows)["segment_id"].to_list(), **options)
+
+    def _export(self, *, out: str, rows: str) -> str:
+        report = self.review(out=out, rows=rows)
+        return "; ".join([f"{report.facts['drawn']:,} segments in {out}", *report.warnings, *report.problems])
+
+    def _chosen(self, rows: str) -> pl.DataFrame:
+        if rows not in (MARKED, SHOWN):
+            raise InputError(f"rows: must be {MARKED} or {SHOWN}, not {rows!r}")
+        chosen = self._rows.selection if rows == MARKED else self._rows.frame[self._rows.order]
+        if chosen.is_empty():
+            raise InputError("there are no rows: clear a filter")
+        return chosen
+
+    # parts
+
+    def _with_log(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a frame with the last verdict and the last note on each segment."""
+        workspace = self._segments.workspace
+        said = verdicts(workspace).select("segment_id", "content", "verdict")
+        judged = frame.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
+        versions = [
+            version.select("segment_id", content=pl.Series(content_hashes(version), dtype=pl.String))
+            for version in (judged, uncorrected(workspace, judged))
+        ]
+        said = said.join(pl.concat(versions).unique(), on=["segment_id", "content"], how="semi", maintain_order="left")
+        last = said.unique("segment_id", keep="last").select("segment_id", "verdict")
+        frame = frame.drop(*_ADDED, strict=False)
+        for column in (last, notes(workspace).select("segment_id", "note")):
+            frame = frame.join(column, on="segment_id", how="left", maintain_order="left")
+        return frame
+
+    def _reload_log(self) -> None:
+        """Show the verdicts and notes in the log."""
+        frame = self._with_log(self._segments.frame)
+        self._histograms.refresh(frame, _ADDED)
+        self._table.replace(frame)
+
+    def _narrow(self) -> None:
+        """Filter the table by all choices."""
+        self._table.narrow(" and ".join([*self._histograms.conditions, *self._scatter.conditions]))
+
+    def _show(self, number: int) -> None:
+        self._table.current = [number, self._table.current[1]]
+
+    def _refresh(self) -> None:
+        """Show new counts in all parts."""
+        marked = len(self._rows.marked)
+        if marked:
+            numbers = np.fromiter(self._rows.marked, dtype=np.uint32)
+            marked = int(np.isin(self._rows.order, numbers, assume_unique=True).sum())
+        self._actions.counts = [marked, len(self._rows.order)]
+        self._histograms.refresh()
+        self._scatter.refresh()
+
+    def static_html(self) -> str:
+        """Return the histograms and the first rows, without scripts."""
+        return f"<div>{self._histograms.static_html()}{self._table.static_html()}</div>"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        data: dict[str, Any] = super()._repr_mimebundle_(**options)
+        return {**data, "text/html": self.static_html()}
+
+    def __repr__(self) -> str:
+        return type(self).__name__

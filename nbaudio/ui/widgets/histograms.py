@@ -1,0 +1,186 @@
+"""Histograms of columns, to choose rows by: a range of numbers is brushed, values are picked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import polars as pl
+import traitlets
+
+from nbaudio.core.errors import InputError
+from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
+from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
+from nbaudio.ui.widgets.column_counts import NumberBins, ValueCounts, distribution, is_countable, value_name
+from nbaudio.ui.widgets.static_html import Table
+
+# Values shown of a column; others are found by a search.
+MOST_VALUES = 8
+_SAVED_HEIGHT = 60
+
+
+class Histograms(BaseWidget):
+    """Histograms of columns of a frame, with the part of the rows in `rows()`; each choice calls `changed`.
+
+    `version` changes when the front end has to request the counts again.
+    """
+
+    _esm = esm("core", "range_handles", "histograms")
+    version = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self, frame: pl.DataFrame, columns: Sequence[str], rows: Callable[[], Order], changed: Callable[[], None]
+    ) -> None:
+        self._frame, self._rows, self._changed = frame, rows, changed
+        self._known: dict[str, NumberBins | ValueCounts] = {}
+        self._bins: dict[str, tuple[int, int]] = {}  # the first and last bin chosen, by column
+        self._picked: dict[str, list[Any]] = {}  # the values chosen, by column
+        self._searched: dict[str, str] = {}
+        self._columns = list(columns)
+        calls: dict[str, Handler] = {
+            "histograms.state": self._state,
+            "histograms.show": self._show,
+            "histograms.find": self._find,
+            "histograms.brush": self._brush,
+            "histograms.pick": self._pick,
+            "histograms.clear": self._clear,
+        }
+        super().__init__(calls)
+
+    @property
+    def conditions(self) -> list[str]:
+        """The SQL conditions of the choices, one per column."""
+        by_bins = (self._numbers(column).condition(*chosen) for column, chosen in self._bins.items())
+        return [*filter(None, by_bins), *(self._values(column).condition(chosen) for column, chosen in self._picked.items())]
+
+    def refresh(self, frame: pl.DataFrame | None = None, changed: Sequence[str] = ()) -> None:
+        """Count again. `frame` replaces the present one, with other values in the columns `changed` only."""
+        if frame is not None:
+            self._frame = frame
+            for column in changed:
+                self._known.pop(column, None)
+        self.version += 1
+
+    def _distribution(self, column: str) -> NumberBins | ValueCounts:
+        if column not in self._known:
+            if column not in self._frame.columns or not is_countable(self._frame.schema[column]):
+                raise InputError(f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}")
+            self._known[column] = distribution(self._frame[column])
+        return self._known[column]
+
+    def _numbers(self, column: str) -> NumberBins:
+        found = self._distribution(column)
+        if not isinstance(found, NumberBins):
+            raise InputError(f"{column} holds no numbers: pick values")
+        return found
+
+    def _values(self, column: str) -> ValueCounts:
+        found = self._distribution(column)
+        if not isinstance(found, ValueCounts):
+            raise InputError(f"{column} holds numbers: brush a range")
+        return found
+
+    def _countable(self) -> list[str]:
+        return [name for name, dtype in self._frame.schema.items() if name not in INTERNAL_COLUMNS and is_countable(dtype)]
+
+    def _state(self) -> dict[str, Any]:
+        rows = self._rows()
+        items = [self._item(column, rows) for column in self._columns]
+        return {"columns": self._countable(), "items": items, "chosen": len(self._bins) + len(self._picked)}
+
+    def _item(self, column: str, rows: Order) -> dict[str, Any]:
+        """Return what the front end draws of a column: counts of all rows and of those that pass every filter."""
+        found = self._distribution(column)
+        every, passing = found.counts(), found.counts(rows)
+        if isinstance(found, NumberBins):
+            bins = len(found.edges) - 1
+            counts = {"all": every[:bins].tolist(), "passing": passing[:bins].tolist(), "without": int(every[bins])}
+            return {"column": column, "edges": found.edges.tolist(), **counts, "chosen": self._bins.get(column)}
+        picked, searched = self._picked.get(column, []), self._searched.get(column, "")
+        places, more = found.found(searched, MOST_VALUES, picked)
+        values = [
+            {
+                "place": place,
+                "name": value_name(found.values[place]),
+                "all": int(every[place]),
+                "passing": int(passing[place]),
+                "picked": found.values[place] in picked,
+            }
+            for place in places
+        ]
+        facts = {"more": more, "kinds": len(found.values), "find": searched, "most": int(every.max(initial=1))}
+        return {"column": column, "values": values, **facts, "chosen": bool(picked)}
+
+    def _show(self, *, columns: Sequence[str]) -> None:
+        for column in columns:
+            self._distribution(column)
+        self._columns = list(columns)
+        gone = [column for column in (*self._bins, *self._picked) if column not in columns]
+        if gone:
+            self._choose(dict.fromkeys(gone))
+        self.refresh()
+
+    def _find(self, *, column: str, text: str) -> None:
+        self._searched[column] = text
+        self.refresh()
+
+    def _brush(self, *, column: str, first: int, last: int) -> None:
+        self._choose({column: (first, last) if self._numbers(column).condition(first, last) else None})
+
+    def _pick(self, *, column: str, place: int) -> None:
+        """Pick a value, or drop it if it is picked."""
+        values, picked = self._values(column).values, self._picked.get(column, [])
+        if not 0 <= place < len(values):
+            raise InputError(f"{column}: there are only {len(values):,} values")
+        value = values[place]
+        self._choose({column: [one for one in picked if one != value] if value in picked else [*picked, value]})
+
+    def _clear(self, *, column: str | None = None) -> None:
+        self._choose(dict.fromkeys((*self._bins, *self._picked) if column is None else (column,)))
+
+    def _choose(self, chosen: Mapping[str, tuple[int, int] | list[Any] | None]) -> None:
+        """Replace the choice of columns, None for no choice; the choices stay as they were if the filter fails."""
+        before = self._bins.copy(), self._picked.copy()
+        for column, choice in chosen.items():
+            self._bins.pop(column, None)
+            self._picked.pop(column, None)
+            if isinstance(choice, tuple):
+                self._bins[column] = choice
+            elif choice:
+                self._picked[column] = choice
+        try:
+            self._changed()
+        except InputError:
+            self._bins, self._picked = before
+            raise
+
+    def static_html(self) -> str:
+        """Return the histograms as pictures and tables, with the part that passes all filters."""
+        rows, parts = self._rows(), []
+        for column in self._columns:
+            item = self._item(column, rows)
+            parts.append(f"<p><code>{escape(column)}</code></p>{_picture(item) if 'edges' in item else _counts(item)}")
+        return "".join(parts)
+
+
+def _picture(item: Mapping[str, Any]) -> str:
+    most, edges = max(1, *item["all"]), item["edges"]
+    bars = []
+    for name, color in (("all", "#9a9a9a"), ("passing", "#0072b2")):
+        for place, count in enumerate(item[name]):
+            height = round(_SAVED_HEIGHT * count / most, 1)
+            bars.append(
+                f'<rect x="{place * 10}" y="{_SAVED_HEIGHT - height:g}" width="9" height="{height:g}" fill="{color}"></rect>'
+            )
+    label = f"{sum(item['passing']):,} of {sum(item['all']):,} rows, {edges[0]:g} to {edges[-1]:g}"
+    width = 10 * len(item["all"])
+    svg = f'<svg role="img" aria-label="{escape(item["column"])}: {label}" viewBox="0 0 {width} {_SAVED_HEIGHT}"'
+    style = f"width:100%;max-width:{max(200, width)}px;height:{_SAVED_HEIGHT}px"
+    return f'{svg} preserveAspectRatio="none" style="{style}">{"".join(bars)}</svg><p>{label}</p>'
+
+
+def _counts(item: Mapping[str, Any]) -> str:
+    frame = pl.DataFrame(
+        [{item["column"]: one["name"], "shown": one["passing"], "of": one["all"]} for one in item["values"]],
+        schema={item["column"]: pl.String, "shown": pl.Int64, "of": pl.Int64},
+    )
+    return Table(frame, MOST_VALUES, len(frame) + item["more"])._repr_html_()

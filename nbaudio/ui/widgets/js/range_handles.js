@@ -1,0 +1,97 @@
+// Range of bins, brushed by the pointer or moved by two handles with the keys of a slider.
+
+const PAGE_BINS = 5;
+
+/** Format a number of an axis. */
+function axisNumber(value) {
+  const digits = Math.abs(value) >= 100 ? 0 : 3;
+  return (Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))).replace("-", "−");
+}
+
+/**
+ * Create two handles over `track`; `text(edge)` is the value at an edge between bins, from 0 to the number of bins.
+ * `onChange(first, last)` gets the bins chosen, both included, after a pause. Returns `{ set, show, stretch, key, edgeAt, edges }`.
+ */
+function createRange(track, { label, vertical = false, text, onChange, onDraw = () => {} }) {
+  let bins = 1;
+  let edges = [0, 1]; // the edges between which bins are chosen
+  let moving = false;
+  const handles = ["from", "to"].map((side) =>
+    make("div", {
+      class: `nba-handle nba-handle-${side}${vertical ? " nba-handle-up" : ""}`, role: "slider", tabindex: "0",
+      "aria-label": `${label}, ${side}`, "aria-orientation": vertical ? "vertical" : "horizontal",
+    }),
+  );
+  track.append(...handles);
+
+  const report = debounce(() => {
+    moving = false;
+    onChange(edges[0], edges[1] - 1);
+  }, 120);
+
+  function draw() {
+    handles.forEach((handle, end) => {
+      handle.style[vertical ? "bottom" : "left"] = `${(100 * edges[end]) / bins}%`;
+      handle.setAttribute("aria-valuemin", end ? 1 : 0);
+      handle.setAttribute("aria-valuemax", end ? bins : bins - 1);
+      handle.setAttribute("aria-valuenow", edges[end]);
+      handle.setAttribute("aria-valuetext", text(edges[end]));
+    });
+    onDraw(edges);
+  }
+
+  /** Show another range, without a report. */
+  function set(many, chosen) {
+    if (moving && many === bins) return;
+    bins = many;
+    edges = chosen ? [chosen[0], chosen[1] + 1] : [0, bins];
+    draw();
+  }
+
+  /** Choose what lies between two edges, and report it. */
+  function show(from, to) {
+    moving = true;
+    const low = Math.max(0, Math.min(from, to, bins - 1));
+    edges = [low, Math.min(bins, Math.max(from, to, low + 1))];
+    draw();
+    report();
+  }
+
+  /** Choose the bins that two places between edges are in, and all in between. */
+  function stretch(from, to) {
+    show(Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to)));
+  }
+
+  /** Return the place of the pointer between the edges, as a fraction. */
+  function edgeAt(event) {
+    const box = track.getBoundingClientRect();
+    const share = vertical ? (box.bottom - event.clientY) / box.height : (event.clientX - box.left) / box.width;
+    return Math.max(0, Math.min(1, share)) * bins;
+  }
+
+  function key(event) {
+    const end = handles.indexOf(event.target);
+    if (end < 0) return false;
+    const steps = {
+      ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: PAGE_BINS, PageDown: -PAGE_BINS, Home: -bins, End: bins,
+    };
+    if (event.key === "Escape") show(0, bins);
+    else if (event.key in steps) {
+      const to = edges[end] + steps[event.key];
+      show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
+    } else return false;
+    return true;
+  }
+
+  handles.forEach((handle, end) => {
+    onDrag(handle, {
+      upright: vertical,
+      onMove(event) {
+        const to = Math.round(edgeAt(event));
+        show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
+      },
+    });
+  });
+
+  return { set, show, stretch, key, edgeAt, edges: () => edges };
+}

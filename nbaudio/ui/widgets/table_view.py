@@ -1,0 +1,193 @@
+"""State of a table in Python: order, layout, cursor and marks of a frame, its pages of rows, and what its column headers show."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import show
+from nbaudio.ui.filters import INTERNAL_COLUMNS, Order, similar_values, sort_and_filter
+from nbaudio.ui.widgets.base import Handler
+
+# Rows of a page, and characters of a cell: more is never seen at once.
+MOST_ROWS = 500
+MOST_CHARACTERS = 400
+# Characters of a cell that is copied.
+_MOST_COPIED = 100_000
+
+BINS = 24
+# Rows that a header describes; of more, every second, third, ...
+_MOST_DESCRIBED = 500_000
+_TOP = 4
+_SAMPLE = 5000
+
+
+def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
+    """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
+    unknown = [name for name in columns if name not in frame.columns]
+    if unknown:
+        raise InputError(f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}")
+    numbers = order[max(0, first) : max(0, min(last, first + MOST_ROWS))]
+    rows = frame.select(columns)[numbers].iter_rows()
+    return [[int(number), *map(cell, row)] for number, row in zip(numbers, rows, strict=True)]
+
+
+def cell(value: Any) -> str | int | float | bool | None:
+    """Convert a value for JSON: texts are cut, NaN and infinities are null, all else is shown as text."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return f"{len(value):,} bytes"
+        case _:
+            text = show(value)
+            return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
+
+
+class TableView:
+    """State of a table: order, columns, cursor and marks of a frame, with the handlers of its front end."""
+
+    def __init__(self, frame: pl.DataFrame, columns: Sequence[str], **order: Any) -> None:
+        self.frame = frame
+        self.columns = list(columns)
+        self.cursor = 0
+        self.marked: set[int] = set()
+        self.arrangement = {"where": "", "find": "", "sort": "", "descending": False, **order}
+        self.narrowed = ""
+        self.layout: dict[str, Any] = {"widths": {}, "wrap": False, "charts": False}
+        self.version = 0
+        self.changed: Callable[[], None] = lambda: None  # called when other rows are shown or marked
+        self.order: Order = sort_and_filter(frame, **self.arrangement)
+        row_page(frame, self.order, 0, 1, self.columns)  # checks the columns
+        self.calls: dict[str, Handler] = {
+            "table.open": self._open,
+            "table.arrange": self._arrange,
+            "table.rows": self._page,
+            "table.layout": self._arrange_columns,
+            "table.distribution": self._distribution,
+            "table.cell": self._cell,
+            "table.cursor": self._move_cursor,
+            "table.position": self._position,
+            "table.mark": self._mark,
+        }
+
+    def _open(self) -> dict[str, Any]:
+        names = [name for name in self.frame.columns if name not in INTERNAL_COLUMNS]
+        columns = [{"name": name, "kind": _kind(self.frame.schema[name])} for name in names]
+        opened = {"columns": columns, "shown": self.columns, "order": self.arrangement, "cursor": self.cursor}
+        return {**opened, **self.layout, **self._size()}
+
+    def _size(self) -> dict[str, Any]:
+        note = "" if len(self.order) else similar_values(self.frame, self.arrangement["where"])
+        return {"total": len(self.order), "all": len(self.frame), "version": self.version, **({"note": note} if note else {})}
+
+    def _arrange(self, *, where: str, find: str, sort: str, descending: bool) -> dict[str, Any]:
+        arrangement: dict[str, Any] = {"where": where, "find": find, "sort": sort, "descending": descending}
+        self.order = sort_and_filter(self.frame, **arrangement, narrowed=self.narrowed)
+        self.arrangement, self.cursor, self.version = arrangement, 0, self.version + 1
+        self.changed()
+        return self._size()
+
+    def narrow(self, where: str) -> None:
+        """Keep only rows that meet a condition besides the typed one; the rows stay as they were if it is not valid."""
+        self.order = sort_and_filter(self.frame, **self.arrangement, narrowed=where)
+        self.narrowed, self.cursor, self.version = where, 0, self.version + 1
+        self.changed()
+
+    def replace(self, frame: pl.DataFrame) -> None:
+        """Replace the values of the rows by those of `frame`; the cursor stays on its row if the filter still passes it."""
+        under = self.order[self.cursor : self.cursor + 1].tolist()
+        self.frame = frame
+        self.narrow(self.narrowed)
+        for number in under:
+            self._position(number=number)
+
+    @property
+    def where(self) -> str:
+        """The typed and the further condition in one."""
+        parts = [part for part in (self.arrangement["where"].strip(), self.narrowed.strip()) if part]
+        return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
+
+    def _page(self, *, first: int, last: int, columns: list[str]) -> dict[str, Any]:
+        found = row_page(self.frame, self.order, first, last, columns)
+        rows = [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]
+        return {"rows": rows, "version": self.version}
+
+    def _position(self, *, number: int) -> int | None:
+        """Move the cursor to a row of the frame; return its position, None if it is not shown."""
+        places = np.flatnonzero(self.order == number)
+        if not len(places):
+            return None
+        self.cursor = int(places[0])
+        return self.cursor
+
+    def _arrange_columns(self, *, shown: list[str], **layout: Any) -> None:
+        """Keep which columns are shown and in which order, `widths` in pixels by name, `wrap` and `charts` (booleans)."""
+        self.columns, self.layout = shown, layout
+
+    def _distribution(self, *, column: str) -> dict[str, Any]:
+        return {**distribution(self.frame[column], self.order), "version": self.version}
+
+    def _cell(self, *, number: int, column: str) -> str:
+        """Return the value of a cell as text, longer than a page of rows has it."""
+        value = self.frame[column][number]
+        return "" if value is None else value[:_MOST_COPIED] if isinstance(value, str) else str(cell(value))
+
+    def _move_cursor(self, *, position: int, version: int) -> None:
+        if version == self.version and 0 <= position < len(self.order):
+            self.cursor = position
+
+    def _mark(self, *, first: int, last: int, on: bool, version: int) -> None:
+        if version == self.version:
+            numbers = self.order[max(0, first) : max(0, last)].tolist()
+            (self.marked.update if on else self.marked.difference_update)(numbers)
+            self.changed()
+
+    @property
+    def selection(self) -> pl.DataFrame:
+        """The marked rows in the order shown, or the row under the cursor if none is marked."""
+        if self.marked:
+            chosen = [number for number in self.order.tolist() if number in self.marked]
+        else:
+            chosen = self.order[self.cursor : self.cursor + 1].tolist()
+        return self.frame[chosen]
+
+
+def _kind(dtype: pl.DataType) -> str:
+    return "float" if dtype.is_float() else "integer" if dtype.is_integer() else "text"
+
+
+def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
+    """Return what the header of a column shows about the rows of an order.
+
+    Returns:
+        `rows` and `missing` (nulls and NaN), of one row in `step`; of numbers `counts` in `BINS` equal bins from `min` to `max`,
+        and `median`; of other values `distinct` and the most frequent ones in `top`, null if most of them occur once.
+    """
+    step = -(-len(order) // _MOST_DESCRIBED) or 1
+    whole = step == 1 and len(order) == len(column)
+    values = column if whole else column[order[::step]]
+    found: dict[str, Any] = {"rows": len(values), "step": step}
+    if column.dtype.is_numeric():
+        held = values.cast(pl.Float64).to_numpy()
+        held = held[np.isfinite(held)]
+        found["missing"] = len(values) - len(held)
+        if len(held):
+            least, most = float(held.min()), float(held.max())
+            found["counts"] = np.histogram(held, BINS, (least, most))[0].tolist()
+            return {**found, "min": least, "median": float(np.median(held)), "max": most}
+        return found
+    found["missing"] = values.null_count()
+    if column.dtype.is_nested() or column.dtype == pl.Binary or found["missing"] == len(values):
+        return found
+    values = values.drop_nulls()
+    some = values.gather_every(len(values) // _SAMPLE or 1)
+    if len(some) > 1 and some.n_unique() > len(some) / 2:
+        return {**found, "distinct": None, "top": None}
+    counted = values.value_counts(sort=True, name="count")
+    return {**found, "distinct": len(counted), "top": [[cell(value), count] for value, count in counted.head(_TOP).rows()]}

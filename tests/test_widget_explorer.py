@@ -1,0 +1,333 @@
+"""Explorer without a browser: distributions of inconvenient columns, filters that combine, actions, and the saved form."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_widget_tables import ask
+from test_widgets import Page
+
+from nbaudio import evidence, review
+from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.review.state import ReviewState, Verdict, append_verdicts, content_hashes, verdicts
+from nbaudio.storage.workspace import Workspace
+from nbaudio.ui.filters import sort_and_filter
+from nbaudio.ui.widgets import Explorer
+from nbaudio.ui.widgets.column_counts import density, number_bins, value_counts
+
+NAN, INF = float("nan"), float("inf")
+NUMBERS = {
+    "none": [],
+    "only nulls": [None, None],
+    "one": [5.0],
+    "equal": [7.0] * 50,
+    "what is no number": [NAN, INF, -INF, None, 1.0, 2.0],
+    "whole range": [-1.7e308, 0.0, 1.7e308],
+    "tiny": [0.0, 5e-324],
+    "large and close": [1e17, 1e17 + 16],
+    "outlier": [*np.linspace(0, 1, 1000).tolist(), 36000.0],
+    "integers": list(range(-5, 500)),
+}
+NAMES = {
+    "quotes": ["o'Neil", "o''Neil", '"', "a'); drop table", None],
+    "direction and control": ["\u202eabc", "a\nb", "", " ", "ž"],
+    "booleans": [True, False, None, True],
+    "one for each row": [f"s{i}" for i in range(100_000)],
+}
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace({"a.wav": (9.0, 16000), "b.flac": (6.0, 16000)})
+
+
+@pytest.fixture
+def many(tmp_path):
+    """300 segments without audio; a third of those of speaker o'x is wrong."""
+    n = 300
+    workspace = Workspace.create(tmp_path / "w")
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}),
+        segments=pl.DataFrame(
+            {
+                "segment_id": [f"s{i}" for i in range(n)],
+                "recording_id": "r",
+                "source_start": [str(10 * i) for i in range(n)],
+                "source_end": [str(10 * i + 1 + i / 100) for i in range(n)],
+                "text": [f"riječ {i}" for i in range(n)],
+                "asr_text": "riječ",
+                "speaker_id": [["o'x", "spk1", None][i % 3] for i in range(n)],
+                "similarity": [i / n for i in range(n)],
+                "wer": [None if i % 2 else 0.25 for i in range(n)],
+            }
+        ),
+    )
+    return workspace
+
+
+def item(explorer, column):
+    state, _ = ask(explorer._histograms, "histograms.state")
+    return next(one for one in state["items"] if one["column"] == column)
+
+
+# distributions
+
+
+@pytest.mark.parametrize("values", NUMBERS.values(), ids=NUMBERS)
+def test_each_bin_has_the_rows_of_its_condition(values):
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64)})
+    found = number_bins(frame["x"])
+    *counts, without = found.counts()
+    bins = len(found.edges) - 1
+    assert 1 <= bins <= 40
+    finite = frame["x"].is_finite().sum()
+    assert (sum(counts), without) == (finite, len(frame) - finite)
+    assert found.condition(0, bins - 1) == ""
+    if bins > 1:
+        for place in range(bins):
+            assert len(sort_and_filter(frame, where=found.condition(place, place))) == counts[place]
+    with pytest.raises(InputError):
+        found.condition(0, bins)
+
+
+def test_a_few_outliers_do_not_hide_the_others():
+    found = number_bins(pl.Series("x", NUMBERS["outlier"]))
+    assert (np.array(found.counts()) > 0).sum() > 10
+
+
+@pytest.mark.parametrize("values", NAMES.values(), ids=NAMES)
+def test_each_value_has_the_rows_of_its_condition(values):
+    frame = pl.DataFrame({'odd "name"': values})
+    found = value_counts(frame.to_series())
+    counts = found.counts()
+    assert sum(counts) == len(values)
+    for place in range(min(8, len(found.values))):
+        kept = sort_and_filter(frame, where=found.condition([found.values[place]]))
+        assert (len(kept), frame[int(kept[0]), 0]) == (counts[place], found.values[place])
+    both = found.condition(found.values[:2].to_list())
+    assert len(sort_and_filter(frame, where=both)) == counts[:2].sum()
+
+
+@given(st.lists(st.text(alphabet="a'\"\\%_;-( \n\0", max_size=4), min_size=1, max_size=5))
+def test_a_picked_text_stands_for_itself(values):
+    frame = pl.DataFrame({"x": values})
+    found = value_counts(frame["x"])
+    kept = sort_and_filter(frame, where=found.condition([values[0]]))
+    assert kept.tolist() == [i for i, value in enumerate(values) if value == values[0]]
+
+
+def test_values_are_found_by_a_search_and_picked_ones_stay():
+    found = value_counts(pl.Series("x", [f"Spk{i}" for i in range(100)] + [None]))
+    places, more = found.found("spk9", 3, ["Spk50", None, "gone"])
+    assert [found.values[place] for place in places] == ["Spk50", None, "Spk9", "Spk90", "Spk91"]
+    assert more == 8
+    assert found.found("none", 3)[0] == [100]
+
+
+def test_a_grid_has_every_row_with_two_numbers_once():
+    frame = pl.DataFrame({"x": [0.0, 1.0, None, 1.0, NAN], "y": [1, 2, 3, 2, 5]})
+    found = density(frame["x"], frame["y"], (10, 10))
+    assert (found.codes < found.cells).sum() == 3
+    levels = found.levels()
+    assert len(levels) == found.cells
+    assert sorted(set(levels.tolist())) == [0, 172, 255]
+    assert not found.levels(np.array([2], dtype=np.uint32)).any()
+    empty = pl.Series("x", [], dtype=pl.Float64)
+    assert not density(empty, empty, (10, 10)).levels().any()
+
+
+# filters
+
+
+def test_choices_combine_count_what_passes_and_make_one_condition(many):
+    explorer = Explorer(many, where="similarity < 0.9")
+    histograms = explorer._histograms
+    bins = item(explorer, "similarity")
+    first, last = 0, bins["edges"].index(0.5) - 1
+    ask(histograms, "histograms.brush", column="similarity", first=first, last=last)
+    speaker = next(value for value in item(explorer, "speaker_id")["values"] if value["name"] == "o'x")
+    assert (speaker["all"], speaker["passing"]) == (100, 50)
+    ask(histograms, "histograms.pick", column="speaker_id", place=speaker["place"])
+    assert explorer.shown["segment_id"].to_list() == [f"s{i}" for i in range(0, 150, 3)]
+    assert sum(item(explorer, "similarity")["passing"]) == 50
+    assert explorer.rule() == explorer.where
+    assert sort_and_filter(many.segments, where=explorer.where).tolist() == list(range(0, 150, 3))
+    none = next(value for value in item(explorer, "speaker_id")["values"] if value["name"] == "none")
+    ask(histograms, "histograms.pick", column="speaker_id", place=none["place"])
+    assert len(explorer.shown) == 100
+    ask(histograms, "histograms.clear", column="similarity")
+    assert len(explorer.shown) == 180
+    ask(histograms, "histograms.clear")
+    assert explorer.where == "similarity < 0.9"
+    assert len(json.dumps(ask(histograms, "histograms.state")[0])) < 6000
+
+
+def test_a_filter_in_the_table_is_counted_in_the_histograms(many):
+    explorer = Explorer(many)
+    before = explorer._histograms.version
+    ask(explorer._table, "table.arrange", where="speaker_id is null", find="", sort="", descending=False)
+    assert explorer._histograms.version > before
+    assert sum(item(explorer, "similarity")["passing"]) == 100
+    ask(explorer._table, "table.mark", first=0, last=3, on=True, version=1)
+    assert explorer._actions.counts == [3, 100]
+
+
+def test_histograms_are_chosen_and_leave_no_filter_behind(many):
+    explorer = Explorer(many)
+    state, _ = ask(explorer._histograms, "histograms.state")
+    assert [one["column"] for one in state["items"]] == [
+        *("duration_s", "similarity", "wer", "speaker_id", "recording_id", "verdict")
+    ]
+    assert "place" not in state["columns"]
+    ask(explorer._histograms, "histograms.brush", column="wer", first=0, last=0)
+    ask(explorer._histograms, "histograms.pick", column="recording_id", place=0)
+    ask(explorer._histograms, "histograms.show", columns=["text", "wer"])
+    assert explorer.where == ""
+    ask(explorer._histograms, "histograms.find", column="text", text="RIJEČ 29")
+    assert len(item(explorer, "text")["values"]) == 8
+    assert item(explorer, "text")["more"] == 3
+    answer, _ = ask(explorer._histograms, "histograms.show", columns=["word_times"])
+    assert "there is no histogram" in answer["error"]
+    assert [one["column"] for one in ask(explorer._histograms, "histograms.state")[0]["items"]] == ["text", "wer"]
+
+
+def test_a_box_narrows_and_a_point_shows_the_nearest_row(many):
+    explorer = Explorer(many)
+    state, buffers = ask(explorer._scatter, "scatter.state")
+    assert list(state["axes"]) == ["duration_s", "similarity"]
+    assert sum(map(len, buffers)) < 10_000
+    wide, high = len(state["x"]) - 1, len(state["y"]) - 1
+    ask(explorer._scatter, "scatter.box", box=[0, wide - 1, 0, state["y"].index(0.1) - 1])
+    assert explorer.shown["segment_id"].to_list() == [f"s{i}" for i in range(30)]
+    assert ask(explorer._scatter, "scatter.nearest", x=wide, y=high)[0] == 29
+    assert explorer._table.current == [29, 0]
+    ask(explorer._scatter, "scatter.axes", x="wer", y="similarity")
+    assert (explorer.where, len(explorer.shown)) == ("", 300)
+    answer, _ = ask(explorer._scatter, "scatter.axes", x="text", y="similarity")
+    assert answer == {"error": "text is no numeric column"}
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_workspace_with_hardly_anything_opens(tmp_path, n):
+    workspace = Workspace.create(tmp_path / "w")
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["r"]}),
+        segments=pl.DataFrame({"segment_id": ["a"], "recording_id": "r", "text": "da"}).head(n),
+    )
+    explorer = Explorer(workspace)
+    assert len(explorer.shown) == n
+    ask(explorer._histograms, "histograms.state")
+    ask(explorer._scatter, "scatter.state")
+    assert "no rows" in explorer.static_html() or n
+
+
+# actions
+
+
+def test_verdicts_are_logged_shown_and_picked(many):
+    explorer = Explorer(many, reviewer="ana")
+    ask(explorer._table, "table.mark", first=0, last=2, on=True, version=0)
+    done, _ = ask(explorer._actions, "actions.verdict", word="wrong words", comment="x", rows="marked", confirm=False)
+    assert done == 2
+    log = verdicts(many)
+    assert log.select("segment_id", "verdict", "comment", "reviewer", "review").rows() == [
+        (f"s{i}", "wrong words", "x", "ana", "panel") for i in range(2)
+    ]
+    assert log["content"].to_list() == content_hashes(many.segments[:2])
+    wrong = next(value for value in item(explorer, "verdict")["values"] if value["name"] == "wrong words")
+    ask(explorer._histograms, "histograms.pick", column="verdict", place=wrong["place"])
+    assert explorer.shown["segment_id"].to_list() == ["s0", "s1"]
+    with pytest.raises(InputError, match="cannot use verdict"):
+        explorer.rule()
+    explorer.verdict("ok", rows="shown")  # none has the picked verdict any more
+    assert len(explorer.shown) == 0
+    assert "there are no rows" in ask(explorer._actions, "actions.note", text="x", rows="shown")[0]["error"]
+    assert Explorer(many).shown["verdict"].drop_nulls().to_list() == ["ok", "ok"]
+
+
+def test_many_verdicts_need_a_confirmation(many):
+    explorer = Explorer(many)
+    answer, _ = ask(explorer._actions, "actions.verdict", word="noise", comment="", rows="shown", confirm=False)
+    assert answer == {"error": "300 verdicts at once: more than 100 need confirm=True"}
+    assert "known are ok" in ask(explorer._actions, "actions.verdict", word="fine", rows="shown")[0]["error"]
+    assert len(verdicts(many)) == 0
+    assert explorer.verdict("noise", rows="shown", confirm=True) == 300
+
+
+def test_a_verdict_on_other_words_is_not_shown(many):
+    Explorer(many).verdict("ok")
+    many.save(segments=many.segments.with_columns(text=pl.lit("other")))
+    assert Explorer(many).shown["verdict"].null_count() == 300
+
+
+def test_notes_are_kept_as_said(many):
+    explorer = Explorer(many, reviewer="ana")
+    assert explorer.note("<b>čuj</b>\n") == 1
+    ask(explorer._table, "table.mark", first=1, last=3, on=True, version=explorer._rows.version)
+    explorer.note("two")
+    explorer.note("")
+    assert Explorer(many).shown["note"].drop_nulls().to_list() == ["<b>čuj</b>"]
+    assert explorer.notes.select("segment_id", "note", "reviewer").rows() == [("s0", "<b>čuj</b>", "ana")]
+    assert len((many.path / "reviews/notes.jsonl").read_text().splitlines()) == 5
+
+
+def test_a_rule_needs_a_condition_that_others_can_use(many):
+    explorer = Explorer(many)
+    with pytest.raises(InputError, match="no filter is set"):
+        explorer.rule()
+    ask(explorer._table, "table.arrange", where="wer > 0.1", find="riječ", sort="", descending=False)
+    with pytest.raises(InputError, match="the search for a text"):
+        explorer.rule()
+
+
+def test_a_sheet_has_exactly_the_picked_segments(workspace, tmp_path):
+    explorer = Explorer(workspace)
+    ask(explorer._table, "table.mark", first=1, last=3, on=True, version=0)
+    text, _ = ask(explorer._actions, "actions.review", out=str(tmp_path / "odd.xlsx"), rows="marked")
+    assert text.startswith(f"2 segments in {tmp_path / 'odd.xlsx'}")
+    record = ReviewState.load(workspace).records["odd"]
+    assert record.segment_ids == explorer.selected["segment_id"].to_list()
+    assert (record.strategy, record.probabilities) == ("picked", [1.0, 1.0])
+    assert len(list((tmp_path / "clips").iterdir())) == 2
+    explorer.review(out=tmp_path / "odd.xlsx")  # again: the same
+    with pytest.raises(ExistsError):
+        review.export(workspace, out=tmp_path / "odd.xlsx", segment_ids=workspace.segments["segment_id"][2:4])
+    for wrong in ([], ["nobody"]):
+        with pytest.raises(InputError):
+            review.export(workspace, out=tmp_path / "other.xlsx", segment_ids=wrong)
+
+
+def test_picked_segments_are_no_evidence_and_can_be_drawn_later(many, tmp_path):
+    """Half of the segments are wrong; only right ones are picked, and judged on a sheet and by the explorer."""
+    right = [f"s{i}" for i in range(150, 300)]
+    review.export(many, out=tmp_path / "best.xlsx", segment_ids=right)
+    record = ReviewState.load(many).records["best"]
+    said = zip(record.segment_ids, record.contents, strict=True)
+    time = "2026-11-21T03:00:00Z"
+    append_verdicts(many, [Verdict(key, content, "ok", "", None, "ana", time, "best") for key, content in said])
+    Explorer(many, where="similarity >= 0.5").verdict("ok", rows="shown", confirm=True)
+    report = evidence(many, precision=0.9)
+    assert report.facts["reviewed"] == {"right": 0, "wrong": 0, "unsure": 0}
+    assert report.facts["lowest_proven"] is None
+    assert any("150 judged segments were not drawn by a review" in line for line in report.warnings)
+    review.export(many, out=tmp_path / "drawn.xlsx", n=100)
+    drawn = ReviewState.load(many).records["drawn"]
+    assert drawn.after == []
+    assert 30 <= len(set(right) & set(drawn.segment_ids)) <= 70
+    assert drawn.probabilities == pytest.approx([1 / 3] * 100)
+
+
+# saved
+
+
+def test_the_saved_form_has_pictures_and_rows_and_no_scripts(many):
+    bundle = Explorer(many, where="similarity < 0.5")._repr_mimebundle_()
+    page = Page(bundle["text/html"]).check_harmless()
+    assert "s0" in page.texts
+    assert "o'x" in page.texts
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
+    assert labels[1] == "similarity: 150 of 300 rows, 0 to 1"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
