@@ -172,7 +172,7 @@ def table(bench: Bench, rounds: int) -> Found:
 
 def player(bench: Bench, rounds: int) -> Found:
     """Clips of 20 s: such as nobody has asked for, and such as were fetched ahead."""
-    ids = (3 * np.random.default_rng(2).integers(0, len(bench.workspace.segment_columns("segment_id")) // 3, rounds)).tolist()
+    ids = (3 * np.random.default_rng(2).integers(0, len(bench.workspace.segments) // 3, rounds)).tolist()
     bench.open(f"widgets.Player(W, [f'r{{i // {EACH}:04d}}_{{i}}' for i in {ids}], limit=1)")
     bench.run("since('shown')")
     unknown, ahead = [], []
@@ -210,6 +210,50 @@ def reviewing(bench: Bench, rounds: int) -> Found:
     return {"review: first clip": (None, first), "review: verdict to next clip playing": (120, played)}
 
 
+def explorer(bench: Bench, rounds: int) -> Found:
+    """Histograms, scatter, table and player together."""
+    bench.open("e = widgets.Explorer(W)\ne")
+    found: Found = {"explorer: first row": (2000, bench.run("() => filled() && one('.nba-histogram .nba-passing')"))}
+    bench.page.wait_for_timeout(3000)
+    bench.page.evaluate(
+        """() => {
+            window.counted = () => one('.nba-count').textContent;
+            window.drag = (selector, from, to) => {
+                const target = one(selector), box = target.getBoundingClientRect();
+                target.setPointerCapture = () => {};
+                for (const [kind, [x, y]] of [['down', from], ['move', to], ['up', to]]) {
+                    const at = { clientX: box.left + x * box.width, clientY: box.top + y * box.height };
+                    target.dispatchEvent(new PointerEvent(`pointer${kind}`, { bubbles: true, buttons: 1, pointerId: 1, ...at }));
+                }
+            };
+        }"""
+    )
+    brushed, boxed = [], []
+    for share in np.linspace(0.4, 0.9, rounds):
+        before = bench.now("counted()")
+        act = f"drag('[data-column=similarity] .nba-track', [0.1, 0.5], [{share:.3f}, 0.5])"
+        brushed.append(bench.time(act, f"() => counted() !== {before} && filled()"))
+        bench.page.wait_for_timeout(1500)
+    bench.page.locator("[aria-label='clear all filters of the histograms']").click()
+    bench.page.locator("summary").click()
+    bench.page.wait_for_timeout(3000)
+    for share in np.linspace(0.4, 0.9, rounds):
+        before = bench.now("counted()")
+        act = f"drag('.nba-cloud', [0.1, 0.9], [{share:.3f}, 0.3])"
+        boxed.append(bench.time(act, f"() => counted() !== {before} && filled()"))
+        bench.page.wait_for_timeout(1500)
+    found |= {"explorer: brush to rows": (420, brushed), "explorer: box to rows": (420, boxed)}
+    grid = bench.page.get_by_role("grid")
+    played = []
+    for _ in range(rounds):
+        grid.press("ArrowDown")
+        bench.page.wait_for_timeout(1500)
+        press = "one('.nba-grid').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))"
+        begins = "(begun) => Number(one('.nba-player').dataset.playing) > begun"
+        played.append(bench.time(press, begins))
+    return found | {"explorer: Enter to clip playing": (120, played)}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -225,7 +269,7 @@ def main() -> None:
         root.mkdir()
         with jupyter_lab(root, home) as address, chromium() as (page, tried):
             page.set_default_timeout(60_000)
-            for part in (table, player, tuner, reviewing):
+            for part in (table, explorer, player, tuner, reviewing):
                 found |= part(Bench(page, address, root, workspace), args.rounds)
         assert tried == []
     rows = {

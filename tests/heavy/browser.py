@@ -1,4 +1,4 @@
-"""JupyterLab on a folder, and a headless Chromium in front of it; for tests and for docs/screenshots.py."""
+"""JupyterLab, Notebook 7 or Voila, and a headless Chromium in front of it; for tests, benchmarks and docs/screenshots.py."""
 
 import os
 import shutil
@@ -35,13 +35,49 @@ def copy_notebooks(folder: Path) -> list[str]:
 
 @contextmanager
 def jupyter_lab(root: Path, home: Path) -> Iterator[str]:
-    """A server on `root` with settings of its own in `home`; gives its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """A JupyterLab server on `root` with settings of its own in `home`; gives its address."""
+    arguments = ["-m", "jupyterlab", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
+    with _jupyter(arguments, root, home) as address:
+        yield address
+
+
+@contextmanager
+def notebook_7(root: Path, home: Path) -> Iterator[str]:
+    """A Notebook 7 server on `root` with settings of its own in `home`; gives its address."""
+    with _jupyter(["-m", "notebook", "--JupyterNotebookApp.expose_app_in_browser=True"], root, home) as address:
+        yield address
+
+
+@contextmanager
+def voila(notebook: Path, home: Path) -> Iterator[str]:
+    """A Voila server of one notebook, with settings of its own in `home`; gives its address."""
+    port = _free_port()
+    arguments = ["-m", "voila", str(notebook), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}"]
+    with _server(arguments, notebook.parent, home, f"http://127.0.0.1:{port}", "/voila/static/voila.js") as address:
+        yield address
+
+
+@contextmanager
+def _jupyter(arguments: list[str], root: Path, home: Path) -> Iterator[str]:
+    port = _free_port()
     settings = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     settings.parent.mkdir(parents=True)
     settings.write_text(_NOTIFICATIONS)
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
+    options += ["--IdentityProvider.token=", "--ServerApp.password=", f"--ServerApp.root_dir={root}"]
+    with _server([*arguments, *options], root, home, f"http://127.0.0.1:{port}", "/api/status") as address:
+        yield address
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def _server(arguments: list[str], folder: Path, home: Path, address: str, ready: str) -> Iterator[str]:
+    """Run a server until the end of the block; it has started once the path `ready` of its address responds."""
     # Of this tree, whatever is installed.
     shutil.copytree(TOP / "nbaudio/ui/widgets/labextension", home / "data_dir/labextensions/nbaudio")
     folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
@@ -53,14 +89,11 @@ def jupyter_lab(root: Path, home: Path) -> Iterator[str]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
-    command += ["--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
-    command += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}", "--LabApp.news_url="]
-    log = home / "lab.log"
-    with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=root, stdout=out, stderr=out) as server:
+    log = home / "server.log"
+    command = [sys.executable, *arguments]
+    with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server:
         try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_for(f"{address}/api/status", server, log)
+            _wait_for(f"{address}{ready}", server, log)
             yield address
         finally:
             server.terminate()
@@ -75,7 +108,7 @@ def _wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> Non
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.3)
-    raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
 
 
 @contextmanager
@@ -101,9 +134,9 @@ def chromium(*, width: int = 1280, height: int = 900) -> Iterator[tuple[Page, li
             browser.close()
 
 
-def open_notebook(page: Page, address: str, path: str, *, view: str = "doc") -> None:
-    """Open a notebook (alone with `doc`, in the whole of JupyterLab with `lab`) and wait until its kernel is there."""
-    page.goto(f"{address}/{view}/tree/{path}?reset")
+def open_notebook(page: Page, address: str, path: str, *, view: str = "doc/tree") -> None:
+    """Open a notebook and wait for its kernel; views are `doc/tree` (alone), `lab/tree` and, in Notebook 7, `notebooks`."""
+    page.goto(f"{address}/{view}/{path}?reset")
     page.wait_for_function(
         """() => {
             const panel = window.jupyterapp?.shell?.currentWidget;

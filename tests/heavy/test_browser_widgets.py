@@ -1,5 +1,6 @@
 """The widgets in JupyterLab, by keys and mouse: pixels, sound, state in Python, and unwanted effects."""
 
+import base64
 import json
 import time
 from contextlib import contextmanager
@@ -118,12 +119,14 @@ def pixels(page, selector):
     width, height, values = page.evaluate(
         """(selector) => {
             const canvas = document.querySelector(selector);
-            const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-            return [canvas.width, canvas.height, Array.from(data)];
+            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            let bytes = '';
+            for (let i = 0; i < data.length; i += 8192) bytes += String.fromCharCode(...data.subarray(i, i + 8192));
+            return [canvas.width, canvas.height, btoa(bytes)];
         }""",
         selector,
     )
-    return np.array(values, dtype=np.uint8).reshape(height, width, 4)
+    return np.frombuffer(base64.b64decode(values), dtype=np.uint8).reshape(height, width, 4)
 
 
 def sound(page):

@@ -10,11 +10,14 @@ from shutil import copytree
 
 import polars as pl
 import pytest
+from browser import chromium
+from test_browser_notebooks import PLAYABLE
 
 import nbaudio
 from nbaudio.core.bundled_files import bundled
 from nbaudio.corpus.verify import verify
 from nbaudio.runs.demo import NAMES, SEGMENTS, check_demo, demo
+from nbaudio.runs.manifests import list_notebooks
 from nbaudio.runs.run import run
 from nbaudio.storage.workspace import Workspace
 
@@ -42,6 +45,22 @@ def test_every_problem_is_caught(demonstrated):
     pages = sorted((out / "html").glob("0*.html"))
     assert len(pages) == 8
     assert all(b"data:audio/flac" in page.read_bytes() for page in pages if page.stem[:2] in ("03", "04", "07", "08"))
+
+
+def test_a_page_that_was_run_unattended_plays_offline(demonstrated):
+    out, _ = demonstrated
+    pages = sorted((out / "html").glob("*.html"))
+    assert [page.stem for page in pages] == [*(path.stem for path in list_notebooks()), "index"]
+    with chromium() as (page, tried):
+        page.unroute_all()
+        page.context.set_offline(True)
+        clips = 0
+        for path in pages:
+            page.goto(path.as_uri())
+            page.wait_for_function(PLAYABLE)
+            clips += page.locator("audio").count()
+        assert clips >= 20
+        assert tried == []
 
 
 def test_running_it_again_cuts_nothing_and_changes_nothing(demonstrated):
@@ -83,7 +102,7 @@ def test_what_is_not_caught_is_reported(demonstrated):
 
 
 @pytest.mark.parametrize("where", ["", "notebooks", "data_manifests/demo"])
-def test_plain_papermill_runs_all_notebooks_from_every_folder(tmp_path, where):
+def test_plain_papermill_runs_the_notebooks_from_every_folder(tmp_path, where):
     """A copy of what lies at the top of a checkout; entry points as pyproject.toml declares them."""
     for name in ("notebooks", "data_manifests"):
         copytree(bundled(name), tmp_path / name)
@@ -97,11 +116,14 @@ def test_plain_papermill_runs_all_notebooks_from_every_folder(tmp_path, where):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(top), str(metadata.parent)])}
     folder = tmp_path / where
     manifest = os.path.relpath(tmp_path / "data_manifests" / "demo.yaml", folder)
-    for notebook in sorted((tmp_path / "notebooks").glob("0*.ipynb")):
+    # All of them from the top; elsewhere, one that writes the workspace and one that reads it.
+    for notebook in sorted((tmp_path / "notebooks").glob("0[12]*.ipynb" if where else "0*.ipynb")):
         command = [sys.executable, "-m", "papermill", os.path.relpath(notebook, folder), "executed.ipynb", "-f", manifest]
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False
         )
         assert done.returncode == 0, f"{notebook.stem}: {done.stderr}"
         assert "unknown parameter" not in done.stderr
-    assert verify(tmp_path / "demo-output" / "corpus", show_progress=False).problems == []
+    assert (tmp_path / "demo-output" / "workspace" / "segments.parquet").is_file()
+    if not where:
+        assert verify(tmp_path / "demo-output" / "corpus", show_progress=False).problems == []

@@ -1,66 +1,19 @@
 """Notebooks whose kernel ended: saved outputs show when reopened, and live widgets report that the kernel is gone."""
 
-import json
 import os
 import signal
 
 import pytest
-from browser import chromium, copy_notebooks, jupyter_lab, open_notebook, run_all
+from browser import run_all
 from test_browser_notebooks import errors
 from test_browser_widgets import WIDGETS, lab, notebook, workspace  # noqa: F401 - fixtures
 
 from nbaudio.review.state import verdict_log
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 GONE = "kernel gone: run this cell again"
-OUTPUTS = "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(output => output.innerText).join('\\n')"
 
-TRUSTED = "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].some(cell => cell.trusted)"
 USABLE = """() => [...document.querySelectorAll('.nba :is(button, input, select, textarea)')]
     .filter(one => !one.closest('[inert]')).length"""
-
-
-def save(page, path):
-    """Save the notebook; gives the bundles of its widgets as stored."""
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    saved = json.loads(path.read_text(encoding="utf8"))
-    data = [output.get("data", {}) for cell in saved["cells"] for output in cell.get("outputs", [])]
-    return [bundle for bundle in data if WIDGET in bundle]
-
-
-def shut_down(page):
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-
-
-def test_notebooks_show_their_stored_views_when_opened_again(tmp_path):
-    (tmp_path / "root").mkdir()
-    names = copy_notebooks(tmp_path / "root")[:6]
-    with jupyter_lab(tmp_path / "root", tmp_path / "home") as address, chromium() as (page, tried):
-        for name in names:
-            open_notebook(page, address, f"notebooks/{name}")
-            assert errors(run_all(page)) == [], name
-            if name[:2] not in {"03", "06"}:
-                continue
-            page.wait_for_selector(".nba")
-            bundles = save(page, tmp_path / "root/notebooks" / name)
-            assert bundles
-            assert all("<script" not in bundle["text/html"] for bundle in bundles), "for nbviewer and GitHub"
-
-            shut_down(page)
-            open_notebook(page, address, f"notebooks/{name}")
-            assert page.evaluate(TRUSTED), "other notebooks prefer HTML to widgets"
-            stored = "number => document.querySelectorAll('.jp-OutputArea-output :is(audio, table)').length >= number"
-            page.wait_for_function(stored, arg=sum(bundle["text/html"].count("<audio") or 1 for bundle in bundles))
-            page.wait_for_timeout(4000)  # JupyterLab looks for a model for 2 s before it gives up
-            page.wait_for_function(stored, arg=1)
-            assert "Error displaying widget" not in page.evaluate(OUTPUTS)
-            assert "Loading widget" not in page.evaluate(OUTPUTS)
-            assert page.locator(".nba").count() == 0
-
-            run_all(page)
-            page.wait_for_function("number => document.querySelectorAll('.nba').length === number", arg=len(bundles))
-            assert page.locator(".nba-alarm:visible").count() == 0
-        assert tried == []
 
 
 def is_gone(page):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import openpyxl
+import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -103,7 +104,8 @@ def test_links_live_on_in_a_copy_of_the_folder(exported, tmp_path):
 
 
 def test_summary_counts_in_libreoffice(exported, tmp_path):
-    filled = fill_in(exported / "out" / "sheet.xlsx", {**SAID, "s1": {"verdict": "fine"}, "s2": {}}, to=tmp_path / "sheet.xlsx")
+    said = {**SAID, "s1": {"verdict": "fine"}, "s2": {}, "s3": {**SAID["s3"], "second verdict": "noise"}}
+    filled = fill_in(exported / "out" / "sheet.xlsx", said, to=tmp_path / "sheet.xlsx")
     assert openpyxl.load_workbook(filled, data_only=True)["summary"]["B5"].value is None
     for path in (convert(filled, "xlsx", tmp_path / "new"), convert(convert(filled, "ods", tmp_path), "xlsx", tmp_path)):
         rows = {row[0]: row[1:3] for row in openpyxl.load_workbook(path, data_only=True)["summary"].values}
@@ -114,23 +116,70 @@ def test_summary_counts_in_libreoffice(exported, tmp_path):
         assert list(counts.values()) == [len(IDS), judged, 1, corrected, 1]
         assert rows["Minutes judged"][0] == pytest.approx(judged / 60)
         for word in review.VERDICTS:
-            assert rows[word] == (given.count(word), pytest.approx(given.count(word) / judged))
+            count = given.count(word) + (word == "noise")
+            assert rows[word] == (count, pytest.approx(count / judged))
+
+
+def choices(book, name):
+    """The words of each drop-down of a sheet, by its cells."""
+    found = {}
+    for choice in book[name].data_validations.dataValidation:
+        assert (choice.type, choice.showErrorMessage) == ("list", True)
+        source, cells = choice.formula1.split("!")
+        found[str(choice.sqref)] = [cell.value for (cell,) in book[source][cells]]
+    return found
 
 
 def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
-    sheet = convert(convert(exported / "out" / "sheet.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
+    shutil.copytree(exported / "w", tmp_path / "w")
+    (tmp_path / "w/reviews/sheet.json").unlink()
+    review.export(tmp_path / "w", out=tmp_path / "s.xlsx", n=1000, reviewers=["ana", "ben"], overlap=len(IDS))
+    sheet = convert(convert(tmp_path / "s-ana.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
     book = openpyxl.load_workbook(sheet, rich_text=True)
     table = book["review"]
-    [choice] = table.data_validations.dataValidation
-    assert (choice.type, choice.showErrorMessage, str(choice.sqref)) == ("list", True, f"B2:B{len(IDS) + 1}")
-    name, cells = choice.formula1.split("!")
-    assert [cell.value for (cell,) in book[name][cells]] == list(review.VERDICTS)
-    assert table.auto_filter.ref == f"A1:K{len(IDS) + 1}"
+    words = list(review.VERDICTS)
+    assert choices(book, "review") == {f"B2:B{len(IDS) + 1}": words, f"C2:C{len(IDS) + 1}": words[1:-1]}
+    assert choices(book, "summary") == {"B3": ["ana", "ben"]}
+    assert table.auto_filter.ref == f"A1:L{len(IDS) + 1}"
     assert [table.cell(2, columns_of(table)[name]).number_format for name in ("verdict", "comment")] == ["@", "@"]
     assert book["nbaudio"].sheet_state == "hidden"
+    assert book["summary"]["B3"].value == "ana"
     row = next(row for row in table.iter_rows(min_row=2) if row[columns_of(table)["segment_id"] - 1].value == "s1")
+    hypothesis = row[columns_of(table)["hypothesis"] - 1]
     # What a hypothesis has beyond the transcript is underlined.
-    assert [(str(part), bool(getattr(getattr(part, "font", None), "u", None))) for part in row[3].value] == [
+    assert [(str(part), bool(getattr(getattr(part, "font", None), "u", None))) for part in hypothesis.value] == [
         ("-5 ", False),
         ("da", True),
     ]
+
+
+LATIN = "brza smeđa lisica preskače lijenog psa i odlazi u Split po Mirjanine naočale za gledanje na daljinu"
+CYRILLIC = "съешь ещё этих мягких французских булок да выпей чаю широкий щит Председатель Народной скупщины жжение"
+
+
+def sentence(text, count):
+    words = text.split()
+    return " ".join(words[(7 * at + at // 3) % len(words)] for at in range(count))
+
+
+def test_no_line_of_a_wrapped_text_is_cut(tmp_path):
+    """Rows are as high as LibreOffice makes them when it may, or higher, and not by much."""
+    counts = (3, 9, 12, 16, 20, 25, 31, 40, 60)
+    texts = [sentence(words, count) for words in (LATIN, CYRILLIC) for count in counts]
+    texts += [sentence(LATIN, count).upper() for count in counts] + ["今日は天気がいい" * count for count in counts]
+    texts += ["brzasmeđalisica" * count + " i pas" for count in counts]
+    heard = [text if at % 3 == 0 else "da " * 9 if at % 3 == 1 else text.replace(" ", " x ") for at, text in enumerate(texts)]
+    make_workspace(tmp_path / "w", texts, heard)
+    workspace = Workspace.open(tmp_path / "w")
+    workspace.save(segments=workspace.segments.with_columns(speaker_id=pl.lit("ana")))
+    review.export(workspace, out=tmp_path / "s.xlsx", n=1000)
+    ours = openpyxl.load_workbook(tmp_path / "s.xlsx")["review"].row_dimensions
+    book = openpyxl.load_workbook(tmp_path / "s.xlsx", rich_text=True)
+    for row in range(2, len(texts) + 2):
+        book["review"].row_dimensions[row].height = None
+    book.save(tmp_path / "free.xlsx")
+    measured = convert(convert(tmp_path / "free.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
+    theirs = openpyxl.load_workbook(measured)["review"].row_dimensions
+    pairs = [(ours[row].height, theirs[row].height) for row in range(2, len(texts) + 2)]
+    assert max(height for _, height in pairs) > 100
+    assert [pair for pair in pairs if pair[0] < min(pair[1], 405)] == []

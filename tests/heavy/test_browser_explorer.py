@@ -1,0 +1,179 @@
+"""The explorer in JupyterLab, as a person uses it by mouse, and another by keys alone."""
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile as sf
+from conftest import sweeps
+from hostile import WORST
+from test_browser_widgets import RATE, SOUNDS, cells, lab, notebook, pixels
+
+from nbaudio.review.notes import notes
+from nbaudio.review.state import ReviewState, verdicts
+from nbaudio.storage.workspace import Workspace
+
+__all__ = ["lab"]
+
+SECONDS, N = 60, 200
+OPEN = "e = widgets.Explorer(W, reviewer='ana')\ne"
+
+
+@pytest.fixture
+def workspace(lab, request):
+    """200 segments of 0.5 to 4 s in one recording; the names of speakers mean harm, similarity rises from 0 to 1."""
+    root = lab[0] / request.node.name
+    (root / "audio").mkdir(parents=True)
+    sf.write(root / "audio/a.wav", sweeps(SECONDS, RATE), RATE)
+    workspace = Workspace.create(root / "w", source="made", audio=str(root / "audio"))
+    facts = {"path": "a.wav", "sampling_rate": RATE, "num_channels": 2, "num_samples": SECONDS * RATE, "codec": "pcm_16"}
+    number = np.arange(N)
+    start = number * 55 / N
+    length = 0.5 + 3.5 * (number % 8) / 7
+    speakers = ["o'Neil", WORST[0], "spk3", None]
+    workspace.save(
+        recordings=pl.DataFrame({"recording_id": ["a"], **facts}),
+        segments=pl.DataFrame(
+            {
+                "segment_id": [f"s{i}" for i in number],
+                "recording_id": "a",
+                "start_sample": (start * RATE).astype(np.int64),
+                "end_sample": ((start + length) * RATE).astype(np.int64),
+                "source_start": start.round(3).astype(str),
+                "source_end": (start + length).round(3).astype(str),
+                "text": [f"jedan dva {i}" for i in number],
+                "asr_text": [f"jedan dvije {i}" for i in number],
+                "speaker_id": [speakers[i % 4] for i in number],
+                "similarity": number / (N - 1),
+                "decision": "accept",
+                "split": "train",
+            }
+        ),
+    )
+    return workspace
+
+
+def shown(page, count):
+    """Wait until the table shows so many rows."""
+    page.wait_for_selector(f".nba-count:text-is('{count}')")
+
+
+def drag(page, element, start, end):
+    """Drag over an element, between two places in shares of its width and height."""
+    element.evaluate("element => element.scrollIntoView({ block: 'center' })")
+    box = element.bounding_box()
+    for act, (across, down) in ((page.mouse.down, start), (page.mouse.up, end)):
+        page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"], steps=5)
+        act()
+
+
+def test_a_researcher_filters_listens_judges_and_writes_a_sheet_by_mouse(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, OPEN) as ask:
+        shown(page, "200")
+        page.wait_for_selector(".nba-title code:text-is('s0')")
+        drag(page, page.locator("[data-column=similarity] .nba-track"), (0.04, 0.5), (0.49, 0.6))
+        shown(page, "100 of 200")
+        page.locator("[data-column=similarity] .nba-range:text-is('0 to 0.5')").wait_for()
+        page.locator("[data-column=speaker_id] .nba-pick", has_text="o'Neil").click()
+        shown(page, "25 of 200")
+        page.locator("[data-column=speaker_id] .nba-pick:has-text('25 of 50')").wait_for()
+        page.locator("[data-column=speaker_id] .nba-pick", has_text="none").click()
+        shown(page, "50 of 200")
+        condition = "similarity >= 0 and similarity < 0.5 and (speaker_id in ('o''Neil') or speaker_id is null)"
+        assert eval(ask("e.where")) == condition  # noqa: S307 - the repr of a string
+        page.get_by_role("button", name="show the condition in force").click()
+        page.wait_for_function(f"() => document.querySelector('[aria-label=\"condition of the rule\"]').value === {condition!r}")
+        # A click plays: waveform, words and sound of that row.
+        page.locator(".nba-row:not([hidden])").nth(2).click()
+        page.wait_for_selector(".nba-title code:text-is('s4')")
+        page.wait_for_function(SOUNDS)
+        page.wait_for_selector(".nba-player .nba-word:text-is('dvije')")
+        assert len(np.unique(pixels(page, ".nba-player canvas")[..., :3].reshape(-1, 3), axis=0)) > 10
+        # Two rows are marked and judged.
+        for place in (0, 1):
+            page.locator(".nba-row:not([hidden])").nth(place).click(modifiers=["Control"])
+        page.wait_for_selector("option:text-is('2 marked')", state="attached")
+        page.get_by_role("combobox", name="verdict").select_option("wrong words")
+        page.get_by_role("button", name="log the verdict").click()
+        page.wait_for_selector(".nba-action-status:text-is('2 verdicts logged')")
+        page.locator("[data-column=verdict] .nba-pick", has_text="wrong words").click()
+        shown(page, "2 of 200")
+        page.get_by_role("button", name="clear all filters").click()
+        shown(page, "200")
+        # A box in the scatter, and a point in it.
+        page.get_by_text("scatter of two columns").click()
+        page.wait_for_function("() => document.querySelector('.nba-density').getAttribute('aria-label')?.includes('200')")
+        drag(page, page.locator(".nba-cloud"), (0.0, 0.995), (0.999, 0.8))
+        page.wait_for_function("() => / of 200$/.test(document.querySelector('.nba-count').textContent)")
+        inside = int(ask("len(e.shown)"))
+        assert 35 <= inside <= 45
+        assert ask("e.shown['similarity'].max() <= 0.23") == "True"
+        cloud = page.locator(".nba-cloud").bounding_box()
+        page.mouse.click(cloud["x"] + 1, cloud["y"] + cloud["height"] - 1)
+        page.wait_for_selector(".nba-title code:text-is('s0')")
+        # A sheet of all that is shown.
+        page.get_by_label("rows that the actions").select_option("shown")
+        page.get_by_label("sheet to write").fill(str(workspace.path.parent / "odd.xlsx"))
+        page.get_by_role("button", name="write a review sheet").click()
+        page.wait_for_selector(f".nba-action-status:has-text('{inside} segments in')")
+        assert page.locator(".nba-alarm:visible").count() == 0
+    assert verdicts(workspace).select("segment_id", "verdict", "reviewer").rows() == [
+        ("s0", "wrong words", "ana"),
+        ("s3", "wrong words", "ana"),
+    ]
+    record = ReviewState.load(workspace).records["odd"]
+    assert (record.strategy, len(record.segment_ids)) == ("picked", inside)
+
+
+def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, OPEN) as ask:
+        shown(page, "200")
+        before = cells(page)
+        # The upper end of the similarity goes down by a page of bins and a bin.
+        page.get_by_role("slider", name="similarity, to").focus()
+        for key in ("PageDown", "ArrowLeft", "a", "x"):
+            page.keyboard.press(key)
+        shown(page, "140 of 200")
+        assert page.get_by_role("slider", name="similarity, to").get_attribute("aria-valuetext") == "0.7"
+        find = page.get_by_role("button", name="choose columns with a histogram")
+        find.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("checkbox", name="text", exact=True).focus()
+        page.keyboard.press("Space")
+        page.get_by_label("find a value of text").focus()
+        page.keyboard.type("DVA 139")
+        page.wait_for_selector("[data-column=text] .nba-pick:has-text('jedan dva 139')")
+        page.locator("[data-column=text] .nba-pick", has_text="jedan dva 139").focus()
+        page.keyboard.press("Enter")
+        shown(page, "1 of 200")
+        page.wait_for_function("() => document.activeElement.textContent.includes('jedan dva 139')")
+        page.get_by_role("button", name="clear text").focus()
+        page.keyboard.press("Enter")
+        shown(page, "140 of 200")
+        page.get_by_role("grid").focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-title code:text-is('s1')")
+        page.keyboard.press("Enter")
+        page.wait_for_function(SOUNDS)
+        page.get_by_label("comment or note").focus()
+        page.keyboard.type("listen ＜again＞")
+        page.get_by_role("button", name="log the text as a note").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".nba-action-status:text-is('1 note logged')")
+        assert ask("e.selected['note'].to_list()") == "['listen ＜again＞']"
+        # More than a hundred verdicts need a second press.
+        page.get_by_label("rows that the actions").select_option("shown")
+        page.get_by_role("combobox", name="verdict").select_option("noise")
+        page.get_by_role("button", name="log the verdict").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".nba-action-status:has-text('140 verdicts')")
+        assert len(verdicts(workspace)) == 0
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".nba-action-status:text-is('140 verdicts logged')")
+        page.get_by_role("slider", name="similarity, to").focus()
+        page.keyboard.press("Escape")
+        shown(page, "200")
+        assert cells(page) == before
+    assert notes(workspace)["note"].to_list() == ["listen ＜again＞"]
+    assert len(verdicts(workspace)) == 140

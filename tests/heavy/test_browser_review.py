@@ -1,0 +1,57 @@
+"""Reviews in JupyterLab: several faults at one segment, a blind review, names to choose from, and what comes next."""
+
+from test_browser_widgets import lab, notebook, workspace
+
+from nbaudio import review
+from nbaudio.review.state import verdict_log, verdicts
+
+__all__ = ["lab", "workspace"]
+
+SHOWN = "(id) => document.querySelector('.nba-title code')?.innerText === id"
+PRESSED = (
+    "() => [...document.querySelectorAll('.nba-verdicts [aria-pressed=true]')].map(each => each.lastChild.textContent).join()"
+)
+
+
+def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab, workspace):
+    page = lab[2]
+    review.export(workspace, out=workspace.path / "one.xlsx", n=3, reviewers=["ana", "ben"], overlap=3, blind=True)
+    first, second, third = review.state.ReviewRecord.find(workspace, "one").segment_ids
+    with notebook(lab, workspace, "panel = widgets.ReviewPanel(W, review='one', reviewer='ana')\npanel") as ask:
+        page.wait_for_function(SHOWN, arg=first)
+        panel = page.locator(".nba-review-panel")
+        assert "similarity" not in panel.inner_text()
+        assert panel.locator(".nba-hypothesis").count() == 0
+        chosen = panel.get_by_label("reviewer")
+        assert chosen.input_value() == "ana"
+        assert chosen.locator("option:not([disabled])").all_inner_texts() == ["ana"]
+        assert chosen.locator("option").all_inner_texts() == ["ana", "ben"]
+        panel.focus()
+        page.keyboard.press("Shift+Digit3")
+        page.wait_for_function(f"() => ({PRESSED})() === 'cut off'")
+        page.keyboard.press("Shift+Digit6")
+        page.wait_for_selector(".nba-progress:has-text('1 of 3 judged')")
+        page.wait_for_selector(".nba-row:has-text('cut off, noise')")
+        assert page.evaluate(PRESSED) == "cut off,noise"
+        assert page.evaluate(SHOWN, first)
+        page.keyboard.press("4")
+        page.wait_for_function(SHOWN, arg=second)
+        assert verdicts(workspace)["verdict"].to_list() == ["cut off, extra speech, noise"]
+        page.get_by_role("button", name="too noisy").click(modifiers=["Shift"])
+        page.wait_for_selector(".nba-progress:has-text('2 of 3 judged')")
+        page.keyboard.press("Shift+Digit6")
+        page.wait_for_selector(".nba-progress:has-text('1 of 3 judged')")
+        page.keyboard.press("u")
+        page.wait_for_function(f"() => ({PRESSED})() === 'noise'")
+        page.keyboard.press("1")
+        page.wait_for_function(SHOWN, arg=third)
+        page.keyboard.press("1")
+        page.get_by_text("still to come: ben (3 of 3 segments)").wait_for()
+        assert ask("panel.progress['done']") == "3"
+    log = verdict_log(workspace)
+    assert set(log["blind"]) == {True}
+    assert dict(verdicts(workspace).select("segment_id", "verdict").iter_rows()) == {
+        first: "cut off, extra speech, noise",
+        second: "ok",
+        third: "ok",
+    }

@@ -1,0 +1,171 @@
+"""SegmentTable and the paged table in JupyterLab: rows that play, columns, distributions, saved filters, pages."""
+
+import json
+
+import polars as pl
+from playwright.sync_api import expect
+from test_browser_widgets import SOUNDS, cells, lab, notebook, workspace  # noqa: F401  # fixtures
+
+SILENT = "() => [...document.querySelectorAll('audio')].every(audio => audio.paused)"
+HOSTILE = "<img src=x onerror='window.hurt = 1'> ; drop"
+
+
+def names(page):
+    return [text.lstrip("↑↓ ") for text in page.locator(".nba-head button").all_inner_texts()]
+
+
+def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
+    page = lab[2]
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
+        before = cells(page)
+        row = page.locator(".nba-row:not([hidden])", has_text="spk1").first
+        row.locator(".nba-cell").first.click()
+        assert page.locator("audio").count() == 0, "a click only chooses"
+        page.keyboard.press("Enter")
+        page.wait_for_function(SOUNDS)
+        expect(page.locator(".nba-title")).to_contain_text("s1")
+        expect(page.locator(".nba-words")).to_contain_text("pet")
+        page.keyboard.press("Enter")
+        page.wait_for_function(SILENT)
+        page.keyboard.press("ArrowUp")
+        expect(page.locator(".nba-title")).to_contain_text("s0")
+        expect(page.locator(".nba-replace")).to_have_count(1)
+        assert page.evaluate(SILENT), "an arrow shows, and does not play"
+        page.keyboard.press("Control+c")
+        expect(page.locator(".nba-current")).to_contain_text("copied")
+        page.keyboard.press("/")
+        page.keyboard.press("Control+v")
+        expect(page.locator(".nba-find")).to_have_value("s0")
+        page.locator(".nba-find").fill("")
+        page.wait_for_selector(".nba-count:text-is('9')")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        expect(page.locator(".nba-listening")).to_be_hidden()
+        page.locator(".nba-row .nba-cell:text-is('s0')").dblclick()
+        page.wait_for_function(SOUNDS)
+        page.keyboard.press("Escape")
+        page.wait_for_function(SILENT)
+        number, plays = json.loads(ask("table.current"))
+        assert (number, plays) == (0, 2)
+        ask("0", "table.current = [7, 3]")
+        expect(page.locator(".nba-title")).to_contain_text("s7")
+        page.wait_for_function(SOUNDS)
+        expect(page.locator(".nba-cursor")).to_contain_text("s7")
+        assert ask("table.selected['segment_id'].to_list()") == "['s7']"
+        assert cells(page) == before
+
+
+def test_columns_keep_their_places_widths_and_wrapping_and_show_what_is_in_them(lab, workspace):  # noqa: F811
+    page = lab[2]
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:
+        header = page.get_by_role("columnheader")
+        chart = header.filter(has_text="similarity").get_by_role("img")
+        expect(chart).to_have_attribute("aria-label", "min 0, median 0.5, max 1, 0 % missing")
+        label = header.filter(has_text="speaker_id").get_by_role("img").get_attribute("aria-label")
+        assert label.startswith("3 different, ")
+        assert "spk0 33.3 %" in label
+        # A drag at the edge, and the keyboard.
+        grip = header.filter(has_text="speaker_id").locator(".nba-grip")
+        box = grip.bounding_box()
+        page.mouse.move(box["x"] + 4, box["y"] + 10)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 104, box["y"] + 10, steps=4)
+        page.mouse.up()
+        width = header.filter(has_text="speaker_id").bounding_box()["width"]
+        assert abs(width - 186) < 3
+        page.get_by_role("button", name="sort by speaker_id").press("Shift+ArrowLeft")
+        assert abs(header.filter(has_text="speaker_id").bounding_box()["width"] - width + 20) < 2
+        # A drag to the front, and the keyboard.
+        start, end = page.get_by_role("button", name="sort by similarity").bounding_box(), header.first.bounding_box()
+        page.mouse.move(start["x"] + 20, start["y"] + 10)
+        page.mouse.down()
+        page.mouse.move(end["x"] + 20, end["y"] + 10, steps=5)
+        page.mouse.up()
+        expect(header.first).to_contain_text("similarity")
+        expect(page.locator("[aria-sort=ascending], [aria-sort=descending]")).to_have_count(0)
+        page.get_by_role("button", name="sort by similarity").press("Alt+ArrowRight")
+        order = ["segment_id", "similarity", "speaker_id", "duration_s", "wer", "text", "asr_text"]
+        expect(header.first).to_contain_text("segment_id")
+        assert names(page) == order
+        page.get_by_role("button", name="choose columns").click()
+        page.get_by_role("button", name="move text to the left").click()
+        assert names(page)[4:6] == ["text", "wer"]
+        page.get_by_label("wrap long texts").check()
+        row = page.locator(".nba-row:not([hidden])", has_text="window.hurt").first
+        assert row.bounding_box()["height"] > 60
+        # Views opened later have the same, and all follow Python.
+        page.evaluate(
+            """() => {
+                const panel = window.jupyterapp.shell.currentWidget;
+                window.jupyterapp.commands.execute('notebook:insert-cell-below');
+                panel.content.activeCell.model.sharedModel.setSource('table');
+                window.jupyterapp.commands.execute('notebook:run-cell');
+            }"""
+        )
+        views = page.locator(".nba-segment-table")
+        expect(views).to_have_count(2)
+        other = views.nth(1).locator(".nba-head button")
+        expect(other).to_have_text(["segment_id", "similarity", "speaker_id", "duration_s", "text", "wer", "asr_text"])
+        assert views.nth(1).locator(".nba-row:not([hidden])").first.bounding_box()["height"] > 60
+        assert abs(views.nth(1).get_by_role("columnheader").nth(2).bounding_box()["width"] - width + 20) < 2
+        ask("0", "table.narrow('similarity > 0.8')")
+        for view in (views.nth(0), views.nth(1)):
+            expect(view.locator(".nba-count")).to_have_text("2 of 9")
+            expect(view.locator(".nba-row:not([hidden])")).to_have_count(2)
+
+
+def test_filters_are_saved_for_other_notebooks(lab, workspace):  # noqa: F811
+    page = lab[2]
+    with notebook(lab, workspace, "widgets.SegmentTable(W)"):
+        page.locator(".nba-where").fill("similarity > 0.5")
+        page.locator(".nba-where").press("Enter")
+        page.wait_for_selector(".nba-count:text('4 of 9')")
+        page.get_by_role("button", name="sort by similarity").click()
+        page.get_by_role("button", name="saved filters").click()
+        for name in ("good ones", HOSTILE):
+            page.get_by_label("name of the filter").fill(name)
+            page.get_by_label("name of the filter").press("Enter")
+            expect(page.locator(".nba-filters button", has_text=name[:5])).to_be_visible()
+    with notebook(lab, workspace, "table = widgets.SegmentTable(W)\ntable") as ask:  # another kernel
+        page.wait_for_selector(".nba-count:text-is('9')")
+        page.get_by_role("button", name="saved filters").click()
+        page.get_by_role("button", name=f"delete {HOSTILE}").click()
+        expect(page.locator(".nba-filters .nba-choice")).to_have_count(2)
+        page.get_by_role("button", name="filter by good ones").click()
+        page.wait_for_selector(".nba-count:text('4 of 9')")
+        page.wait_for_selector("[aria-sort=ascending]:has-text('similarity')")
+        assert page.locator(".nba-where").input_value() == "similarity > 0.5"
+        assert ask("table.where") == "'similarity > 0.5'"
+        assert page.evaluate("() => window.hurt") is None
+    assert list(json.loads((workspace.path / "filters.json").read_text())) == ["good ones"]
+
+
+def test_plain_frames_are_paged_and_keep_the_ends_of_long_ids(lab, workspace):  # noqa: F811
+    page = lab[2]
+    frame = pl.DataFrame({"name": [f"[HlauTe_NK6U_{'x' * 60}]_{i}.50-{i}.99" for i in range(120)], "n": range(120), "t": HOSTILE})
+    frame.write_parquet(workspace.path.parent / "f.parquet")
+    read = f"import polars as pl\nframe = pl.read_parquet({str(workspace.path.parent / 'f.parquet')!r})"
+    with notebook(lab, workspace, read, "widgets.table(frame)", "widgets.SegmentTable(frame)"):
+        paged, table = page.locator(".nba-paged-table"), page.locator(".nba-segment-table")
+        expect(paged.get_by_role("status")).to_have_text("rows 1 to 50 of 120, page 1 of 3")
+        paged.focus()
+        page.keyboard.press("PageDown")
+        expect(paged.locator("tbody tr").first).to_contain_text("_50.50-50.99")
+        paged.get_by_role("button", name="last page").click()
+        expect(paged.locator("tbody tr")).to_have_count(20)
+        expect(paged.get_by_role("button", name="next page")).to_be_disabled()
+        cell = table.locator(".nba-row .nba-cell").first
+        seen = cell.evaluate(
+            """cell => {
+                const range = document.createRange();
+                range.selectNodeContents(cell.lastChild);
+                const [box, end] = [cell.getBoundingClientRect(), range.getBoundingClientRect()];
+                return [end.right <= box.right, cell.firstChild.scrollWidth > cell.firstChild.clientWidth];
+            }"""
+        )
+        assert seen == [True, True], "the end is seen, the middle is left out"
+        expect(table.locator(".nba-current")).to_contain_text(frame["name"][0])
+        table.get_by_role("grid").focus()
+        page.keyboard.press("Enter")
+        expect(table.locator(".nba-listening")).to_contain_text("a plain frame has no audio")
+        assert page.evaluate("() => window.hurt") is None
