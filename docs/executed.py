@@ -25,7 +25,7 @@ from nbaudio.audio import encode_clip
 COPIES = Path(__file__).resolve().parent / "notebooks"
 MOST_BYTES = 300_000
 # What the clips of one notebook may take; further ones are named without their sound.
-MOST_AUDIO = 150_000
+MOST_AUDIO = 120_000
 _RATE = 16_000
 _AUDIO = re.compile(r'<audio[^>]* src="data:audio/[\w-]+;base64,([A-Za-z0-9+/=]+)"></audio>')
 # Durations, times of day, speeds, addresses of objects, and hashes of the corpus's path.
@@ -62,6 +62,8 @@ def copy(notebook: Path, out: Path) -> dict[str, Any]:
                 output["execution_count"] = number
             output.get("metadata", {}).clear()
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            if "image/png" in output.get("data", {}):
+                output["data"].pop("text/html", None)  # the same plot as SVG, which GitHub does not show
             if html := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = _AUDIO.sub(smaller, "".join(html))
     return executed

@@ -2,10 +2,9 @@
 
     .venv/bin/python docs/screenshots.py
 
-It needs chromium, LibreOffice and pdftoppm, runs every notebook from nothing in a temporary folder, and takes a minute.
+It needs chromium, LibreOffice and pypdfium2, runs every notebook from nothing in a temporary folder, and takes a minute.
 """
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +22,7 @@ CELLS = ".jp-Notebook .jp-Cell"
 # Picture: notebook, and the first and last of the cells that it shows, by what their source begins with.
 PICTURES = {
     "names.png": ("01_ingest", "## Names", "widgets.table(views.names("),
-    "transcripts.png": ("02_transcripts", "table = widgets.SegmentTable(", "table = widgets.SegmentTable("),
+    "transcripts.png": ("02_transcripts", "explorer = widgets.Explorer(", "explorer = widgets.Explorer("),
     "threshold.png": ("04_threshold", "tuner = widgets.ThresholdTuner(", "tuner = widgets.ThresholdTuner("),
     "review.png": ("05_review_sheet", "widgets.ReviewPanel(", "widgets.ReviewPanel("),
     "splits.png": ("06_splits", "plots.splits(", "plots.splits("),
@@ -52,10 +51,10 @@ def main() -> None:
                         press(page, last, KEYS.get(picture, ()))
                         photograph_cells(page, first, last, IMAGES / picture)
             page.set_viewport_size({"width": 1280, "height": 800})
-            open_notebook(page, address, "notebooks/03_listen.ipynb", view="lab")
+            open_notebook(page, address, "notebooks/03_listen.ipynb", view="lab/tree")
             run_all(page)
             page.wait_for_timeout(2500)
-            heading = numbers_of(page, "## The worst")[0]
+            heading = numbers_of(page, "## Lowest similarity")[0]
             page.locator(CELLS).nth(heading).evaluate("cell => cell.scrollIntoView(true)")
             press(page, "widgets.Player(", ("ArrowDown", "ArrowDown", "ArrowDown", "c"))
             page.screenshot(path=IMAGES / "listen.png")
@@ -75,7 +74,9 @@ def numbers_of(page: Page, *starts: str) -> list[int]:
 def press(page: Page, start: str, keys: tuple[str, ...]) -> None:
     """Press keys in the widget of a cell, in a reader's time."""
     for key in keys:
-        widget = page.locator(CELLS).nth(numbers_of(page, start)[0]).locator(".nba")
+        widgets = page.locator(CELLS).nth(numbers_of(page, start)[0])
+        # Of the explorer, the table.
+        widget = widgets.locator(".nba-segment-table") if "Explorer(" in start else widgets.locator(".nba")
         widget.focus()
         widget.press(key)
         page.wait_for_timeout(600)
@@ -92,12 +93,12 @@ def photograph_cells(page: Page, first: str, last: str, target: Path) -> None:
 def photograph_sheet(sheet: Path, folder: Path, target: Path) -> None:
     """The first page of a spreadsheet as LibreOffice prints it, without the empty rest."""
     import numpy as np
-    from matplotlib.image import imread, imsave
+    import pypdfium2
+    from matplotlib.image import imsave
 
-    printed = folder / sheet.stem
-    subprocess.run(["pdftoppm", "-png", "-r", "160", "-singlefile", convert(sheet, "pdf", folder), printed], check=True)
-    pixels = imread(f"{printed}.png")
-    rows, columns = np.nonzero(pixels[..., :3].min(axis=2) < 0.95)
+    pages = pypdfium2.PdfDocument(convert(sheet, "pdf", folder))
+    pixels = pages[0].render(scale=160 / 72, rev_byteorder=True).to_numpy()
+    rows, columns = np.nonzero(pixels[..., :3].min(axis=2) < 242)
     margin = 12
     box = (slice(max(0, rows.min() - margin), rows.max() + margin), slice(max(0, columns.min() - margin), columns.max() + margin))
     imsave(target, pixels[box])
