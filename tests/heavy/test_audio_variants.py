@@ -1,4 +1,4 @@
-"""Every kind of recording at several rates, bit rates and lengths: windows stay within the tolerances of docs/audio.md."""
+"""Kinds of recordings at several rates, bit rates and lengths: windows stay within the tolerances of docs/audio.md."""
 
 from pathlib import Path
 
@@ -6,7 +6,13 @@ import pytest
 from audio_kinds import KINDS, Variant, make_variant, variants
 from test_audio_kinds import check_variant
 
-VARIANTS = [variant for kind in KINDS for variant in variants(kind)]
+# Every other rate of each kind, in turns, with one and with two channels.
+VARIANTS = [
+    variant
+    for at, kind in enumerate(KINDS)
+    for number, variant in enumerate(variants(kind))
+    if (number // 2 + at) % 2 == 0 or len(variants(kind)) == 1
+]
 
 
 def _name(variant: Variant) -> str:

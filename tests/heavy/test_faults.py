@@ -20,7 +20,7 @@ from nbaudio.core.errors import WorkerLostError
 from nbaudio.corpus import packs
 from nbaudio.engine import EngineLocation, worker_pool
 
-KILLS = int(os.environ.get("NBAUDIO_KILLS", "20"))
+KILLS = int(os.environ.get("NBAUDIO_KILLS", "12"))
 SEED = int(os.environ.get("NBAUDIO_SEED", "7"))
 
 

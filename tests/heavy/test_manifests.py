@@ -10,8 +10,8 @@ from nbaudio.sources.ingest import READERS
 REVIEWED = 1
 
 
-# The notebooks of the main job; the other ones only look at its results, and one manifest runs them too.
-MAIN_JOB = "1,5-7"
+# The notebooks that write tables; the other ones only look at their results, and one manifest runs them too.
+MAIN_JOB = "1,2,5-7"
 # Manifests by their name, and the layout of the source that each is given.
 MANIFESTS = {**{name: name for name in sorted(READERS)}, "wavenet": "folder"}
 

@@ -83,11 +83,11 @@ def test_half_a_million_segments_are_read_scored_and_selected_in_bounded_memory(
     ("command", "said"),
     [
         (
-            ["cut.py", "--hours", "0.04", "--recordings", "2", "--formats", "wav,mp3,m4a", "--share", "0.5", "--long", "0"],
+            ["cut.py", "--hours", "0.02", "--recordings", "2", "--formats", "wav,mp3,m4a", "--share", "0.5", "--long", "0"],
             "| wav | nbaudio |",
         ),
         (["score.py", "--segments", "2000"], "ratio"),
-        (["stream.py", "--clips", "120", "--lines", "local,40ms", "--only", "nbaudio", "webdataset"], "| nbaudio, tfrecord |"),
+        (["stream.py", "--clips", "60", "--lines", "local,40ms", "--only", "nbaudio", "webdataset"], "| nbaudio, tfrecord |"),
         (["convert.py", "--clips", "60", "--runs", "1"], "| lhotse |"),
         (["scale.py", "--recordings", "40", "--each", "3", "--seconds", "1"], "| 40 | 120 |"),
     ],
