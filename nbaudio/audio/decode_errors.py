@@ -1,5 +1,6 @@
 """Reasons why a file is not usable as a recording, since decoders give no reasons that users understand."""
 
+from codecs import getincrementaldecoder
 from pathlib import Path
 
 # More than any recorder writes; a damaged header with larger numbers would allocate gigabytes.
@@ -53,9 +54,7 @@ def _is_shortened(head: bytes) -> bool:
 
 def _is_text(head: bytes) -> bool:
     try:
-        text = head.decode("utf8")
-    except UnicodeDecodeError as error:  # the last character may be incomplete
-        if error.start < len(head) - 3:
-            return False
-        text = head[: error.start].decode("utf8")
+        text = getincrementaldecoder("utf8")().decode(head)  # the last character may be incomplete
+    except UnicodeDecodeError:
+        return False
     return all(letter.isprintable() or letter.isspace() for letter in text)

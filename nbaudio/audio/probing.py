@@ -67,28 +67,23 @@ def probe(path: LocationLike) -> Probe:
         >>> probe(path)
         Probe(sampling_rate=8000, num_channels=1, num_samples=800, codec='pcm_16', warning=None)
     """
-    with location(path).fetched() as file:
-        return _probe(file)
-
-
-def _probe(path: Path) -> Probe:
-    with open_recording(path) as recording:
+    with location(path).fetched() as file, open_recording(file) as recording:
         if isinstance(recording, SoundfileRecording):
-            num_samples, warning = _check_end(recording, path)
+            num_samples, warning = _check_end(recording, file)
             container = recording.container
         else:
             opened = cast("AvRecording", recording)
             num_samples, container = opened.count_samples(), "OGG"  # perhaps; other files have no pages
             warning = _short(opened.declared_samples, num_samples, recording.sampling_rate)
-        problem, before = scan_pages(path) if container == "OGG" else (None, None)
+        problem, before = scan_pages(file) if container == "OGG" else (None, None)
         if problem:
             # Decoders skip a gap silently: the samples after it would be at the wrong times.
             num_samples = num_samples if before is None else min(num_samples, before)
             warning = f"{problem}; {num_samples / recording.sampling_rate:.1f} s are used"
         if num_samples > 0:
-            num_samples, warning = _check_beginning(recording, path, num_samples, warning)
+            num_samples, warning = _check_beginning(recording, file, num_samples, warning)
         if num_samples <= 0:
-            raise AudioError(f"{path}: {no_samples_reason(path)}")
+            raise AudioError(f"{file}: {no_samples_reason(file)}")
         return Probe(recording.sampling_rate, recording.num_channels, num_samples, recording.codec, warning)
 
 

@@ -195,8 +195,7 @@ def _by_similarity(sample: Sample) -> list[dict[str, Any]]:
 
     def counts(frame: pl.DataFrame) -> list[int]:
         score = frame["similarity"]
-        below = [int((score < edge).sum()) for edge in (*_BANDS, float("inf"))]
-        return [*(high - low for low, high in pairwise(below)), score.null_count()]
+        return [*np.histogram(score.drop_nulls(), [*_BANDS, np.inf])[0].tolist(), score.null_count()]
 
     names = [*(f"{low:g} to {high:g}" for low, high in pairwise(_BANDS)), "1", "none"]
     reviewed, there = counts(sample.judged), counts(sample.population)

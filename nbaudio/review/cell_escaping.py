@@ -9,6 +9,8 @@ import datetime as dt
 import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -88,13 +90,8 @@ def _fragments(text: str, differs: Sequence[bool]) -> list[Fragment]:
         inside = marks and bool(found) and found[-1][1]
         found += [(text[position:start], inside), (text[start:stop], marks)]
         position = stop
-    merged: list[Fragment] = []
-    for piece, marks in [*found, (text[position:], False)]:
-        if merged and merged[-1][1] == marks:
-            merged[-1] = (merged[-1][0] + piece, marks)
-        elif piece:
-            merged.append((piece, marks))
-    return merged
+    filled = [fragment for fragment in (*found, (text[position:], False)) if fragment[0]]
+    return [("".join(piece for piece, _ in alike), marks) for marks, alike in groupby(filled, key=itemgetter(1))]
 
 
 def put_fragments(sheet: Any, place: tuple[int, int], fragments: list[Fragment], fonts: Mapping[bool, Any], style: Any) -> None:

@@ -1,6 +1,5 @@
 """Manual decisions on single segments, kept as ``W/decisions.parquet``; `select` follows them."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -55,7 +54,7 @@ def import_decisions(workspace: Workspace | str | Path, table: Frame) -> Report:
     if missing := [name for name in ("segment_id", "decision") if name not in rows.columns]:
         raise InputError(f"decisions: no column {missing[0]}; columns are {', '.join(rows.columns) or 'none'}")
     said = conform(rows, _GIVEN, "decisions").select(_GIVEN.names()).drop_nulls("decision")
-    _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id", [])
+    _refuse(said, pl.col("segment_id").is_null(), "rows with a decision have no segment_id")
     _refuse(said, ~pl.col("decision").is_in(DECISIONS), f"a decision is {', '.join(DECISIONS)}; unknown are", "decision")
     known = segments["segment_id"].unique()
     _refuse(said, ~pl.col("segment_id").is_in(known.implode()), f"{workspace.path} has no segment", "segment_id")
@@ -91,12 +90,12 @@ def decisions(workspace: Workspace | str | Path) -> pl.DataFrame:
     return held.filter(pl.col("decision").is_in(["accept", "reject"])).unique("segment_id", keep="last", maintain_order=True)
 
 
-def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str | Iterable[str]) -> None:
+def _refuse(said: pl.DataFrame, wrong: pl.Expr, what: str, column: str = "") -> None:
     """Raise InputError with the first three values of the rows that are wrong, and how many more there are."""
     found = said.filter(wrong)
     if found.is_empty():
         return
-    values = found[column].unique(maintain_order=True).to_list() if isinstance(column, str) else []
+    values = found[column].unique(maintain_order=True).to_list() if column else []
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
     raise InputError(f"decisions: {what}{' ' * bool(values)}{', '.join(map(repr, values[:3]))}{more}; nothing imported")
 

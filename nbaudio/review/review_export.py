@@ -103,8 +103,8 @@ def export(
         1
     """
     state, out = ReviewState.load(workspace), Path(out).absolute()
-    workspace, is_page = state.workspace, out.suffix.lower() == PAGE
-    clips = clips or ("mp3" if is_page else "wav")
+    workspace = state.workspace
+    clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
     check_verdict_list(verdicts)
 
@@ -121,23 +121,21 @@ def export(
         left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
-    options: dict[str, Any] = {"strategy": strategy, "n": n, "seed": seed, "threshold": threshold, "reviewers": list(reviewers)}
-    options |= {"overlap": overlap, "verdicts": list(verdicts), "blind": blind}
-    record = record or _new_record(out.stem, options, state, segments=segments, pool=pool, silent=silent, picked=picked)
+    options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
+    options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
+    record = record or _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
-    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
     rows = _drawn_rows(record, segments, pool, encoding=clips)
-    make = _make_pages if is_page else _make_sheets
-    made = make(rows, record, shares, workspace, out, encoding=clips, tables=tables, zip=zip)
+    made = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
     kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
     for path in made.files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(made.files[path])
-    report = _report(made, pool, silent, state, record=record, shares=shares, kept=kept)
+    report = _report(made, pool, silent, state, record=record, kept=kept)
     workspace.save_report("review", report.to_dict())
     return report
 
@@ -149,79 +147,52 @@ class _Made:
     files: Mapping[Path, bytes]
     rows: pl.DataFrame
     failed: Mapping[str, str]
-    warnings: Sequence[str] = ()
+    shares: Mapping[str, Sequence[str]]  # ids of the segments by reviewer
+    warnings: Sequence[str]
 
 
-def _make_sheets(
-    rows: pl.DataFrame,
-    record: ReviewRecord,
-    shares: Mapping[str, Sequence[str]],
-    workspace: Workspace,
-    out: Path,
-    *,
-    encoding: str,
-    tables: Sequence[str],
-    zip: bool,
+def _make(
+    rows: pl.DataFrame, record: ReviewRecord, workspace: Workspace, out: Path, *, encoding: str, tables: Sequence[str], zip: bool
 ) -> _Made:
-    """Write the clips; return the sheet of each reviewer, also as tables and as archives."""
-    root, most = workspace.audio, max(map(len, shares.values()))
-    check_size(most, 0 if root is None else most)
-    failed = {} if root is None else write_clips(rows, root, out.parent / "clips", encoding=encoding)
-    note = pl.lit("no audio yet" if root is None else "not readable")
-    cut = ~_without_clip(workspace, failed)
-    rows = rows.with_columns(clip=pl.when(cut).then(pl.lit("clips/") + pl.col("clip")), note=note)
-    files: dict[Path, bytes] = {}
-    steps = normalization_steps(workspace)
-    for reviewer, ids in shares.items():
-        part, path = rows.filter(pl.col("segment_id").is_in(ids)), _file_of(reviewer, out)
-        made = {path: write_sheet(part, record, reviewer, steps=steps)}
-        made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
-        files |= made | (_zipped(made, part["clip"].drop_nulls().sort(), path) if zip else {})
-    return _Made(files, rows, failed)
-
-
-def _make_pages(
-    rows: pl.DataFrame,
-    record: ReviewRecord,
-    shares: Mapping[str, Sequence[str]],
-    workspace: Workspace,
-    out: Path,
-    *,
-    encoding: str,
-    tables: Sequence[str],
-    zip: bool,
-) -> _Made:
-    """Write the clips that are not embedded; return the page of each reviewer, also as an archive."""
-    if tables:
-        raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
+    """Write the clips that are not embedded; return the sheet or page of each reviewer, also as tables and as archives."""
+    shares = {reviewer: ids for reviewer, ids in record.shares().items() if ids}
+    root, steps, is_page = workspace.audio, normalization_steps(workspace), out.suffix.lower() == PAGE
     files: dict[Path, bytes] = {}
     failed: dict[str, str] = {}
     warnings = []
-    steps = normalization_steps(workspace)
+    if not is_page:
+        most = max(map(len, shares.values()))
+        check_size(most, 0 if root is None else most)
+        failed = {} if root is None else write_clips(rows, root, out.parent, encoding=encoding)
+        rows = _without_missing_clips(rows, workspace, failed)
     for reviewer, ids in shares.items():
-        part, path = rows.filter(pl.col("segment_id").is_in(ids)), _file_of(reviewer, out)
-        page = write_page(part, record, reviewer, audio_root=workspace.audio, folder=out.parent, encoding=encoding, steps=steps)
-        files |= {path: page.data} | (_zipped({path: page.data}, page.files, path) if zip else {})
-        failed |= page.failed
-        if page.files:
-            more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
-            warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
-    rows = rows.with_columns(clip=pl.when(~_without_clip(workspace, failed)).then("clip"))
-    return _Made(files, rows, failed, warnings)
+        part = rows.filter(pl.col("segment_id").is_in(ids))
+        path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
+        if is_page:
+            page = write_page(part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, steps=steps)
+            made, clips = {path: page.data}, page.files
+            failed |= page.failed
+            if clips:
+                more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
+                warnings.append(f"{path}: {more}: send both (zip puts them into one file)")
+        else:
+            made, clips = {path: write_sheet(part, record, reviewer, steps=steps)}, part["clip"].drop_nulls().sort().to_list()
+            made |= {path.with_suffix(f".{kind}"): _delimited(part, record, reviewer, kind) for kind in tables}
+        files |= made | (_zipped(made, clips, path) if zip else {})
+    return _Made(files, _without_missing_clips(rows, workspace, failed), failed, shares, warnings)
 
 
-def _file_of(reviewer: str, out: Path) -> Path:
-    return out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
-
-
-def _without_clip(workspace: Workspace, failed: Mapping[str, str]) -> pl.Expr:
-    """Return whether a row has no clip."""
-    return pl.lit(workspace.audio_root is None) | pl.col("segment_id").is_in(list(failed))
+def _without_missing_clips(rows: pl.DataFrame, workspace: Workspace, failed: Mapping[str, str]) -> pl.DataFrame:
+    cut = ~pl.col("segment_id").is_in(list(failed)) & pl.lit(workspace.audio_root is not None)
+    note = pl.lit("no audio yet" if workspace.audio_root is None else "not readable")
+    return rows.with_columns(clip=pl.when(cut).then("clip"), note=note)
 
 
 def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[str], clips: str, tables: Sequence[str]) -> None:
     if out.suffix.lower() not in {".xlsx", PAGE} or out.is_dir():
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
+    if tables and out.suffix.lower() == PAGE:
+        raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
     get_by_name(STRATEGIES, strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
@@ -254,14 +225,13 @@ def _picked(workspace: Workspace, segments: pl.DataFrame, segment_ids: Ids) -> l
 
 
 def _new_record(
-    name: str,
     options: Mapping[str, Any],
     state: ReviewState,
     *,
     segments: pl.DataFrame,
     pool: pl.DataFrame,
     silent: pl.DataFrame,
-    picked: Sequence[str] | None = None,
+    picked: Sequence[str] | None,
 ) -> ReviewRecord:
     """Take what was picked, or draw from the part of the pool that earlier reviews left; raise InputError if nothing is left."""
     before = rounds(state, segments)
@@ -277,7 +247,6 @@ def _new_record(
         raise InputError(f"{state.workspace.path}: all {len(pool):,} segments that can be reviewed {given}")
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
-        name=name,
         **options,
         corpus=fingerprint(segments),
         segment_ids=drawn["segment_id"].to_list(),
@@ -301,7 +270,7 @@ def _drawn_rows(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame
     ).join(pool, on="segment_id", how="left", maintain_order="left")
     if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
-    names = pl.Series(clip_file_names(record.segment_ids, encoding), dtype=pl.String)
+    names = pl.Series([f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String)
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))
     return shown.with_columns(duration_s=seconds_column(), clip=names)
 
@@ -353,17 +322,11 @@ def _is_filled_in(path: Path, data: bytes, record: ReviewRecord) -> bool:
 
 
 def _report(
-    made: _Made,
-    pool: pl.DataFrame,
-    silent: pl.DataFrame,
-    state: ReviewState,
-    *,
-    record: ReviewRecord,
-    shares: Mapping[str, Sequence[str]],
-    kept: Sequence[Path],
+    made: _Made, pool: pl.DataFrame, silent: pl.DataFrame, state: ReviewState, *, record: ReviewRecord, kept: Sequence[Path]
 ) -> Report:
     rows = made.rows
     left = pool.filter(~pl.col("segment_id").is_in(list(reviewed_ids(state)))).select(seconds_column())["duration_s"]
+    shares = [{"reviewer": name, "segments": len(ids)} for name, ids in made.shares.items()]
     what = "page" if any(path.suffix.lower() == PAGE for path in made.files) else "sheet"
     facts = {
         "drawn": len(rows),
@@ -373,7 +336,7 @@ def _report(
         "seed": record.seed,
         "clips": rows["clip"].count(),
         "minutes": rows["duration_s"].sum() / 60,
-        **({"reviewers": [{"reviewer": name, "segments": len(ids)} for name, ids in shares.items()]} if record.reviewers else {}),
+        **({"reviewers": shares} if record.reviewers else {}),
         **({"seen_by_all": min(record.overlap, len(rows))} if record.overlap else {}),
         what if len(made.files) == 1 else "files": ", ".join(map(str, made.files)),
     }

@@ -56,11 +56,11 @@ def write_page(
     encoding: str,
     steps: Sequence[str] = (),
 ) -> ReviewPage:
-    """Write the page of a reviewer; more clips than it holds are written into ``clips`` in `folder`.
+    """Write the page of a reviewer; more clips than it holds are written into `folder`.
 
-    `rows` have `clip`, the name of a file. Words are aligned after the normalization `steps`.
+    `rows` have `clip`, a path relative to it. Words are aligned after the normalization `steps`.
     """
-    names = {segment_id: f"clips/{name}" for segment_id, name in rows.select("segment_id", "clip").iter_rows()}
+    names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
     failed: dict[str, str] = {}

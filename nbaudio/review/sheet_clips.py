@@ -33,10 +33,10 @@ class Cut:
     reason: str = ""
 
 
-def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str = "wav") -> dict[str, str]:
-    """Cut each segment into its `clip` (a file name); return reasons by segment id for the clips that could not be cut.
+def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str) -> dict[str, str]:
+    """Cut each segment into its `clip`, a path relative to `folder`; return reasons for missing clips by segment id.
 
-    Every recording is opened once and read in order. Raise ExistsError if the folder holds another clip under the same name.
+    Raise ExistsError if the folder holds another clip under the same name.
     """
     failed: dict[str, str] = {}
     for cut in cut_clips(segments, audio_root, encoding=encoding):
@@ -83,4 +83,4 @@ def _cut(recording: "Recording", row: Mapping[str, Any], encoding: str) -> Cut:
         samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)
     except AudioError as error:
         return Cut(row, reason=str(error))
-    return Cut(row, samples, encode_clip(samples, RATE, "mp3" if encoding == "mp3" else "wav"))
+    return Cut(row, samples, encode_clip(samples, RATE, encoding))

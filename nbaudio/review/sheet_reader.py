@@ -79,13 +79,17 @@ def sheets_in(folder: Path) -> list[Path]:
     return sorted(path for path in known if not path.name.startswith((".", "~$")))
 
 
-def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
-    kind = path.suffix.lower().removeprefix(".")
+def modified(path: Path) -> dt.datetime:
+    """Return when a file was last written, in UTC; raise InputError if there is none."""
     try:
-        saved = dt.datetime.fromtimestamp(input_guards.check_regular(path).st_mtime, tz=dt.UTC)
+        return dt.datetime.fromtimestamp(input_guards.check_regular(path).st_mtime, tz=dt.UTC)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
+
+
+def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
+    """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
+    kind, saved = path.suffix.lower().removeprefix("."), modified(path)
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
     elif kind == "xlsx":

@@ -12,7 +12,7 @@ import msgspec
 from nbaudio.core import input_guards
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.review.cell_escaping import MADE, cell_text
-from nbaudio.review.sheet_reader import Row, Sheet
+from nbaudio.review.sheet_reader import Row, Sheet, modified
 
 #: The value of `format` in a verdict file.
 FORMAT = "nbaudio verdicts 1"
@@ -40,13 +40,9 @@ class _VerdictFile(msgspec.Struct):
 
 def read_verdict_file(path: Path) -> Sheet:
     """Read a verdict file; raise InputError for any other file."""
+    written = modified(path)
     try:
-        written = dt.datetime.fromtimestamp(input_guards.check_regular(path).st_mtime, tz=dt.UTC)
-        data = input_guards.read_all(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file") from error
-    try:
-        file = msgspec.json.decode(data, type=_VerdictFile)
+        file = msgspec.json.decode(input_guards.read_all(path), type=_VerdictFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})") from error
     if file.format != FORMAT:
