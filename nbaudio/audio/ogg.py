@@ -55,15 +55,9 @@ class OggIndex:
 
     def packet(self, file: BinaryIO, number: int) -> bytes:
         """Return a packet's bytes, joined where it spans pages."""
-        first, last = int(self.starts[number]), int(self.starts[number + 1])
-        parts, at = [], first
-        while at < last:
-            offset, end = int(self.offsets[at]), at + 1
-            while end < last and self.offsets[end] == self.offsets[end - 1] + self.sizes[end - 1]:
-                end += 1
-            parts.append(os.pread(file.fileno(), int(self.sizes[at:end].sum()), offset))
-            at = end
-        return b"".join(parts)
+        held = slice(*self.starts[number : number + 2].tolist())
+        segments = zip(self.sizes[held].tolist(), self.offsets[held].tolist(), strict=True)
+        return b"".join(os.pread(file.fileno(), size, offset) for size, offset in segments)
 
 
 def first_packet(ends: NDArray[np.int64], position: int) -> int:

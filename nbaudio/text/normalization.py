@@ -7,7 +7,7 @@ idempotent.
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 
 import polars as pl
@@ -82,9 +82,6 @@ NORMALIZERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
 )
 DEFAULT_STEPS: tuple[str, ...] = ("nfc", "lower", "punctuation", "blanks")
 
-# Texts held as Python objects at a time: all of a large corpus would take several hundred MB.
-_BLOCK = 4096
-
 
 def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
     """Apply the named steps to a text, in order; raise InputError for a name that is not in `NORMALIZERS`.
@@ -103,12 +100,8 @@ def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.
         >>> normalize_column(pl.Series(["Da.", None]), ["lower"]).to_list()
         ['da.', None]
     """
-    known = _checked(steps)
-    texts = as_series(texts)
-    done = pl.Series(texts.name, dtype=pl.String)
-    for block in texts.cast(pl.String).to_frame("text").iter_slices(_BLOCK):
-        done.append(pl.Series([None if text is None else _apply(text, known) for text in block["text"]], dtype=pl.String))
-    return done
+    normalized = partial(_apply, steps=_checked(steps))
+    return as_series(texts).cast(pl.String).map_elements(normalized, return_dtype=pl.String)
 
 
 def _apply(text: str, steps: Sequence[Callable[[str], str]]) -> str:

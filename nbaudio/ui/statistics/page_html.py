@@ -63,24 +63,15 @@ _LONG_NOTE = 60
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
-
-    Attributes:
-        about: a sentence about it.
-        tables: tables by caption.
-        plot: its plot, or none.
-        finding: its main result, in the list at the top of the page.
-        figures: the headline figures: `what`, `value`, `note`.
-        examples: clips by heading.
-    """
+    """A part of the page."""
 
     title: str
-    about: str
-    tables: Mapping[str, pl.DataFrame]
+    about: str  # a sentence about it
+    tables: Mapping[str, pl.DataFrame]  # by caption
     plot: Plot | None = None
-    finding: str = ""
-    figures: pl.DataFrame | None = None
-    examples: Mapping[str, Clips] = field(default_factory=dict)
+    finding: str = ""  # its main result, in the list at the top of the page
+    figures: pl.DataFrame | None = None  # the headline figures: `what`, `value`, `note`
+    examples: Mapping[str, Clips] = field(default_factory=dict)  # by heading
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
