@@ -118,8 +118,7 @@ def correct_bounds(workspace: Workspace | str | Path) -> Report:
         changed = todo.select(
             "row", start_sample="new_start", end_sample="new_end", corrected_by="by", word_times=_moved_words(todo)
         )
-        if "corrected_by" not in segments.columns:
-            segments = segments.with_columns(corrected_by=pl.lit(None, dtype=pl.String))
+        segments = segments.with_columns(text_column(segments, "corrected_by"))
         workspace.save(segments=segments.update(changed, on="row", maintain_order="left").drop("row"))
     moved = sum((pl.col(f"new_{side}") - pl.col(f"was_{side}")).abs() for side in ("start", "end"))
     facts = {

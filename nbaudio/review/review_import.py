@@ -225,10 +225,8 @@ def _unlisted(sheet: Sheet, verdicts: Sequence[Verdict], given: _Given) -> list[
     for (name, review), count in Counter((verdict.reviewer, verdict.review) for verdict in verdicts).items():
         listed = given.records[review].reviewers
         if listed and name not in (*listed, _UNNAMED):
-            allowed = f"reviewers of {review} are {', '.join(listed)}"
-            lines.append(
-                f"{sheet.path.name}: {allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored"
-            )
+            allowed = f"{sheet.path.name}: reviewers of {review} are {', '.join(listed)}"
+            lines.append(f"{allowed}, not '{_short(name)}', under whose name its {count:,} verdicts are stored")
     return lines
 
 

@@ -49,14 +49,9 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
     rejected = segments.filter(pl.col("decision") == "reject")
     kept = segments.filter(pl.col("decision") != "reject")
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
-    facts: dict[str, Any] = {
-        "segments_kept": kept.height,
-        "segments_rejected": rejected.height,
-        "reasons": dict(reasons.iter_rows()),
-        "hours": _hours(kept),
-        "recordings": kept["recording_id"].n_unique(),
-        "speakers": kept["speaker_id"].drop_nulls().n_unique(),
-    }
+    facts = {"segments_kept": kept.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
+    in_all = _amounts(kept)
+    facts |= {name: in_all[name] for name in ("hours", "recordings", "speakers")}
     for name in ("duration_s", "similarity", "wer"):
         values = kept[name].drop_nulls()
         if len(values):
@@ -64,14 +59,11 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
     for split in SPLITS:
         part = kept.filter(pl.col("split") == split)
         if part.height:
-            facts[split] = {
-                "segments": part.height,
-                "hours": _hours(part),
-                "speakers": part["speaker_id"].drop_nulls().n_unique(),
-                "recordings": part["recording_id"].n_unique(),
-            }
+            facts[split] = _amounts(part)
     return facts
 
 
-def _hours(segments: pl.DataFrame) -> float:
-    return round(float(segments["duration_s"].sum()) / 3600, 6)
+def _amounts(segments: pl.DataFrame) -> dict[str, Any]:
+    hours, speakers = segments["duration_s"].sum() / 3600, segments["speaker_id"].drop_nulls().n_unique()
+    recordings = segments["recording_id"].n_unique()
+    return {"segments": segments.height, "hours": round(hours, 6), "speakers": speakers, "recordings": recordings}

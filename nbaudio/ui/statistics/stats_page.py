@@ -148,18 +148,13 @@ def _threshold(segments: pl.DataFrame, selection: Mapping[str, Any]) -> Section:
 
 
 def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
+    title = "How right the labels are"
     if not evidence:
-        return Section(
-            "How right the labels are",
-            "Unknown: no sample has been judged. 'nbaudio review export' draws one.",
-            {},
-            None,
-            "unknown",
-        )
+        return Section(title, "Unknown: no sample has been judged. 'nbaudio review export' draws one.", {}, finding="unknown")
     curve = pl.DataFrame(evidence.get("curve", []), infer_schema_length=None)
     thresholds = pl.DataFrame([describe_claim(row) for row in curve.iter_rows(named=True)], infer_schema_length=None)
     return Section(
-        "How right the labels are",
+        title,
         "What the verdicts prove about all segments at or above a threshold on similarity, kept or not.",
         {"Evidence": _pairs(describe_claim(evidence)), **({"By threshold": thresholds} if len(thresholds) else {})},
         plots.evidence(state) if state else plots.claimed(curve),
