@@ -18,9 +18,8 @@ function visible(text) {
   return String(text).replace(CONTROLS, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
 }
 
-/** Create an element: `text` is its text, `on` its listeners, all else attributes; then its children. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+/** Set attributes of an element and append children; `text` is its text, `on` its listeners. Returns the element. */
+function assign(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = visible(value);
     else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
@@ -29,6 +28,14 @@ function make(tag, attributes = {}, ...children) {
   }
   element.append(...children);
   return element;
+}
+
+const make = (tag, attributes = {}, ...children) => assign(document.createElement(tag), attributes, ...children);
+
+/** Create the bars of a histogram; the lowest that is not empty has `least` percent of the height of `most`. */
+function drawBars(counts, most, least, kind = "") {
+  const height = (count) => (count ? Math.max(least, (100 * count) / most) : 0);
+  return make("span", { class: `nba-bars ${kind}` }, ...counts.map((count) => make("span", { style: `height: ${height(count)}%` })));
 }
 
 /** Create a button; `key` is shown beside its label. */
@@ -159,8 +166,8 @@ function showKeys(root, help) {
  * `build` gets `{ root, model, request, showError, keys, bind, close, watch }`: `request(call, arguments)` returns a promise of
  * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler
  * that returns whether it used a key, and the rows `[["Space", "play or pause"], ...]` (or a function that returns them) that
- * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its kernel is gone; `watch(event, action)`
- * runs an action at each event of the model until then.
+ * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its
+ * kernel is gone; `watch(event, action)` runs an action at each event of the model until then.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);
@@ -236,9 +243,8 @@ function mount({ model, el }, name, build) {
     pending.clear();
   }
 
-  const disconnected = () => el.closest(".jupyter-widgets-disconnected") && disconnect();
   const status = (_, now) => KERNEL_ENDED.includes(now) && disconnect();
-  watch("comm_live_update", disconnected);
+  watch("comm_live_update", () => el.closest(".jupyter-widgets-disconnected") && disconnect());
   watch("comm:close", disconnect);
   kernel?.statusChanged.connect(status);
   kernel?.disposed.connect(disconnect);
@@ -254,10 +260,8 @@ function mount({ model, el }, name, build) {
     comm = message.comm;
     pending.delete(message.number);
     lastAnswered = Number(message.number.split(":")[1]);
-    if (alarm.dataset.waits) {
-      delete alarm.dataset.waits;
-      alarm.hidden = true;
-    }
+    if (alarm.dataset.waits) alarm.hidden = true;
+    delete alarm.dataset.waits;
     if (message.error === undefined) {
       if (alarm.dataset.call === answer.call) alarm.hidden = true; // a repeated request succeeded
       const later = message.more ? new Promise((resolve) => laterBuffers.set(message.number, resolve)) : null;
@@ -291,21 +295,12 @@ function mount({ model, el }, name, build) {
     else if (!gone && handlers.some((handler) => handler(event))) event.preventDefault();
   });
 
-  const parts = {
-    root,
-    model,
-    request,
-    showError,
-    keys,
-    bind(rows) {
-      const bound = bindKeys(rows);
-      keys(bound.key, bound.help);
-    },
-    close,
-    watch,
-  };
+  function bind(rows) {
+    const bound = bindKeys(rows);
+    keys(bound.key, bound.help);
+  }
   // Requests show their own errors; nothing else handles them.
-  Promise.resolve(build(parts)).catch(showError);
+  Promise.resolve(build({ root, model, request, showError, keys, bind, close, watch })).catch(showError);
   root.prepend(alarm, ask);
   return () => {
     kernel?.statusChanged.disconnect(status);

@@ -32,10 +32,8 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
   function draw() {
     handles.forEach((handle, end) => {
       handle.style[vertical ? "bottom" : "left"] = `${(100 * edges[end]) / bins}%`;
-      handle.setAttribute("aria-valuemin", end ? 1 : 0);
-      handle.setAttribute("aria-valuemax", end ? bins : bins - 1);
-      handle.setAttribute("aria-valuenow", edges[end]);
-      handle.setAttribute("aria-valuetext", text(edges[end]));
+      const [least, most] = end ? [1, bins] : [0, bins - 1];
+      assign(handle, { "aria-valuemin": least, "aria-valuemax": most, "aria-valuenow": edges[end], "aria-valuetext": text(edges[end]) });
     });
     onDraw(edges);
   }
@@ -69,29 +67,24 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
     return Math.max(0, Math.min(1, share)) * bins;
   }
 
+  /** Move one end, 0 or 1, to an edge that the other end does not reach. */
+  function moveEnd(end, to) {
+    if (end) show(edges[0], Math.max(to, edges[0] + 1));
+    else show(Math.min(to, edges[1] - 1), edges[1]);
+  }
+
   function key(event) {
     const end = handles.indexOf(event.target);
-    if (end < 0) return false;
     const steps = {
       ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: PAGE_BINS, PageDown: -PAGE_BINS, Home: -bins, End: bins,
     };
+    if (end < 0 || !(event.key === "Escape" || event.key in steps)) return false;
     if (event.key === "Escape") show(0, bins);
-    else if (event.key in steps) {
-      const to = edges[end] + steps[event.key];
-      show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
-    } else return false;
+    else moveEnd(end, edges[end] + steps[event.key]);
     return true;
   }
 
-  handles.forEach((handle, end) => {
-    onDrag(handle, {
-      upright: vertical,
-      onMove(event) {
-        const to = Math.round(edgeAt(event));
-        show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
-      },
-    });
-  });
+  handles.forEach((handle, end) => onDrag(handle, { upright: vertical, onMove: (event) => moveEnd(end, Math.round(edgeAt(event))) }));
 
   return { set, show, stretch, key, edgeAt, edges: () => edges };
 }

@@ -80,8 +80,10 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       .catch(() => requested.delete(number));
   }
 
+  const held = (position) => pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+
   function row(position) {
-    const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+    const found = held(position);
     return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(layout.shown.map((key, i) => [key, found.cells[i]])) };
   }
 
@@ -89,9 +91,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const first = Math.max(0, Math.min(Math.floor(topPx() / rowPx()), total - 1));
     const number = Math.min(total, rowsInView() + 3);
     while (pool.length < number) {
-      const element = make("div", { class: "nba-row", role: "row" });
-      spacer.append(element);
-      pool.push(element);
+      pool.push(make("div", { class: "nba-row", role: "row" }));
+      spacer.append(pool.at(-1));
     }
     const start = Math.max(0, Math.min(first - 1, total - number));
     pool.forEach((element, i) => {
@@ -99,17 +100,15 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       element.hidden = i >= number;
       if (element.hidden) return;
       element.style.transform = `translateY(${scroller.scrollTop + position * rowPx() - topPx()}px)`;
-      const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
-      fill(element, position, found);
+      fill(element, position, held(position));
     });
     for (const position of [start, start + number - 1]) fetchPage(Math.floor(position / PAGE_ROWS));
     grid.setAttribute("aria-activedescendant", `${name}-${cursor}`);
   }
 
   function fill(element, position, found) {
-    element.id = `${name}-${position}`;
-    element.setAttribute("aria-rowindex", position + 2);
-    element.setAttribute("aria-selected", Boolean(found?.marked) || position === cursor);
+    const selected = String(Boolean(found?.marked) || position === cursor);
+    assign(element, { id: `${name}-${position}`, "aria-rowindex": position + 2, "aria-selected": selected });
     element.classList.toggle("nba-odd", position % 2 === 1);
     element.classList.toggle("nba-cursor", position === cursor);
     element.classList.toggle("nba-marked", Boolean(found?.marked));
@@ -196,20 +195,22 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   function apply(filter) {
     where.value = filter.where;
     find.value = filter.find;
-    arrange(filter).catch(() => count.classList.add("nba-bad"));
+    arrange(filter);
     grid.focus();
   }
 
-  async function arrange(changes, { silent = false } = {}) {
+  /** Arrange the rows anew; a filter that Python refuses is marked. */
+  async function arrange(changes) {
     used = performance.now();
-    const { result } = await request("table.arrange", { ...order, ...changes });
+    const { result } = await request("table.arrange", { ...order, ...changes }).catch(() => ({}));
+    count.classList.toggle("nba-bad", !result);
+    if (!result) return;
     order = { ...order, ...changes };
-    count.classList.remove("nba-bad");
     clearPages();
     take(result);
     drawHead(changes.where !== undefined); // another order has the same distributions
     scroller.scrollTop = 0;
-    await move(0, { silent });
+    await move(0);
   }
 
   function take(result) {
@@ -228,11 +229,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     grid.focus();
   }
 
-  const filter = () => {
-    arrange({ where: where.value, find: find.value }).catch(() => count.classList.add("nba-bad"));
-  };
-  const soon = debounce(filter, 250);
-  find.addEventListener("input", soon);
+  const filter = () => arrange({ where: where.value, find: find.value });
+  find.addEventListener("input", debounce(filter, 250));
   for (const field of [where, find]) {
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") filter();
@@ -262,7 +260,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (plain) return;
     await request("table.mark", { first, last, on, version });
     for (let position = first; position < last; position += 1) {
-      const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+      const found = held(position);
       if (found) found.marked = on;
     }
     draw();

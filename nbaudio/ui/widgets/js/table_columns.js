@@ -147,13 +147,11 @@ function drawChart(found) {
   if (!found) return make("div", { class: "nba-chart" });
   const share = (count) => `${number((100 * count) / Math.max(1, found.rows), 1)} %`;
   const facts = [];
-  const bars = make("span", { class: "nba-bars" });
+  let bars = make("span", { class: "nba-bars" });
   let caption = "";
   if (found.counts) {
     facts.push(`min ${number(found.min)}`, `median ${number(found.median)}`, `max ${number(found.max)}`);
-    const most = Math.max(...found.counts);
-    // The lowest bar that is not empty is still seen.
-    for (const count of found.counts) bars.append(make("span", { style: `height: ${count ? Math.max(8, (100 * count) / most) : 0}%` }));
+    bars = drawBars(found.counts, Math.max(...found.counts), 8);
   } else if (found.top) {
     facts.push(`${number(found.distinct)} different`, ...found.top.map(([value, count]) => `${visible(value).slice(0, 60)} ${share(count)}`));
     caption = `${number(found.distinct)} different`;
