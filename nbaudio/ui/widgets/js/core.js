@@ -1,7 +1,5 @@
-// Shared by the front ends of all widgets: elements, requests to Python, keys, errors.
-//
-// The files of this folder are no modules: `base.py` concatenates those that a widget needs and exports the `render` of the last
-// one. Texts of segments reach the page by textContent only.
+// Shared by the front ends of all widgets: elements, requests to Python, keys, errors. The files of this folder are no modules:
+// `base.py` concatenates those that a widget needs. Texts of segments reach the page by textContent only.
 
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
@@ -45,7 +43,6 @@ function button(label, title, action, key = "") {
 
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
   return value.toLocaleString("en-US", { maximumFractionDigits: digits });
 }
 
@@ -69,10 +66,7 @@ function debounce(action, wait) {
   };
 }
 
-/**
- * Call `onMove(event)` while the pointer is pressed on `element`, then `onUp(moved)`; `onDown(event)` returns false not to. Only
- * with `upright` is it moved by going up or down.
- */
+/** Call `onMove(event)` while `element` is dragged, then `onUp(moved)`, unless `onDown(event)` is false; `upright`: in any direction. */
 function onDrag(element, { onDown = () => {}, onMove, onUp = () => {}, upright = false }) {
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || onDown(event) === false) return;
@@ -147,14 +141,13 @@ function createHighlight(kind) {
 /** Open a dialog over the page with the keys of a widget: rows `[keys, meaning]`, or functions that return such rows. */
 function showKeys(root, help) {
   const rows = help.flatMap((each) => (typeof each === "function" ? each() : each));
-  const list = make("dl", { class: "nba-keys" });
-  for (const [names, meaning] of rows) {
-    list.append(make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })));
-  }
-  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0" }, make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" }), list);
+  const list = make("dl", { class: "nba-keys" }, ...rows.map(([names, meaning]) =>
+    make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })),
+  ));
+  const hint = make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" });
+  const on = { click: () => dialog.close(), close: () => dialog.remove() };
   // The browser keeps the focus inside until the dialog closes, then gives it back.
-  dialog.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => dialog.remove());
+  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0", on }, hint, list);
   root.append(dialog);
   dialog.showModal();
   dialog.focus();
@@ -162,7 +155,6 @@ function showKeys(root, help) {
 
 /**
  * Set up a widget: its root, requests, errors and keys.
- *
  * `build` gets `{ root, model, request, showError, keys, bind, close, watch }`: `request(call, arguments)` returns a promise of
  * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler
  * that returns whether it used a key, and the rows `[["Space", "play or pause"], ...]` (or a function that returns them) that

@@ -5,7 +5,7 @@ function createBins(column, request) {
   let item = null;
   const bars = make("div", { role: "img" });
   const before = make("div", { class: "nba-outside" });
-  const behind = make("div", { class: "nba-outside" });
+  const behind = make("div", { class: "nba-outside", style: "right: 0" });
   const track = make("div", { class: "nba-track" }, bars, before, behind);
   const low = make("span");
   const high = make("span");
@@ -16,7 +16,6 @@ function createBins(column, request) {
   function outline([first, last]) {
     before.style.width = `${(100 * first) / (item.edges.length - 1)}%`;
     behind.style.width = `${100 - (100 * last) / (item.edges.length - 1)}%`;
-    behind.style.right = 0;
     const whole = first === 0 && last === item.edges.length - 1;
     range.textContent = whole ? "" : `${axisNumber(item.edges[first])} to ${axisNumber(item.edges[last])}`;
   }

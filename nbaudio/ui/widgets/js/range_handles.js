@@ -8,10 +8,7 @@ function axisNumber(value) {
   return (Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))).replace("-", "−");
 }
 
-/**
- * Create two handles over `track`; `text(edge)` is the value at an edge between bins, from 0 to the number of bins.
- * `onChange(first, last)` gets the bins chosen, both included, after a pause. Returns `{ set, show, stretch, key, edgeAt, edges }`.
- */
+/** Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)` gets the bins, both included. */
 function createRange(track, { label, vertical = false, text, onChange, onDraw = () => {} }) {
   let bins = 1;
   let edges = [0, 1]; // the edges between which bins are chosen
@@ -56,9 +53,7 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
   }
 
   /** Choose the bins that two places between edges are in, and all in between. */
-  function stretch(from, to) {
-    show(Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to)));
-  }
+  const stretch = (from, to) => show(Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to)));
 
   /** Return the place of the pointer between the edges, as a fraction. */
   function edgeAt(event) {

@@ -15,9 +15,7 @@ let tableCount = 0;
 
 /**
  * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row, { double })`, plain clicks
- * `onClick(row)`; a row is `{ number, position, marked, cells }`; `saved` adds saved filters; a
- * `plain` table has neither conditions nor marks nor distributions. Returns
- * `{ ready, move, moveTo, reload, refresh, loadedRow, key, help, position }`.
+ * `onClick(row)`. `saved` adds saved filters; a `plain` table has neither conditions nor marks nor distributions.
  */
 function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
   const name = `nba-table-${++tableCount}`;
@@ -34,16 +32,14 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   const where = make("input", {
     class: "nba-where", type: "text", spellcheck: "false", "aria-label": "filter by a condition",
-    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'",
+    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'", hidden: plain,
   });
-  where.hidden = plain;
   const find = make("input", { class: "nba-find", type: "search", spellcheck: "false", "aria-label": "find text", placeholder: "find text   /" });
   const count = make("span", { class: "nba-count", role: "status" });
   const head = make("div", { class: "nba-head", role: "row" });
   const spacer = make("div", { class: "nba-spacer", role: "presentation" });
-  const scroller = make("div", { class: "nba-scroller", role: "presentation" }, head, spacer);
+  const scroller = make("div", { class: "nba-scroller", role: "presentation", style: `height: ${height}px` }, head, spacer);
   const grid = make("div", { class: "nba-grid", role: "grid", tabindex: "0", "aria-label": "segments", "aria-multiselectable": "true" }, scroller);
-  scroller.style.height = `${height}px`;
   const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged, idle, plain });
   const { layout, menu, choose } = columns;
   const filters = saved && createFilters({ request, apply });
@@ -80,6 +76,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       .catch(() => requested.delete(number));
   }
 
+  // A row as Python sent it: `{ number, marked, cells }`.
   const held = (position) => pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
 
   function row(position) {
@@ -184,12 +181,11 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   async function idle() {
     while (performance.now() - used < IDLE_MS) await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  const describe = (options) => columns.describe(options).catch(() => {});
 
   function drawHead(again = true) {
     columns.draw();
     pool.forEach((element) => element.replaceChildren());
-    describe({ again });
+    columns.describe({ again }).catch(() => {});
   }
 
   function apply(filter) {

@@ -29,7 +29,10 @@ function render(widget) {
     );
     const used = make("span", { class: "nba-faint nba-used", role: "status" });
     const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic), "y");
-    const legend = make("div", { class: "nba-legend nba-faint" });
+    const swatch = (kind, text) => make("span", {}, make("i", { class: `nba-swatch nba-swatch-${kind}` }), text);
+    const proven = [swatch("proof", "verified precision"), swatch("band", "its 95 % interval")];
+    const always = [swatch("kept", "kept"), swatch("out", "out"), swatch("at", "threshold")];
+    const legend = make("div", { class: "nba-legend nba-faint" }, ...always, ...proven);
     const help = make("div", { class: "nba-faint nba-help" });
     for (const [names, what] of [["← →", "move, with Shift ten steps"], ["t", "type"], ["y", "log scale"], ["↑ ↓", "clips"], ["Space", "play"]]) {
       help.append(make("span", {}, ...names.split(" ").map((name) => make("kbd", { text: name })), ` ${what}`));
@@ -44,7 +47,7 @@ function render(widget) {
     const losses = make("div", { class: "nba-losses" });
     const sides = ["kept", "out"].map((side) => {
       const list = make("div", { class: "nba-examples" });
-      return { side, list, element: make("div", { class: "nba-side" }, make("div", { class: "nba-faint", text: side === "kept" ? "just kept" : "just out" }), list) };
+      return { side, list, element: make("div", { class: "nba-side" }, make("div", { class: "nba-faint", text: `just ${side}` }), list) };
     });
     const listening = make("div", { class: "nba-listening", hidden: true });
     const plot = createPlot(canvas, root);
@@ -176,11 +179,8 @@ function render(widget) {
     }
 
     async function playExample(index) {
-      if (!examples) {
-        wantedExample = index;
-        return;
-      }
-      if (!examples.length) return;
+      wantedExample = index;
+      if (!examples?.length) return;
       const mine = generation;
       chosen = (index + examples.length) % examples.length;
       root.querySelectorAll(".nba-example").forEach((element, i) => element.classList.toggle("nba-chosen", i === chosen));
@@ -196,32 +196,21 @@ function render(widget) {
     function draw() {
       const begun = performance.now();
       drawPlot();
-      drawLegend();
+      proven.forEach((each) => (each.hidden = !proof));
       const { grid, all_segments: total, all_hours: time } = counts;
-      const share = (part, whole) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
+      const share = (part, whole = 1) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
       if (document.activeElement !== field) field.value = digits(grid[at]);
       threshold.show(digits(grid[at]), counts.least ? "or more is kept" : "or less is kept");
       segments.show(number(counts.segments[at]), `${share(counts.segments[at], total)} of ${number(total)}`);
       hours.show(duration(counts.hours[at], time), `${share(counts.hours[at], time)} of ${duration(time)}`);
       gone.show(number(counts.vanished[at]), `of ${number(counts.all_speakers)}`);
-      drawProof();
+      const known = proof && proof.precision[at] !== null;
+      if (known) precision.show(share(proof.precision[at]), `${share(proof.low[at])} to ${share(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`);
+      else precision.show("–", proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only");
       drawLosses();
       const said = `${digits(grid[at])}: ${number(counts.segments[at])} segments kept`;
       assign(canvas, { "aria-valuemin": grid[0], "aria-valuemax": grid.at(-1), "aria-valuenow": grid[at], "aria-valuetext": said });
       root.dataset.drawn = (performance.now() - begun).toFixed(2);
-    }
-
-    function drawProof() {
-      const percent = (share) => `${(100 * share).toFixed(1)} %`;
-      const known = proof && proof.precision[at] !== null;
-      if (known) precision.show(percent(proof.precision[at]), `${percent(proof.low[at])} to ${percent(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`);
-      else precision.show("–", proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only");
-    }
-
-    function drawLegend() {
-      const key = (kind, text) => make("span", {}, make("i", { class: `nba-swatch nba-swatch-${kind}` }), text);
-      legend.replaceChildren(key("kept", "kept"), key("out", "out"), key("at", "threshold"));
-      if (proof) legend.append(key("proof", "verified precision"), key("band", "its 95 % interval"));
     }
 
     const drawPlot = () => plot.draw({ counts, at, proof, logarithmic });
@@ -270,7 +259,7 @@ function render(widget) {
     ]);
     keys((event) => chosen >= 0 && player.key(event), () => player.help.filter(([names]) => names !== "← →"));
     // Values between two positions may come fast, as from a slider: they are counted once none comes any more.
-    const putLate = debounce((value) => put(value), 120);
+    const putLate = debounce(put, 120);
     model.on("change:value", () => {
       const value = model.get("value");
       if (!counts || value === counts.grid[at]) return;

@@ -3,11 +3,10 @@ const CLIP_OPTIONS = { before: 0, after: 0, channel: null, even: true, columns: 
 function render(widget) {
   return mount(widget, "transcript-diff", async ({ root, request, keys, close }) => {
     const { result } = await request("diffs");
-    const audio = make("audio", { hidden: true });
+    const audio = make("audio", { hidden: true, on: { playing: () => highlight() } });
     let current = null; // the item that is playing
     let url = "";
     root.append(audio);
-    audio.addEventListener("playing", highlight);
     close(() => (audio.pause(), URL.revokeObjectURL(url)));
 
     async function play(item, seconds) {
