@@ -20,6 +20,7 @@ function visible(text) {
 function assign(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = visible(value);
+    else if (name === "style") element.style.cssText = value; // the attribute is refused by the policy of a review page
     else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
