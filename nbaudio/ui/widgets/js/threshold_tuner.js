@@ -179,8 +179,11 @@ function render(widget) {
     }
 
     async function playExample(index) {
-      wantedExample = index;
-      if (!examples?.length) return;
+      if (!examples) {
+        wantedExample = index;
+        return;
+      }
+      if (!examples.length) return;
       const mine = generation;
       chosen = (index + examples.length) % examples.length;
       root.querySelectorAll(".nba-example").forEach((element, i) => element.classList.toggle("nba-chosen", i === chosen));
