@@ -240,10 +240,11 @@ def splits(source: Source) -> Plot:
     scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
     _axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
+    labels = {name: f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in _SPLIT_STYLES}
+    sums = ", ".join(labels.values())
     for name, (color, hatch) in _SPLIT_STYLES.items():
         length = most[name].to_numpy() * 3600 / scale
-        label = f"{name}: {_show_time(3600 * float(spoken[name].sum()))}"
-        left.barh(np.arange(len(most)), length, left=start, **_style(color, hatch), label=label)
+        left.barh(np.arange(len(most)), length, left=start, **_style(color, hatch), label=labels[name])
         start = start + length
     names = most["speaker_id"].fill_null("(not known)").to_list()
     for row, name in enumerate(names):
@@ -256,7 +257,6 @@ def splits(source: Source) -> Plot:
     for row, (reason, number, hours) in enumerate(why.select("reason", "segments", "hours").iter_rows()):
         listed.append(f"{reason}: {number:,}")
         plot.show_on_hover(right, f"{listed[-1]} segments, {_show_time(3600 * hours)}", y=(row - 0.5, row + 0.5))
-    sums = ", ".join(f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in _SPLIT_STYLES)
     plot.alt_text = f"Hours of {len(spoken):,} speakers by split. {sums}. Rejected segments: {', '.join(listed[:5]) or 'none'}"
     right.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=_SMALL)
     _name_rows(right, why["reason"].to_list())

@@ -112,12 +112,6 @@ def read_lanes(root: LocationLike | None, row: dict[str, Any], *, before: float 
     return (window * np.float32(32767 / loudest)).astype(np.int16) if loudest else np.zeros(window.shape, dtype=np.int16)
 
 
-def read_clip_audio(root: LocationLike | None, row: dict[str, Any], *, columns: int = 800, **options: Any) -> Response:
-    """Read a segment with `read_sound` and return it as a response to a player (`clip_response`)."""
-    check_columns(columns)
-    return clip_response(read_sound(root, row, **options), columns)
-
-
 def check_columns(columns: int) -> None:
     """Raise InputError for a picture that is too wide."""
     if not 1 <= columns <= _MOST_COLUMNS:

@@ -74,8 +74,7 @@ class JobPanel(BaseWidget):
         self._step = step
         self._thread: Thread | None = None
         self._reset("not started")
-        calls = {"job.start": partial(self._do, self._start), "job.cancel": partial(self._do, self.cancel)}
-        super().__init__({"job.state": self._state, **calls})
+        super().__init__({"job.state": self._state, "job.start": self._start, "job.cancel": self.cancel})
         if start:
             self._start()
 
@@ -177,10 +176,6 @@ class JobPanel(BaseWidget):
                 # Relative to the notebook's folder, which is the kernel's: the front end makes a link of it.
                 "corpus": Path(os.path.relpath(corpus)).as_posix() if corpus and Path(corpus).is_dir() else "",
             }
-
-    def _do(self, action: Callable[[], None]) -> dict[str, Any]:
-        action()
-        return self._state()
 
 
 class MaterializePanel(JobPanel):

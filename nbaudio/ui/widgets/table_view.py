@@ -27,8 +27,7 @@ _SAMPLE = 5000
 
 def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: Sequence[str]) -> list[list[Any]]:
     """Return rows `first` to `last` of an order, at most `MOST_ROWS`: the number in the frame, then its cells as JSON values."""
-    unknown = [name for name in columns if name not in frame.columns]
-    if unknown:
+    if unknown := [name for name in columns if name not in frame.columns]:
         raise InputError(f"columns: there is no {unknown[0]!r}; there are {', '.join(frame.columns)}")
     numbers = order[max(0, first) : max(0, min(last, first + MOST_ROWS))]
     rows = frame.select(columns)[numbers].iter_rows()
@@ -37,16 +36,10 @@ def row_page(frame: pl.DataFrame, order: Order, first: int, last: int, columns: 
 
 def cell(value: Any) -> str | int | float | bool | None:
     """Convert a value for JSON: texts are cut, NaN and infinities are null, all else is shown as text."""
-    match value:
-        case None | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case bytes():
-            return f"{len(value):,} bytes"
-        case _:
-            text = show(value)
-            return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
+    if value is None or isinstance(value, int | float):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+    text = f"{len(value):,} bytes" if isinstance(value, bytes) else show(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
 
 class TableView:
@@ -131,7 +124,7 @@ class TableView:
         self.columns, self.layout = shown, layout
 
     def _distribution(self, *, column: str) -> dict[str, Any]:
-        return {**distribution(self.frame[column], self.order), "version": self.version}
+        return distribution(self.frame[column], self.order)
 
     def _cell(self, *, number: int, column: str) -> str:
         """Return the value of a cell as text, longer than a page of rows has it."""

@@ -20,7 +20,7 @@ from nbaudio.selection.parameters import MIN_SIMILARITY
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.views import HOURS, PLAYABLE
 from nbaudio.ui.widgets.base import BaseWidget, Response, esm
-from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments, segment_facts
+from nbaudio.ui.widgets.segments import SegmentPlayback, load_segments
 from nbaudio.ui.widgets.static_html import saved_clips
 
 # Bars of a histogram, and least number of positions.
@@ -267,8 +267,7 @@ class ThresholdTuner(BaseWidget):
         used = self._segments.workspace.threshold
         start = next(each for each in (value, used, MIN_SIMILARITY) if each is not None)
         value = min(grid[-1], max(grid[0], float(start)))
-        calls = SegmentPlayback(self._segments, "me").calls
-        calls |= {
+        calls = SegmentPlayback(self._segments, "me").calls | {
             "tuner.open": self._open,
             "tuner.examples": self._examples,
             "tuner.evidence": self._evidence,
@@ -312,8 +311,7 @@ class ThresholdTuner(BaseWidget):
 
         def shown(number: int) -> dict[str, Any]:
             row = self._segments.row(number)
-            facts, text = segment_facts(row), (row["text"] or "")[:200]
-            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "facts": facts, "text": text}
+            return {"number": number, "segment_id": row["segment_id"], "score": row[column], "text": (row["text"] or "")[:200]}
 
         return {"kept": [shown(number) for number in kept], "out": [shown(number) for number in out]}
 

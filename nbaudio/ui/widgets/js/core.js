@@ -1,7 +1,5 @@
-// Shared by the front ends of all widgets: elements, requests to Python, keys, errors.
-//
-// The files of this folder are no modules: `base.py` concatenates those that a widget needs and exports the `render` of the last
-// one. Texts of segments reach the page by textContent only.
+// Shared by the front ends of all widgets: elements, requests to Python, keys, errors. The files of this folder are no modules:
+// `base.py` concatenates those that a widget needs. Texts of segments reach the page by textContent only.
 
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
@@ -18,17 +16,25 @@ function visible(text) {
   return String(text).replace(CONTROLS, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
 }
 
-/** Create an element: `text` is its text, `on` its listeners, all else attributes; then its children. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+/** Set attributes of an element and append children; `text` is its text, `on` its listeners. Returns the element. */
+function assign(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = visible(value);
+    else if (name === "style") element.style.cssText = value; // the attribute is refused by the policy of a review page
     else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
   element.append(...children);
   return element;
+}
+
+const make = (tag, attributes = {}, ...children) => assign(document.createElement(tag), attributes, ...children);
+
+/** Create the bars of a histogram; the lowest that is not empty has `least` percent of the height of `most`. */
+function drawBars(counts, most, least, kind = "") {
+  const height = (count) => (count ? Math.max(least, (100 * count) / most) : 0);
+  return make("span", { class: `nba-bars ${kind}` }, ...counts.map((count) => make("span", { style: `height: ${height(count)}%` })));
 }
 
 /** Create a button; `key` is shown beside its label. */
@@ -38,7 +44,6 @@ function button(label, title, action, key = "") {
 
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
   return value.toLocaleString("en-US", { maximumFractionDigits: digits });
 }
 
@@ -62,10 +67,7 @@ function debounce(action, wait) {
   };
 }
 
-/**
- * Call `onMove(event)` while the pointer is pressed on `element`, then `onUp(moved)`; `onDown(event)` returns false not to. Only
- * with `upright` is it moved by going up or down.
- */
+/** Call `onMove(event)` while `element` is dragged, then `onUp(moved)`, unless `onDown(event)` is false; `upright`: in any direction. */
 function onDrag(element, { onDown = () => {}, onMove, onUp = () => {}, upright = false }) {
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || onDown(event) === false) return;
@@ -140,14 +142,13 @@ function createHighlight(kind) {
 /** Open a dialog over the page with the keys of a widget: rows `[keys, meaning]`, or functions that return such rows. */
 function showKeys(root, help) {
   const rows = help.flatMap((each) => (typeof each === "function" ? each() : each));
-  const list = make("dl", { class: "nba-keys" });
-  for (const [names, meaning] of rows) {
-    list.append(make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })));
-  }
-  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0" }, make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" }), list);
+  const list = make("dl", { class: "nba-keys" }, ...rows.map(([names, meaning]) =>
+    make("div", {}, make("dt", {}, ...names.split(" ").map((name) => make("kbd", { text: name }))), make("dd", { text: meaning })),
+  ));
+  const hint = make("p", { class: "nba-faint", text: "keys of this widget; ?, Esc or a click closes" });
+  const on = { click: () => dialog.close(), close: () => dialog.remove() };
   // The browser keeps the focus inside until the dialog closes, then gives it back.
-  dialog.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => dialog.remove());
+  const dialog = make("dialog", { class: "nba-dialog", role: "dialog", "aria-label": "keys", tabindex: "0", on }, hint, list);
   root.append(dialog);
   dialog.showModal();
   dialog.focus();
@@ -155,12 +156,11 @@ function showKeys(root, help) {
 
 /**
  * Set up a widget: its root, requests, errors and keys.
- *
  * `build` gets `{ root, model, request, showError, keys, bind, close, watch }`: `request(call, arguments)` returns a promise of
  * `{ result, buffers, later }`, where `later` is a promise of buffers sent after the result; `keys(handler, rows)` adds a handler
  * that returns whether it used a key, and the rows `[["Space", "play or pause"], ...]` (or a function that returns them) that
- * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its kernel is gone; `watch(event, action)`
- * runs an action at each event of the model until then.
+ * describe its keys; `bind(rows)` adds those of `bindKeys`; `close(action)` adds an action to run when the widget is removed or its
+ * kernel is gone; `watch(event, action)` runs an action at each event of the model until then.
  */
 function mount({ model, el }, name, build) {
   const view = Math.random().toString(36).slice(2);
@@ -236,9 +236,8 @@ function mount({ model, el }, name, build) {
     pending.clear();
   }
 
-  const disconnected = () => el.closest(".jupyter-widgets-disconnected") && disconnect();
   const status = (_, now) => KERNEL_ENDED.includes(now) && disconnect();
-  watch("comm_live_update", disconnected);
+  watch("comm_live_update", () => el.closest(".jupyter-widgets-disconnected") && disconnect());
   watch("comm:close", disconnect);
   kernel?.statusChanged.connect(status);
   kernel?.disposed.connect(disconnect);
@@ -254,10 +253,8 @@ function mount({ model, el }, name, build) {
     comm = message.comm;
     pending.delete(message.number);
     lastAnswered = Number(message.number.split(":")[1]);
-    if (alarm.dataset.waits) {
-      delete alarm.dataset.waits;
-      alarm.hidden = true;
-    }
+    if (alarm.dataset.waits) alarm.hidden = true;
+    delete alarm.dataset.waits;
     if (message.error === undefined) {
       if (alarm.dataset.call === answer.call) alarm.hidden = true; // a repeated request succeeded
       const later = message.more ? new Promise((resolve) => laterBuffers.set(message.number, resolve)) : null;
@@ -291,21 +288,12 @@ function mount({ model, el }, name, build) {
     else if (!gone && handlers.some((handler) => handler(event))) event.preventDefault();
   });
 
-  const parts = {
-    root,
-    model,
-    request,
-    showError,
-    keys,
-    bind(rows) {
-      const bound = bindKeys(rows);
-      keys(bound.key, bound.help);
-    },
-    close,
-    watch,
-  };
+  function bind(rows) {
+    const bound = bindKeys(rows);
+    keys(bound.key, bound.help);
+  }
   // Requests show their own errors; nothing else handles them.
-  Promise.resolve(build(parts)).catch(showError);
+  Promise.resolve(build({ root, model, request, showError, keys, bind, close, watch })).catch(showError);
   root.prepend(alarm, ask);
   return () => {
     kernel?.statusChanged.disconnect(status);

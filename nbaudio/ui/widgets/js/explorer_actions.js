@@ -20,17 +20,12 @@ function render(widget) {
     });
     const found = make("div", { class: "nba-bar", hidden: true }, make("span", { class: "nba-faint", text: "rule" }), rule, copy);
 
-    /** Run an action, and show what it returns. */
+    /** Run an action, and show what it returns; null if it fails. */
     async function act(call, values, text) {
       status.textContent = "working …";
-      try {
-        const { result } = await request(`actions.${call}`, values);
-        status.textContent = text(result);
-        return result;
-      } catch {
-        status.textContent = "";
-        return null;
-      }
+      const { result } = await request(`actions.${call}`, values).catch(() => ({ result: null }));
+      status.textContent = result === null ? "" : text(result);
+      return result;
     }
     const many = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"} logged`;
     const chosen = () => (rows.value === "shown" ? model.get("counts")[1] : Math.max(1, model.get("counts")[0]));
@@ -64,11 +59,7 @@ function render(widget) {
       found.hidden = true;
       confirmed = 0;
     }
-    root.append(
-      make("div", { class: "nba-bar nba-actions" }, rows, verdict, give, comment, note, out, review, show),
-      found,
-      status,
-    );
+    root.append(make("div", { class: "nba-bar nba-actions" }, rows, verdict, give, comment, note, out, review, show), found, status);
     watch("change:counts", count);
     keys(() => false, [["Tab", "next field"], ["Enter", "press a button"]]);
     count();

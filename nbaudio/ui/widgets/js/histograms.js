@@ -1,18 +1,11 @@
 // Histograms of columns. Python counts; a brushed range or picked values narrow the rows of a table.
 
-function svg(tag, attributes, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
 /** Create the histogram of a numeric column. Returns `{ element, update, key }`, as `createValues`. */
 function createBins(column, request) {
   let item = null;
-  const bars = svg("svg", { preserveAspectRatio: "none", role: "img" });
+  const bars = make("div", { role: "img" });
   const before = make("div", { class: "nba-outside" });
-  const behind = make("div", { class: "nba-outside" });
+  const behind = make("div", { class: "nba-outside", style: "right: 0" });
   const track = make("div", { class: "nba-track" }, bars, before, behind);
   const low = make("span");
   const high = make("span");
@@ -23,7 +16,6 @@ function createBins(column, request) {
   function outline([first, last]) {
     before.style.width = `${(100 * first) / (item.edges.length - 1)}%`;
     behind.style.width = `${100 - (100 * last) / (item.edges.length - 1)}%`;
-    behind.style.right = 0;
     const whole = first === 0 && last === item.edges.length - 1;
     range.textContent = whole ? "" : `${axisNumber(item.edges[first])} to ${axisNumber(item.edges[last])}`;
   }
@@ -39,15 +31,7 @@ function createBins(column, request) {
     item = found;
     const bins = item.all.length;
     const most = Math.max(1, ...item.all);
-    const bar = (count, place, kind) => {
-      const height = count ? Math.max(2, (100 * count) / most) : 0;
-      return svg("rect", { class: kind, x: place + 0.05, y: 100 - height, width: 0.9, height });
-    };
-    bars.setAttribute("viewBox", `0 0 ${bins} 100`);
-    bars.replaceChildren(
-      ...item.all.map((count, i) => bar(count, i, "nba-every")),
-      ...item.passing.map((count, i) => bar(count, i, "nba-passing")),
-    );
+    bars.replaceChildren(drawBars(item.all, most, 2, "nba-all"), drawBars(item.passing, most, 2));
     const sum = (counts) => number(counts.reduce((all, each) => all + each, 0));
     bars.setAttribute("aria-label", `${column}: ${sum(item.passing)} of ${sum(item.all)} rows are shown`);
     low.textContent = axisNumber(item.edges[0]);

@@ -1,5 +1,4 @@
 const POLL_MS = 300;
-const LABELS = { "not started": "not started", running: "running", stopping: "stopping", done: "done", cancelled: "cancelled: finished work is kept", failed: "failed" };
 
 function render(widget) {
   return mount(widget, "materialize-panel", async ({ root, request, keys, close }) => {
@@ -7,7 +6,7 @@ function render(widget) {
     const cancel = button("Cancel", "stop at once; finished work is kept", () => run("job.cancel"));
     const start = button("Start", "continue", () => run("job.start"));
     const stages = make("div", { class: "nba-stages" });
-    const link = make("a", { class: "nba-link", target: "_blank", rel: "noopener", hidden: true });
+    const link = make("a", { class: "nba-link", target: "_blank", rel: "noopener", hidden: true, text: "corpus.json" });
     const heading = make("div", { class: "nba-faint", hidden: true });
     const ledger = make("div", { class: "nba-ledger", role: "log", "aria-label": "ledger", hidden: true, tabindex: "0" });
     root.append(make("div", { class: "nba-bar" }, status, make("span", { class: "nba-space" }), link, start, cancel), stages, heading, ledger);
@@ -19,17 +18,15 @@ function render(widget) {
 
     function stageRow(stage) {
       const share = stage.total ? Math.min(1, stage.done / stage.total) : 1;
-      const amount = Number.isInteger(stage.total) ? number(Math.round(stage.done)) : stage.done.toFixed(2);
-      const all = Number.isInteger(stage.total) ? number(stage.total) : stage.total.toFixed(2);
-      const fill = make("span", {});
-      fill.style.width = `${100 * share}%`;
+      const amount = (value) => (Number.isInteger(stage.total) ? number(Math.round(value)) : value.toFixed(2));
+      const fill = make("span", { style: `width: ${100 * share}%` });
       const bar = make("div", { class: "nba-stage-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-label": stage.what }, fill);
       const pace = stage.rate === null ? "" : stage.unit.startsWith("h of") ? `${number(stage.rate * 3600, 0)} times real time` : `${number(stage.rate, 1)} ${stage.unit} a second`;
       const time = stage.over ? `took ${formatSeconds(stage.seconds)}` : stage.left_s === null ? "" : `${formatSeconds(stage.left_s)} left`;
       return make(
         "div", { class: "nba-stage-row" },
         make("span", { class: "nba-stage-name", text: stage.what }), bar,
-        make("span", { class: "nba-stage-text", text: `${amount} of ${all} ${stage.unit}` }),
+        make("span", { class: "nba-stage-text", text: `${amount(stage.done)} of ${amount(stage.total)} ${stage.unit}` }),
         make("span", { class: "nba-faint nba-stage-text", text: [pace, time].filter(Boolean).join(" · ") }),
       );
     }
@@ -46,10 +43,11 @@ function render(widget) {
 
     function draw(state) {
       root.dataset.status = state.status;
+      const meaning = { cancelled: "finished work is kept", failed: state.error }[state.status];
       over = state.status !== "running" && state.status !== "stopping";
-      status.textContent = visible(state.error && state.status === "failed" ? `failed: ${state.error}` : LABELS[state.status]);
+      status.textContent = visible(meaning ? `${state.status}: ${meaning}` : state.status);
       cancel.disabled = state.status !== "running";
-      start.disabled = state.status === "running" || state.status === "stopping";
+      start.disabled = !over;
       start.firstChild.textContent = state.status === "done" ? "Run again" : "Start";
       stages.replaceChildren(...state.stages.map(stageRow));
       heading.hidden = ledger.hidden = !state.noted;
@@ -60,18 +58,14 @@ function render(widget) {
       }
       const target = state.status === "done" ? corpusUrl(state.corpus) : null;
       link.hidden = !target;
-      if (target) {
-        link.href = target;
-        link.textContent = "corpus.json";
-      }
+      if (target) link.href = target;
     }
 
     // Request the state again whether or not a response has come: while a cell is busy, the kernel may not handle the first request.
     async function poll() {
       clearTimeout(timer);
       if (!over) timer = setTimeout(() => poll().catch(() => {}), POLL_MS);
-      const { result } = await request("job.state");
-      draw(result);
+      draw((await request("job.state")).result);
     }
 
     async function run(call) {

@@ -42,15 +42,12 @@ function parse(text) {
   }
 }
 
-/**
- * Create the kernel; `onChange` is called after each change. Returns `{ model, state, switchTo, verdictFile, takeFile, markSaved,
- * judged }`, where `model` is what `mount` needs of a widget's model; `state.last` is the last reviewer in this browser.
- */
+/** Create the kernel; `onChange` is called after each change; `model` is what `mount` needs of a widget's model. */
 function createKernel(data, { onChange }) {
   const storage = openStorage();
   const { clips } = data;
   const words = data.words.map(([word]) => word);
-  const state = { stored: storage !== null, reviewer: "", last: "", unsaved: 0 };
+  const state = { stored: storage !== null, reviewer: "", last: "", unsaved: 0 }; // `last` is the last reviewer in this browser
   const said = new Map(); // by number: { verdict, comment, corrected_text, time }
   let done = []; // of this session: { number, before, at }
   let order = clips.map((_, i) => i);
@@ -73,8 +70,12 @@ function createKernel(data, { onChange }) {
     if (verdict) said.set(which, verdict);
     else said.delete(which);
     store(which, verdict ?? null);
-    state.unsaved += 1;
-    store("unsaved", state.unsaved);
+    setUnsaved(state.unsaved + 1);
+  }
+
+  function setUnsaved(count) {
+    state.unsaved = count;
+    store("unsaved", count);
     onChange();
   }
 
@@ -188,9 +189,8 @@ function createKernel(data, { onChange }) {
     const send = (message, buffers) => listeners.forEach((listener) => listener({ number: request, comm: "page", ...message }, buffers));
     try {
       const result = await handlers[call](values);
-      const buffers = result?.buffers ?? [];
-      send({ result, more: buffers.length > 0 }, buffers);
-      if (buffers.length) send({ later: true }, []);
+      send({ result, more: true }, result?.buffers ?? []);
+      send({ later: true }, []);
     } catch (error) {
       send({ error: error.message }, []);
     }
@@ -226,12 +226,6 @@ function createKernel(data, { onChange }) {
     return taken;
   }
 
-  function markSaved() {
-    state.unsaved = 0;
-    store("unsaved", 0);
-    onChange();
-  }
-
   const last = load("reviewer");
   if (typeof last === "string") state.last = last;
   const model = {
@@ -240,5 +234,5 @@ function createKernel(data, { onChange }) {
     off: (_, listener) => listeners.delete(listener),
     send: answer,
   };
-  return { model, state, switchTo, verdictFile, takeFile, markSaved, judged: () => said.size };
+  return { model, state, switchTo, verdictFile, takeFile, markSaved: () => setUnsaved(0), judged: () => said.size };
 }

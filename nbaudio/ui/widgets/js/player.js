@@ -7,9 +7,8 @@ const PREFETCH_DELAY_MS = 30;
 const END_S = 0.02; // as near to an end counts as being there
 
 /**
- * Create a player in `host`. Returns `{ show, key, help, stop, toggle, prefetch }`; `show(number, { play })` shows a segment and its
- * words, and plays it if `play` is true or a function that returns true once the audio is there. `fixed` clips are those of a
- * corpus or a page: they have neither context nor other channels, and their bounds stay. With `levels` volume can be leveled.
+ * Create a player in `host`. `fixed` clips are those of a corpus or a page: they have neither context nor other channels, and
+ * their bounds stay. With `levels` volume can be leveled.
  */
 function createPlayer(host, { request, root, onShown = () => {}, fixed = false, levels = true }) {
   const settings = { before: 0, after: 0, channel: null, even: !fixed };
@@ -73,14 +72,12 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     return button(label, hint, act, key);
   }
 
-  function askedOf(which) {
+  function fetchClip(which) {
     const wider = (side) => Math.min(MOST_CONTEXT_S, settings[side] + (which === state.number ? extra[side] : 0));
-    return { number: which, ...settings, before: wider("before"), after: wider("after") };
+    return clips.fetch({ number: which, ...settings, before: wider("before"), after: wider("after") });
   }
 
-  const fetchClip = (which) => clips.fetch(askedOf(which));
-
-  /** Show a segment; its facts and words are requested in parallel with its audio. */
+  /** Show a segment and its words; play it if `play` is true, or a function that returns true once the audio is there. */
   async function show(which, { play: start = false } = {}) {
     stop();
     Object.assign(state, { number: which, facts: null, moved: { start: 0, end: 0 } });
@@ -103,14 +100,10 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     display(fetched);
     if (typeof start === "function" ? start() : start) play();
     await described;
-    await reachCorrection();
-  }
-
-  /** Fetch the context that a corrected segment lies in, so that its bounds are in the clip. */
-  async function reachCorrection() {
-    const { start_ms: start = 0, end_ms: end = 0 } = state.facts?.correction ?? {};
-    if (start >= 0 && end <= 0) return;
-    Object.assign(extra, { before: start < 0 ? 1 - start / 1000 : 0, after: end > 0 ? 1 + end / 1000 : 0 });
+    // Fetch the context that a corrected segment lies in, so that its bounds are in the clip.
+    const { start_ms: startMs = 0, end_ms: endMs = 0 } = state.facts?.correction ?? {};
+    if (startMs >= 0 && endMs <= 0) return;
+    Object.assign(extra, { before: startMs < 0 ? 1 - startMs / 1000 : 0, after: endMs > 0 ? 1 + endMs / 1000 : 0 });
     await change({});
   }
 
@@ -232,23 +225,22 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     if (!audio.paused) frame = requestAnimationFrame(tick);
   }
 
-  function play() {
+  async function play() {
     if (!state.clip?.audio) return;
     const { audio, from, to, loaded } = state.clip;
     if (now() >= (range?.end ?? to) - END_S) seek(range?.start ?? from);
     playing.firstChild.textContent = "❚❚ pause";
     const mine = ++playRequests;
-    loaded
-      .then(() => {
-        if (mine !== playRequests) return undefined;
-        audio.playbackRate = speed;
-        audio.preservesPitch = true;
-        const started = audio.play();
-        cancelAnimationFrame(frame);
-        frame = requestAnimationFrame(tick);
-        return started;
-      })
-      .catch((error) => error.name === "AbortError" || (note.textContent = error.message));
+    try {
+      await loaded;
+      if (mine !== playRequests) return;
+      Object.assign(audio, { playbackRate: speed, preservesPitch: true });
+      const started = audio.play();
+      tick();
+      await started;
+    } catch (error) {
+      if (error.name !== "AbortError") note.textContent = error.message;
+    }
   }
 
   function playSegment() {

@@ -1,5 +1,4 @@
 // On the waveform of a player: the segment's bounds to move, and a region to repeat.
-//
 // `state` is that of the player: `{ number, clip, facts, moved, region }`; times are seconds from the segment's start.
 
 const NUDGE_MS = 20;
@@ -37,11 +36,9 @@ function createBounds(stage, { state, timeline, request, extend, control }) {
     bar.hidden = !isMoved() && !kept;
     keep.hidden = revert.hidden = !isMoved();
     undo.hidden = isMoved();
-    shift.textContent = isMoved()
-      ? `bounds moved, not saved yet: start ${signed(state.moved.start)}, end ${signed(state.moved.end)}`
-      : kept
-        ? `bounds corrected by ${visible(correction().reviewer)}: start ${signed(correction().start_ms)}, end ${signed(correction().end_ms)}`
-        : "";
+    const { reviewer, start_ms: startMs, end_ms: endMs } = correction();
+    if (isMoved()) shift.textContent = `bounds moved, not saved yet: start ${signed(state.moved.start)}, end ${signed(state.moved.end)}`;
+    else if (kept) shift.textContent = `bounds corrected by ${visible(reviewer)}: start ${signed(startMs)}, end ${signed(endMs)}`;
   }
 
   function nudge(startMs, endMs) {

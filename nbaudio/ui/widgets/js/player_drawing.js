@@ -34,7 +34,6 @@ const waveHeight = (lanes) => lanes * LANE_PX[Math.min(lanes, LANE_PX.length - 1
 
 /**
  * Draw pictures of a clip, later ones over earlier ones, over `width` pixels in the colors of `host` and `root`.
- *
  * A picture is `{ from, to, lanes, bands }`, `view` `{ from, to }`, both in seconds from the segment's start; `rate` is Hz or null.
  * Without pictures the canvas stays empty.
  */

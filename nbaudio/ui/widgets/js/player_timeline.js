@@ -1,5 +1,4 @@
 // Time axis of a player: the part of a clip in view, its pictures, and the words on the waveform.
-//
 // Times are seconds from the segment's start as in the table, whatever context a clip has.
 
 const BANDS = 128; // of a spectrogram, see clip_audio.py
@@ -13,7 +12,6 @@ const TOPS_DB = [LOUDEST_DB, -35, -45];
 
 /**
  * Create the canvas of a clip in `stage`; `onDraw` is called after each drawing.
- *
  * A clip is `{ from, to, whole, asked }`: `whole` holds its pictures by the number of channels, `asked` names it in requests.
  */
 function createTimeline(stage, { host, root, request, onDraw }) {

@@ -8,10 +8,7 @@ function axisNumber(value) {
   return (Math.abs(value) >= 1e7 ? value.toExponential(1) : number(Number(value.toFixed(digits)))).replace("-", "−");
 }
 
-/**
- * Create two handles over `track`; `text(edge)` is the value at an edge between bins, from 0 to the number of bins.
- * `onChange(first, last)` gets the bins chosen, both included, after a pause. Returns `{ set, show, stretch, key, edgeAt, edges }`.
- */
+/** Create two handles over `track`; `text(edge)` is the value at an edge; `onChange(first, last)` gets the bins, both included. */
 function createRange(track, { label, vertical = false, text, onChange, onDraw = () => {} }) {
   let bins = 1;
   let edges = [0, 1]; // the edges between which bins are chosen
@@ -32,10 +29,8 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
   function draw() {
     handles.forEach((handle, end) => {
       handle.style[vertical ? "bottom" : "left"] = `${(100 * edges[end]) / bins}%`;
-      handle.setAttribute("aria-valuemin", end ? 1 : 0);
-      handle.setAttribute("aria-valuemax", end ? bins : bins - 1);
-      handle.setAttribute("aria-valuenow", edges[end]);
-      handle.setAttribute("aria-valuetext", text(edges[end]));
+      const [least, most] = end ? [1, bins] : [0, bins - 1];
+      assign(handle, { "aria-valuemin": least, "aria-valuemax": most, "aria-valuenow": edges[end], "aria-valuetext": text(edges[end]) });
     });
     onDraw(edges);
   }
@@ -58,9 +53,7 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
   }
 
   /** Choose the bins that two places between edges are in, and all in between. */
-  function stretch(from, to) {
-    show(Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to)));
-  }
+  const stretch = (from, to) => show(Math.floor(Math.min(from, to)), Math.ceil(Math.max(from, to)));
 
   /** Return the place of the pointer between the edges, as a fraction. */
   function edgeAt(event) {
@@ -69,29 +62,24 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
     return Math.max(0, Math.min(1, share)) * bins;
   }
 
+  /** Move one end, 0 or 1, to an edge that the other end does not reach. */
+  function moveEnd(end, to) {
+    if (end) show(edges[0], Math.max(to, edges[0] + 1));
+    else show(Math.min(to, edges[1] - 1), edges[1]);
+  }
+
   function key(event) {
     const end = handles.indexOf(event.target);
-    if (end < 0) return false;
     const steps = {
       ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: PAGE_BINS, PageDown: -PAGE_BINS, Home: -bins, End: bins,
     };
+    if (end < 0 || !(event.key === "Escape" || event.key in steps)) return false;
     if (event.key === "Escape") show(0, bins);
-    else if (event.key in steps) {
-      const to = edges[end] + steps[event.key];
-      show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
-    } else return false;
+    else moveEnd(end, edges[end] + steps[event.key]);
     return true;
   }
 
-  handles.forEach((handle, end) => {
-    onDrag(handle, {
-      upright: vertical,
-      onMove(event) {
-        const to = Math.round(edgeAt(event));
-        show(end ? edges[0] : Math.min(to, edges[1] - 1), end ? Math.max(to, edges[0] + 1) : edges[1]);
-      },
-    });
-  });
+  handles.forEach((handle, end) => onDrag(handle, { upright: vertical, onMove: (event) => moveEnd(end, Math.round(edgeAt(event))) }));
 
   return { set, show, stretch, key, edgeAt, edges: () => edges };
 }

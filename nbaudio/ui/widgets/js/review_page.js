@@ -92,8 +92,8 @@ function startPage() {
     const { key, code, shiftKey, ctrlKey, altKey, metaKey } = event;
     if (!root.dispatchEvent(new KeyboardEvent("keydown", { key, code, shiftKey, ctrlKey, altKey, metaKey, bubbles: true, cancelable: true }))) event.preventDefault();
   });
-  const missing = (event) => event.target.matches?.("audio") && say("The clips are not there: keep the folder 'clips' beside this page, and unpack a .zip first.");
-  document.addEventListener("error", missing, true);
+  const missing = "The clips are not there: keep the folder 'clips' beside this page, and unpack a .zip first.";
+  document.addEventListener("error", (event) => event.target.matches?.("audio") && say(missing), true);
   window.addEventListener("beforeunload", (event) => {
     if (!state.unsaved) return;
     event.preventDefault();

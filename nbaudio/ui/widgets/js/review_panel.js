@@ -23,7 +23,7 @@ function render(widget) {
     const playerHost = make("div", { class: "nba-listening" });
     const verdicts = make("div", { class: "nba-verdicts", role: "group", "aria-label": "verdict" });
     const comment = make("input", { type: "text", class: "nba-comment", "aria-label": "comment", placeholder: "comment   t" });
-    const text = make("textarea", { class: "nba-text", "aria-label": "corrected words", rows: "2", dir: "auto", hidden: true });
+    const text = make("textarea", { class: "nba-text", "aria-label": "corrected words", rows: "2", dir: "auto", hidden: true, on: { input: () => (corrected = text.value) } });
     const edit = button("correct the words", "write the words that are spoken", () => editText(), "e");
     const undoButton = button("undo", "undo the last verdict", () => withdraw(), "u");
     const nextButton = button("next open", "the next segment without a verdict", () => goNext(), "n");
@@ -34,6 +34,7 @@ function render(widget) {
     const table = createTable(list, { request, plain: opened.page, height: 190, onMove: listen, onClick: listen, onOpen: () => player.toggle() });
     close(() => player.stop());
 
+    const isFault = (word) => word !== undefined && word !== "ok" && word !== "unsure";
     const buttons = opened.words.map(({ word, meaning }, i) => {
       const title = `${meaning || word}${isFault(word) ? "; with Shift: a further fault" : ""}`;
       const element = button(word, title, (event) => (event.shiftKey && isFault(word) ? toggleFault(i) : giveVerdict(i)));
@@ -41,10 +42,6 @@ function render(widget) {
       verdicts.append(element);
       return element;
     });
-
-    function isFault(word) {
-      return word !== undefined && word !== "ok" && word !== "unsure";
-    }
 
     /** Show the words of a verdict as pressed buttons. */
     function press(said) {
@@ -61,8 +58,8 @@ function render(widget) {
       undoButton.disabled = !state.undo;
       nextStep.textContent = visible(state.next ?? "");
       nextStep.hidden = !state.next;
-      const others = listed.length > 1;
-      names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name, text: name, disabled: others && name !== state.reviewer })));
+      const isOther = (name) => listed.length > 1 && name !== state.reviewer;
+      names.replaceChildren(...state.reviewers.map((name) => make("option", { value: name, text: name, disabled: isOther(name) })));
       reviewerInput.value = state.reviewer;
     }
 
@@ -159,7 +156,6 @@ function render(widget) {
       text.focus();
     }
 
-    text.addEventListener("input", () => (corrected = text.value));
     for (const field of [text, comment, reviewerInput]) {
       field.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" || event.shiftKey) return;

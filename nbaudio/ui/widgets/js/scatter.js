@@ -5,7 +5,7 @@ function render(widget) {
     let state = null;
     let levels = [];
     const axes = ["x", "y"].map((name) => {
-      const select = make("select", { "aria-label": `${name} axis`, on: { change: chooseAxes } });
+      const select = make("select", { "aria-label": `${name} axis`, on: { change: () => request("scatter.axes", { x: across.select.value, y: up.select.value }) } });
       return { name, select, label: make("label", {}, `${name} `, select), low: make("span"), high: make("span") };
     });
     const clear = button("clear", "clear the box", () => request("scatter.box", { box: null }));
@@ -50,10 +50,6 @@ function render(widget) {
     function report() {
       const [[left, right], [low, high]] = ranges.map((range) => range.edges());
       request("scatter.box", { box: box.hidden ? null : [left, right - 1, low, high - 1] });
-    }
-
-    function chooseAxes() {
-      request("scatter.axes", { x: across.select.value, y: up.select.value });
     }
 
     function draw() {

@@ -15,9 +15,7 @@ let tableCount = 0;
 
 /**
  * Create a table in `host`. The cursor calls `onMove(row)`, Enter and double clicks `onOpen(row, { double })`, plain clicks
- * `onClick(row)`; a row is `{ number, position, marked, cells }`; `saved` adds saved filters; a
- * `plain` table has neither conditions nor marks nor distributions. Returns
- * `{ ready, move, moveTo, reload, refresh, loadedRow, key, help, position }`.
+ * `onClick(row)`. `saved` adds saved filters; a `plain` table has neither conditions nor marks nor distributions.
  */
 function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onClick = () => {}, saved = false, plain = false, height = 340 }) {
   const name = `nba-table-${++tableCount}`;
@@ -34,16 +32,14 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
 
   const where = make("input", {
     class: "nba-where", type: "text", spellcheck: "false", "aria-label": "filter by a condition",
-    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'",
+    placeholder: "filter   similarity < 0.5 and speaker_id = 'spk7'", hidden: plain,
   });
-  where.hidden = plain;
   const find = make("input", { class: "nba-find", type: "search", spellcheck: "false", "aria-label": "find text", placeholder: "find text   /" });
   const count = make("span", { class: "nba-count", role: "status" });
   const head = make("div", { class: "nba-head", role: "row" });
   const spacer = make("div", { class: "nba-spacer", role: "presentation" });
-  const scroller = make("div", { class: "nba-scroller", role: "presentation" }, head, spacer);
+  const scroller = make("div", { class: "nba-scroller", role: "presentation", style: `height: ${height}px` }, head, spacer);
   const grid = make("div", { class: "nba-grid", role: "grid", tabindex: "0", "aria-label": "segments", "aria-multiselectable": "true" }, scroller);
-  scroller.style.height = `${height}px`;
   const columns = createColumns({ grid, head, request, order: () => order, sortBy, changed: columnsChanged, idle, plain });
   const { layout, menu, choose } = columns;
   const filters = saved && createFilters({ request, apply });
@@ -80,8 +76,11 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       .catch(() => requested.delete(number));
   }
 
+  // A row as Python sent it: `{ number, marked, cells }`.
+  const held = (position) => pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+
   function row(position) {
-    const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+    const found = held(position);
     return found && { number: found.number, marked: found.marked, position, cells: Object.fromEntries(layout.shown.map((key, i) => [key, found.cells[i]])) };
   }
 
@@ -89,9 +88,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     const first = Math.max(0, Math.min(Math.floor(topPx() / rowPx()), total - 1));
     const number = Math.min(total, rowsInView() + 3);
     while (pool.length < number) {
-      const element = make("div", { class: "nba-row", role: "row" });
-      spacer.append(element);
-      pool.push(element);
+      pool.push(make("div", { class: "nba-row", role: "row" }));
+      spacer.append(pool.at(-1));
     }
     const start = Math.max(0, Math.min(first - 1, total - number));
     pool.forEach((element, i) => {
@@ -99,17 +97,15 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
       element.hidden = i >= number;
       if (element.hidden) return;
       element.style.transform = `translateY(${scroller.scrollTop + position * rowPx() - topPx()}px)`;
-      const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
-      fill(element, position, found);
+      fill(element, position, held(position));
     });
     for (const position of [start, start + number - 1]) fetchPage(Math.floor(position / PAGE_ROWS));
     grid.setAttribute("aria-activedescendant", `${name}-${cursor}`);
   }
 
   function fill(element, position, found) {
-    element.id = `${name}-${position}`;
-    element.setAttribute("aria-rowindex", position + 2);
-    element.setAttribute("aria-selected", Boolean(found?.marked) || position === cursor);
+    const selected = String(Boolean(found?.marked) || position === cursor);
+    assign(element, { id: `${name}-${position}`, "aria-rowindex": position + 2, "aria-selected": selected });
     element.classList.toggle("nba-odd", position % 2 === 1);
     element.classList.toggle("nba-cursor", position === cursor);
     element.classList.toggle("nba-marked", Boolean(found?.marked));
@@ -185,31 +181,32 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   async function idle() {
     while (performance.now() - used < IDLE_MS) await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  const describe = (options) => columns.describe(options).catch(() => {});
 
   function drawHead(again = true) {
     columns.draw();
     pool.forEach((element) => element.replaceChildren());
-    describe({ again });
+    columns.describe({ again }).catch(() => {});
   }
 
   function apply(filter) {
     where.value = filter.where;
     find.value = filter.find;
-    arrange(filter).catch(() => count.classList.add("nba-bad"));
+    arrange(filter);
     grid.focus();
   }
 
-  async function arrange(changes, { silent = false } = {}) {
+  /** Arrange the rows anew; a filter that Python refuses is marked. */
+  async function arrange(changes) {
     used = performance.now();
-    const { result } = await request("table.arrange", { ...order, ...changes });
+    const { result } = await request("table.arrange", { ...order, ...changes }).catch(() => ({}));
+    count.classList.toggle("nba-bad", !result);
+    if (!result) return;
     order = { ...order, ...changes };
-    count.classList.remove("nba-bad");
     clearPages();
     take(result);
     drawHead(changes.where !== undefined); // another order has the same distributions
     scroller.scrollTop = 0;
-    await move(0, { silent });
+    await move(0);
   }
 
   function take(result) {
@@ -228,11 +225,8 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     grid.focus();
   }
 
-  const filter = () => {
-    arrange({ where: where.value, find: find.value }).catch(() => count.classList.add("nba-bad"));
-  };
-  const soon = debounce(filter, 250);
-  find.addEventListener("input", soon);
+  const filter = () => arrange({ where: where.value, find: find.value });
+  find.addEventListener("input", debounce(filter, 250));
   for (const field of [where, find]) {
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") filter();
@@ -262,7 +256,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     if (plain) return;
     await request("table.mark", { first, last, on, version });
     for (let position = first; position < last; position += 1) {
-      const found = pages.get(Math.floor(position / PAGE_ROWS))?.[position % PAGE_ROWS];
+      const found = held(position);
       if (found) found.marked = on;
     }
     draw();

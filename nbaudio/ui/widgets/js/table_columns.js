@@ -11,7 +11,6 @@ const STEP_PX = 20;
 /**
  * Create header and column menu. `sortBy(key)` is called by a click on a name, `changed()` after every change of the columns;
  * `idle()` is a promise that no rows are being requested.
- * Returns `{ menu, choose, open, draw, describe, layout, isNumber, isFloat }`; `layout` is `{ shown, widths, wrap, charts }`.
  */
 function createColumns({ grid, head, request, order, sortBy, changed, idle, plain }) {
   const layout = { shown: [], widths: {}, wrap: false, charts: true };
@@ -36,16 +35,10 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
     changed();
   }
 
-  function toggle(key, on) {
-    layout.shown = on ? [...layout.shown, key] : layout.shown.filter((other) => other !== key);
-    save();
-  }
-
-  /** Move a column to the place of another, or by one place with `by`. */
+  /** Move a column to a place, or show it there; null hides it. */
   function place(key, at) {
-    const rest = layout.shown.filter((other) => other !== key);
-    rest.splice(Math.max(0, Math.min(rest.length, at)), 0, key);
-    layout.shown = rest;
+    layout.shown = layout.shown.filter((other) => other !== key);
+    if (at !== null) layout.shown.splice(Math.max(0, at), 0, key);
     save();
   }
 
@@ -111,7 +104,7 @@ function createColumns({ grid, head, request, order, sortBy, changed, idle, plai
     const option = (text, key) => checkbox(text, layout[key], (on) => ((layout[key] = on), save()));
     const item = (name) => {
       const at = layout.shown.indexOf(name);
-      const label = checkbox(name, at >= 0, (on) => toggle(name, on));
+      const label = checkbox(name, at >= 0, (on) => place(name, on ? layout.shown.length : null));
       if (at < 0) return make("div", { class: "nba-choice" }, label);
       const up = button("↑", `move ${visible(name)} to the left`, () => (place(name, at - 1), menu.querySelectorAll(".nba-choice button")[2 * Math.max(0, at - 1)]?.focus()));
       const down = button("↓", `move ${visible(name)} to the right`, () => (place(name, at + 1), menu.querySelectorAll(".nba-choice button")[2 * Math.min(layout.shown.length - 1, at + 1) + 1]?.focus()));
@@ -147,13 +140,11 @@ function drawChart(found) {
   if (!found) return make("div", { class: "nba-chart" });
   const share = (count) => `${number((100 * count) / Math.max(1, found.rows), 1)} %`;
   const facts = [];
-  const bars = make("span", { class: "nba-bars" });
+  let bars = make("span", { class: "nba-bars" });
   let caption = "";
   if (found.counts) {
     facts.push(`min ${number(found.min)}`, `median ${number(found.median)}`, `max ${number(found.max)}`);
-    const most = Math.max(...found.counts);
-    // The lowest bar that is not empty is still seen.
-    for (const count of found.counts) bars.append(make("span", { style: `height: ${count ? Math.max(8, (100 * count) / most) : 0}%` }));
+    bars = drawBars(found.counts, Math.max(...found.counts), 8);
   } else if (found.top) {
     facts.push(`${number(found.distinct)} different`, ...found.top.map(([value, count]) => `${visible(value).slice(0, 60)} ${share(count)}`));
     caption = `${number(found.distinct)} different`;

@@ -13,8 +13,8 @@ function createFilters({ request, apply }) {
         apply(filter);
         close();
       });
-      use.dir = "auto";
-      use.title = visible([filter.where, filter.find && `find ${filter.find}`, filter.sort && `sort by ${filter.sort}`].filter(Boolean).join("\n")).slice(0, 1000);
+      const parts = [filter.where, filter.find && `find ${filter.find}`, filter.sort && `sort by ${filter.sort}`].filter(Boolean);
+      assign(use, { dir: "auto", title: visible(parts.join("\n")).slice(0, 1000) });
       return make("div", { class: "nba-choice" }, use, button("×", `delete ${visible(key)}`, async () => draw((await request("filters.delete", { name: key })).result)));
     });
     list.replaceChildren(...(items.length ? items : [make("span", { class: "nba-faint", text: "none saved" })]));
@@ -24,7 +24,6 @@ function createFilters({ request, apply }) {
     if (!name.value.trim()) return name.focus();
     draw((await request("filters.save", { name: name.value })).result);
     name.value = "";
-    return undefined;
   }
 
   function close() {

@@ -29,22 +29,25 @@ function render(widget) {
     );
     const used = make("span", { class: "nba-faint nba-used", role: "status" });
     const log = button("log scale", "logarithmic axis of segments (key y)", () => scaleBy(!logarithmic), "y");
-    const legend = make("div", { class: "nba-legend nba-faint" });
+    const swatch = (kind, text) => make("span", {}, make("i", { class: `nba-swatch nba-swatch-${kind}` }), text);
+    const proven = [swatch("proof", "verified precision"), swatch("band", "its 95 % interval")];
+    const always = [swatch("kept", "kept"), swatch("out", "out"), swatch("at", "threshold")];
+    const legend = make("div", { class: "nba-legend nba-faint" }, ...always, ...proven);
     const help = make("div", { class: "nba-faint nba-help" });
     for (const [names, what] of [["← →", "move, with Shift ten steps"], ["t", "type"], ["y", "log scale"], ["↑ ↓", "clips"], ["Space", "play"]]) {
       help.append(make("span", {}, ...names.split(" ").map((name) => make("kbd", { text: name })), ` ${what}`));
     }
     const canvas = make("canvas", { class: "nba-plot", role: "slider", tabindex: "0", "aria-label": "threshold", "aria-orientation": "horizontal" });
     const figures = ["threshold", "segments", "hours", "speakers gone", "verified precision"].map((name) => {
-      const value = make("div", { class: "nba-figure-value", text: "–" });
-      const more = make("div", { class: "nba-faint nba-figure-more" });
-      return { value, more, element: make("div", { class: "nba-figure" }, make("div", { class: "nba-faint", text: name }), value, more) };
+      const parts = [make("div", { class: "nba-figure-value", text: "–" }), make("div", { class: "nba-faint nba-figure-more" })];
+      const show = (...texts) => texts.forEach((each, i) => (parts[i].textContent = each));
+      return { show, element: make("div", { class: "nba-figure" }, make("div", { class: "nba-faint", text: name }), ...parts) };
     });
     const [threshold, segments, hours, gone, precision] = figures;
     const losses = make("div", { class: "nba-losses" });
     const sides = ["kept", "out"].map((side) => {
       const list = make("div", { class: "nba-examples" });
-      return { side, list, element: make("div", { class: "nba-side" }, make("div", { class: "nba-faint", text: side === "kept" ? "just kept" : "just out" }), list) };
+      return { side, list, element: make("div", { class: "nba-side" }, make("div", { class: "nba-faint", text: `just ${side}` }), list) };
     });
     const listening = make("div", { class: "nba-listening", hidden: true });
     const plot = createPlot(canvas, root);
@@ -81,9 +84,7 @@ function render(widget) {
       measures.replaceChildren(
         ...result.measures.map((name) => {
           const one = button(name, `threshold on ${name}`, () => choose(name));
-          one.setAttribute("role", "radio");
-          one.setAttribute("aria-checked", name === measure);
-          return one;
+          return assign(one, { role: "radio", "aria-checked": String(name === measure) });
         }),
       );
     }
@@ -102,7 +103,7 @@ function render(widget) {
 
     /** Move to a value; Python counts anew if it is not a position of the grid. */
     async function put(value) {
-      const found = Math.min(counts.grid[counts.grid.length - 1], Math.max(counts.grid[0], value));
+      const found = Math.min(counts.grid.at(-1), Math.max(counts.grid[0], value));
       if (Number.isNaN(found)) return draw();
       if (!counts.grid.includes(found)) await open(counts.measure, found);
       return move(nearest(found));
@@ -198,41 +199,21 @@ function render(widget) {
     function draw() {
       const begun = performance.now();
       drawPlot();
-      drawLegend();
-      const total = counts.all_segments;
-      const time = counts.all_hours;
-      const share = (part, whole) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
-      threshold.value.textContent = digits(counts.grid[at]);
-      if (document.activeElement !== field) field.value = digits(counts.grid[at]);
-      threshold.more.textContent = counts.least ? "or more is kept" : "or less is kept";
-      segments.value.textContent = number(counts.segments[at]);
-      segments.more.textContent = `${share(counts.segments[at], total)} of ${number(total)}`;
-      hours.value.textContent = duration(counts.hours[at], time);
-      hours.more.textContent = `${share(counts.hours[at], time)} of ${duration(time)}`;
-      drawProof();
-      gone.value.textContent = number(counts.vanished[at]);
-      gone.more.textContent = `of ${number(counts.all_speakers)}`;
-      drawLosses();
-      canvas.setAttribute("aria-valuemin", counts.grid[0]);
-      canvas.setAttribute("aria-valuemax", counts.grid[counts.grid.length - 1]);
-      canvas.setAttribute("aria-valuenow", counts.grid[at]);
-      canvas.setAttribute("aria-valuetext", `${digits(counts.grid[at])}: ${number(counts.segments[at])} segments kept`);
-      root.dataset.drawn = (performance.now() - begun).toFixed(2);
-    }
-
-    function drawProof() {
-      const percent = (share) => `${(100 * share).toFixed(1)} %`;
+      proven.forEach((each) => (each.hidden = !proof));
+      const { grid, all_segments: total, all_hours: time } = counts;
+      const share = (part, whole = 1) => `${((100 * part) / (whole || 1)).toFixed(1)} %`;
+      if (document.activeElement !== field) field.value = digits(grid[at]);
+      threshold.show(digits(grid[at]), counts.least ? "or more is kept" : "or less is kept");
+      segments.show(number(counts.segments[at]), `${share(counts.segments[at], total)} of ${number(total)}`);
+      hours.show(duration(counts.hours[at], time), `${share(counts.hours[at], time)} of ${duration(time)}`);
+      gone.show(number(counts.vanished[at]), `of ${number(counts.all_speakers)}`);
       const known = proof && proof.precision[at] !== null;
-      precision.value.textContent = known ? percent(proof.precision[at]) : "–";
-      precision.more.textContent = known
-        ? `${percent(proof.low[at])} to ${percent(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`
-        : proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only";
-    }
-
-    function drawLegend() {
-      const key = (kind, text) => make("span", {}, make("i", { class: `nba-swatch nba-swatch-${kind}` }), text);
-      legend.replaceChildren(key("kept", "kept"), key("out", "out"), key("at", "threshold"));
-      if (proof) legend.append(key("proof", "verified precision"), key("band", "its 95 % interval"));
+      if (known) precision.show(share(proof.precision[at]), `${share(proof.low[at])} to ${share(proof.high[at])}, ${number(proof.reviewed[at])} reviewed`);
+      else precision.show("–", proof ? "none of it was reviewed" : counts.measure === "similarity" ? "no verdicts yet" : "by similarity only");
+      drawLosses();
+      const said = `${digits(grid[at])}: ${number(counts.segments[at])} segments kept`;
+      assign(canvas, { "aria-valuemin": grid[0], "aria-valuemax": grid.at(-1), "aria-valuenow": grid[at], "aria-valuetext": said });
+      root.dataset.drawn = (performance.now() - begun).toFixed(2);
     }
 
     const drawPlot = () => plot.draw({ counts, at, proof, logarithmic });
@@ -281,7 +262,7 @@ function render(widget) {
     ]);
     keys((event) => chosen >= 0 && player.key(event), () => player.help.filter(([names]) => names !== "← →"));
     // Values between two positions may come fast, as from a slider: they are counted once none comes any more.
-    const putLate = debounce((value) => put(value), 120);
+    const putLate = debounce(put, 120);
     model.on("change:value", () => {
       const value = model.get("value");
       if (!counts || value === counts.grid[at]) return;

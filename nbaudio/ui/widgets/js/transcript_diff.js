@@ -3,8 +3,7 @@ const CLIP_OPTIONS = { before: 0, after: 0, channel: null, even: true, columns: 
 function render(widget) {
   return mount(widget, "transcript-diff", async ({ root, request, keys, close }) => {
     const { result } = await request("diffs");
-    const audio = make("audio", { hidden: true });
-    const items = [];
+    const audio = make("audio", { hidden: true, on: { playing: () => highlight() } });
     let current = null; // the item that is playing
     let url = "";
     root.append(audio);
@@ -24,7 +23,6 @@ function render(widget) {
       }
       audio.currentTime = seconds;
       await audio.play();
-      requestAnimationFrame(highlight);
     }
 
     function highlight() {
@@ -38,7 +36,6 @@ function render(widget) {
       item.diff = createDiff(words, { onSeek: (seconds) => play(item, seconds) });
       const title = make("div", { class: "nba-title" });
       root.append(make("div", { class: "nba-item" }, title, words));
-      items.push(item);
       const { result: said } = await request("segment", { number: i });
       title.append(
         ...factsOf(said),
@@ -49,6 +46,6 @@ function render(widget) {
     }
     if (result.hidden) root.append(make("p", { class: "nba-faint", text: `and ${number(result.hidden)} more, not shown` }));
     if (!result.shown) root.append(make("p", { class: "nba-faint", text: "no segments" }));
-    keys((event) => event.key === " " && (audio.paused ? current && audio.play().then(() => requestAnimationFrame(highlight)) : audio.pause(), true), [["Space", "play or pause the clip that played last"]]);
+    keys((event) => event.key === " " && (audio.paused ? current && audio.play() : audio.pause(), true), [["Space", "play or pause the clip that played last"]]);
   });
 }

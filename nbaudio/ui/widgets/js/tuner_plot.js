@@ -14,8 +14,8 @@ function createPlot(canvas, root) {
   let logarithmic = false;
 
   // Position of a value on the horizontal axis, from 0 to 1, and back.
-  const shareOf = (value) => (value - counts.grid[0]) / (counts.grid[counts.grid.length - 1] - counts.grid[0]);
-  const valueAt = (grid, share) => grid[0] + share * (grid[grid.length - 1] - grid[0]);
+  const shareOf = (value) => (value - counts.grid[0]) / (counts.grid.at(-1) - counts.grid[0]);
+  const valueAt = (grid, share) => grid[0] + share * (grid.at(-1) - grid[0]);
   // Width of the plot and position of a value, in pixels.
   const plotWidth = () => Math.max(60, (canvas.clientWidth || 600) - SIDE_PX - (proof ? SIDE_PX : EDGE_PX));
   const across = (value) => SIDE_PX + shareOf(value) * plotWidth();

@@ -54,12 +54,7 @@
 
   window._JUPYTERLAB = window._JUPYTERLAB ?? {};
   window._JUPYTERLAB.nbaudio = {
-    init: (scope) => {
-      shared = scope;
-    },
-    get: async () => {
-      const made = await extension();
-      return () => made;
-    },
+    init: (scope) => (shared = scope),
+    get: () => extension().then((made) => () => made),
   };
 })();
