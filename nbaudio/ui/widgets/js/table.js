@@ -234,9 +234,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     });
   }
 
-  const reportCursor = debounce((position) => {
-    const found = row(position);
-    request("table.cursor", { position, version });
+  const reportCursor = debounce(() => {
+    const found = row(cursor);
+    request("table.cursor", { position: cursor, version });
     if (found) onMove(found);
   }, 40);
 
@@ -249,7 +249,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     else if (top + rowPx() > topPx() + viewPx()) scroller.scrollTop = (top + rowPx() - viewPx()) / scale;
     draw();
     drawCurrent();
-    if (total && !silent) reportCursor(cursor);
+    if (total && !silent) reportCursor();
   }
 
   async function mark(first, last, on) {
