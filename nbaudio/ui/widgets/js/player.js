@@ -55,7 +55,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   host.append(
     title,
     stage,
-    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, make("span", { class: "nba-space" }), time),
+    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, time),
     bounds.bar,
     words,
   );
@@ -236,7 +236,6 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     if (!state.clip?.audio) return;
     const { audio, from, to, loaded } = state.clip;
     if (now() >= (range?.end ?? to) - END_S) seek(range?.start ?? from);
-    playing.firstChild.textContent = "❚❚ pause";
     const mine = ++playRequests;
     loaded
       .then(() => {
@@ -244,6 +243,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
         audio.playbackRate = speed;
         audio.preservesPitch = true;
         const started = audio.play();
+        playing.firstChild.textContent = "❚❚ pause";
         cancelAnimationFrame(frame);
         frame = requestAnimationFrame(tick);
         return started;
@@ -264,6 +264,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   }
 
   function paused() {
+    if (state.clip?.audio && !state.clip.audio.paused && !state.clip.audio.ended) return; // begun again since
     playing.firstChild.textContent = "▶ play";
     tick();
   }
@@ -272,6 +273,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     playRequests += 1;
     range = null;
     state.clip?.audio?.pause();
+    paused(); // the event comes too late if the next clip is there
   }
 
   /** The segment with the context that is wanted, if the clip has more than that; else null. */

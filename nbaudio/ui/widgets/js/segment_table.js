@@ -68,7 +68,8 @@ function render(widget) {
       if (speaking === view) speaking = null;
     });
 
-    const rows = () => [...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"], ...(player?.help ?? [])] : [])];
+    // Where both have a key it is the table's.
+    const rows = () => [...new Map([...table.help, ...(player?.help ?? []), ...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"]] : [])])];
     keys((event) => {
       if (event.key === "Escape" && !listening.hidden) {
         player?.stop();
