@@ -240,9 +240,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     });
   }
 
-  const reportCursor = debounce((position) => {
-    const found = row(position);
+  const reportCursor = debounce(async (position) => {
     request("table.cursor", { position, version });
+    const found = row(position) ?? (await loadedRow());
     if (found) onMove(found);
   }, 40);
 
