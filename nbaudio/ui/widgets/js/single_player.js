@@ -7,12 +7,13 @@ function render(widget) {
     root.append(bar);
     const { result } = await request("player.open");
     const player = createPlayer(root, { request, root, fixed: result.fixed });
+    bar.hidden = result.linked || result.total < 2;
     let at = result.at;
     let [, plays] = model.get("current");
     close(() => player.stop());
 
     // The rows of a table have their own order.
-    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : go(at + by, play));
+    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : result.total && go(at + by, play));
 
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
@@ -22,7 +23,6 @@ function render(widget) {
       place.textContent = `${number(at + 1)} of ${number(result.total)}`;
       earlier.disabled = at === 0;
       later.disabled = at === result.total - 1;
-      bar.hidden = result.linked || result.total < 2;
       await player.show(at, { play });
       if (at + 1 < result.total) player.prefetch(at + 1);
     }
