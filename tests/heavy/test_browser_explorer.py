@@ -206,3 +206,11 @@ def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, w
         page.wait_for_selector(".nba-title code:text-is('s6')")
         page.wait_for_timeout(200)
         assert "play" in playing.inner_text()
+        page.keyboard.press("End")  # a row that is not loaded yet
+        page.wait_for_selector(".nba-title code:text-is('s198')")
+        page.get_by_label("filter by a condition").fill("")
+        page.keyboard.press("Enter")
+        shown(page, "200")
+        page.locator(".nba-grid").focus()
+        page.keyboard.press("End")
+        page.wait_for_selector(".nba-title code:text-is('s199')")
