@@ -171,8 +171,6 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
 
-  // view
-
   const separate = () => apart.setAttribute("aria-pressed", timeline.separate());
 
   function setLevels(next = () => {}) {
@@ -198,8 +196,6 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     head.hidden = share < 0 || share > 1;
     head.style.left = `${100 * share}%`;
   }
-
-  // playback
 
   const now = () => state.clip.audio.currentTime + state.clip.from;
 

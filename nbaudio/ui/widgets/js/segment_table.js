@@ -68,8 +68,7 @@ function render(widget) {
       if (speaking === view) speaking = null;
     });
 
-    // Where both have a key it is the table's.
-    const rows = () => [...new Map([...table.help, ...(player?.help ?? []), ...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"]] : [])])];
+    const rows = () => [...new Map([...table.help, ...(player?.help ?? []), ...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"]] : [])])]; // a key that both have is the table's
     keys((event) => {
       if (event.key === "Escape" && !listening.hidden) {
         player?.stop();

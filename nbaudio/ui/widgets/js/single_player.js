@@ -12,9 +12,7 @@ function render(widget) {
     let [, plays] = model.get("current");
     close(() => player.stop());
 
-    // The rows of a table have their own order.
-    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : result.total && go(at + by, play));
-
+    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : result.total && go(at + by, play)); // rows of a table have their own order
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
       at = Math.max(0, Math.min(result.total - 1, to));
