@@ -331,3 +331,41 @@ def test_the_saved_form_has_pictures_and_rows_and_no_scripts(many):
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
     assert labels[1] == "similarity: 150 of 300 rows, 0 to 1"
     assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_the_current_row_is_always_the_one_in_the_player(many):
+    explorer = Explorer(many, reviewer="ana")
+
+    def current():
+        assert explorer.selected["segment_id"].to_list() == [f"s{explorer._table.current[0]}"]
+        return explorer._table.current
+
+    ask(explorer._table, "table.arrange", where="similarity >= 0.5", find="", sort="similarity", descending=True)
+    assert current() == [299, 0]
+    ask(explorer._player, "player.turn", by=1)
+    assert current() == [298, 1]
+    ask(explorer._player, "player.turn", by=-1)
+    ask(explorer._player, "player.turn", by=-1)  # the first row stays
+    assert current() == [299, 3]
+    explorer._show(280)
+    assert current() == [280, 3]
+    explorer._table.narrow("similarity < 0.97")  # it passes, hence it stays
+    assert current() == [280, 3]
+    explorer._table.narrow("similarity < 0.6")
+    assert current() == [179, 3]
+    explorer.verdict("ok")
+    assert current() == [179, 3]
+    assert verdicts(many)["segment_id"].to_list() == ["s179"]
+    explorer._table.narrow("similarity > 2")
+    assert explorer._table.current == [-1, 3]
+    ask(explorer._player, "player.turn", by=1)
+    assert explorer._table.current == [-1, 3]
+
+
+def test_marks_on_rows_that_a_filter_hides_do_not_count(many):
+    explorer = Explorer(many, reviewer="ana")
+    ask(explorer._table, "table.mark", first=0, last=2, on=True, version=explorer._rows.version)
+    explorer._table.narrow("similarity > 0.5")
+    assert (explorer._actions.counts[0], explorer.selected["segment_id"].to_list()) == (0, ["s151"])
+    explorer._table.narrow("")
+    assert explorer.selected["segment_id"].to_list() == ["s0", "s1"]

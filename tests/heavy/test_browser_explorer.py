@@ -152,7 +152,9 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
         page.keyboard.press("Enter")
         shown(page, "140 of 200")
         page.get_by_role("grid").focus()
-        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-title code:text-is('s139')")  # the cursor stays on a row that passes
+        for key in ("Home", "ArrowDown"):
+            page.keyboard.press(key)
         page.wait_for_selector(".nba-title code:text-is('s1')")
         page.keyboard.press("Enter")
         page.wait_for_function(SOUNDS)
@@ -177,3 +179,38 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
         assert cells(page) == before
     assert notes(workspace)["note"].to_list() == ["listen ＜again＞"]
     assert len(verdicts(workspace)) == 140
+
+
+def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, workspace):
+    page = lab[2]
+    playing = page.get_by_role("button", name="play or pause")
+    with notebook(lab, workspace, OPEN) as ask:
+        page.get_by_label("filter by a condition").fill("speaker_id = 'spk3'")
+        page.keyboard.press("Enter")
+        shown(page, "50 of 200")
+        page.wait_for_selector(".nba-title code:text-is('s2')")  # the first row shown
+        page.locator(".nba-row:not([hidden])").nth(1).click()
+        page.wait_for_selector(".nba-title code:text-is('s6')")
+        for _ in range(2):  # from the cache the second time
+            page.wait_for_function(SOUNDS)
+            page.wait_for_timeout(200)
+            assert "pause" in playing.inner_text()
+            page.keyboard.press("Enter")
+        page.locator(".nba-player").focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_selector(".nba-title code:text-is('s10')")
+        page.wait_for_function(SOUNDS)
+        assert ask("e.selected['segment_id'].to_list()") == "['s10']"
+        page.locator(".nba-grid").focus()
+        page.keyboard.press("ArrowUp")  # to a clip in the cache, without playing it
+        page.wait_for_selector(".nba-title code:text-is('s6')")
+        page.wait_for_timeout(200)
+        assert "play" in playing.inner_text()
+        page.keyboard.press("End")  # a row that is not loaded yet
+        page.wait_for_selector(".nba-title code:text-is('s198')")
+        page.get_by_label("filter by a condition").fill("")
+        page.keyboard.press("Enter")
+        shown(page, "200")
+        page.locator(".nba-grid").focus()
+        page.keyboard.press("End")
+        page.wait_for_selector(".nba-title code:text-is('s199')")

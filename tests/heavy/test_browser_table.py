@@ -10,6 +10,14 @@ SILENT = "() => [...document.querySelectorAll('audio')].every(audio => audio.pau
 HOSTILE = "<img src=x onerror='window.hurt = 1'> ; drop"
 
 
+# Rows of the keys' dialog: keys, and whether these end before their meaning begins.
+KEY_ROWS = """() => [...document.querySelectorAll('.nba-keys > div')].map((row) => {
+    const keys = [...row.querySelectorAll('kbd')];
+    const end = Math.max(...keys.map((key) => key.getBoundingClientRect().right));
+    return [keys.map((key) => key.textContent), end <= row.querySelector('dd').getBoundingClientRect().left];
+})"""
+
+
 def names(page):
     return [text.lstrip("↑↓ ") for text in page.locator(".nba-head button").all_inner_texts()]
 
@@ -43,6 +51,14 @@ def test_a_row_plays_follows_python_and_is_copied(lab, workspace):  # noqa: F811
         expect(page.locator(".nba-listening")).to_be_hidden()
         page.locator(".nba-row .nba-cell:text-is('s0')").dblclick()
         page.wait_for_function(SOUNDS)
+        page.keyboard.press("?")
+        rows = page.evaluate(KEY_ROWS)
+        shown = [key for keys, _ in rows for key in keys]
+        assert len(rows) > 15
+        assert len(shown) == len(set(shown)), "one meaning for each key"
+        assert all(beside for _, beside in rows)
+        assert page.get_by_role("button", name="play or pause").inner_text() == "❚❚ pause", "Space marks rows"
+        page.keyboard.press("Escape")
         page.keyboard.press("Escape")
         page.wait_for_function(SILENT)
         number, plays = json.loads(ask("table.current"))

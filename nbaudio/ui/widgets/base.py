@@ -42,7 +42,7 @@ class BaseWidget(anywidget.AnyWidget):
 
     def __init__(self, calls: Mapping[str, Handler], **state: Any) -> None:
         super().__init__(**state)
-        self._calls = calls
+        self._calls = dict(calls)
         self._lock = RLock()
         self.on_msg(self._answer)
 

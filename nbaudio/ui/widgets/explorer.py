@@ -85,6 +85,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._rows = self._table._rows
         self._rows.layout["charts"] = False  # the histograms show more
         self._player = Player(self._segments, reviewer=self._reviewer)
+        self._player._calls["player.turn"] = self._turn
         if histograms is None:
             known = [name for name in HISTOGRAMS if name in frame.columns]
             histograms = [name for name in known if name == "verdict" or frame[name].null_count() < len(frame)]
@@ -92,7 +93,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._scatter = Scatter(frame, lambda: self._rows.order, self._narrow, self._show)
         calls: dict[str, Handler] = {"verdict": self.verdict, "note": self.note, "review": self._export, "rule": self.rule}
         self._actions = ActionBar(list(VERDICTS), MOST_VERDICTS, calls)
-        self._table.current = self._player.current = [int(next(iter(self._rows.order), -1)), 0]
+        self._table.current = self._player.current = [self._rows.current, 0]
         self._rows.changed = self._refresh
         self._link = ipywidgets.jslink((self._table, "current"), (self._player, "current"))
         self._refresh()
@@ -242,8 +243,15 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         """Filter the table by all choices."""
         self._table.narrow(" and ".join([*self._histograms.conditions, *self._scatter.conditions]))
 
-    def _show(self, number: int) -> None:
-        self._table.current = [number, self._table.current[1]]
+    def _show(self, number: int, *, play: int = 0) -> None:
+        self._rows.go_to(number)
+        self._table.current = [number, self._table.current[1] + play]
+
+    def _turn(self, *, by: int) -> None:
+        """Play the next or previous row of the table."""
+        order = self._rows.order
+        if len(order):
+            self._show(int(order[max(0, min(len(order) - 1, self._rows.cursor + by))]), play=1)
 
     def _refresh(self) -> None:
         """Show new counts in all parts."""
@@ -252,6 +260,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
             numbers = np.fromiter(self._rows.marked, dtype=np.uint32)
             marked = int(np.isin(self._rows.order, numbers, assume_unique=True).sum())
         self._actions.counts = [marked, len(self._rows.order)]
+        if self._rows.current != self._table.current[0]:
+            self._show(self._rows.current)
         self._histograms.refresh()
         self._scatter.refresh()
 

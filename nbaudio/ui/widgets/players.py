@@ -54,8 +54,9 @@ class Player(BaseWidget):
         first = 0 if len(self._segments.frame) else -1
         super().__init__({"player.open": self._open, **SegmentPlayback(self._segments, reviewer).calls}, current=[first, 0])
 
-    def _open(self) -> dict[str, int]:
-        return {"total": len(self._segments.frame), "at": max(0, self.current[0])}
+    def _open(self) -> dict[str, int | bool]:
+        opened = {"total": len(self._segments.frame), "at": max(0, self.current[0])}
+        return {**opened, "linked": True} if "player.turn" in self._calls else opened
 
     @property
     def clips(self) -> Clips:

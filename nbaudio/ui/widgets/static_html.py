@@ -102,7 +102,9 @@ class Table:
         hidden = (len(self.frame) if self.total is None else self.total) - self.limit
         more = f"<p>and {hidden:,} more rows</p>" if hidden > 0 else ""
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows or '<tr><td>no rows</td></tr>'}</tbody></table>{more}"
+        body = rows or "<tr><td>no rows</td></tr>"
+        # JupyterLab centers a table of a saved widget.
+        return f'<table style="margin-left:0">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
 
     def __repr__(self) -> str:
         return repr(self.frame)

@@ -65,7 +65,7 @@ class TableView:
             "table.distribution": self._distribution,
             "table.cell": self._cell,
             "table.cursor": self._move_cursor,
-            "table.position": self._position,
+            "table.position": self.go_to,
             "table.mark": self._mark,
         }
 
@@ -87,18 +87,24 @@ class TableView:
         return self._size()
 
     def narrow(self, where: str) -> None:
-        """Keep only rows that meet a condition besides the typed one; the rows stay as they were if it is not valid."""
-        self.order = sort_and_filter(self.frame, **self.arrangement, narrowed=where)
-        self.narrowed, self.cursor, self.version = where, 0, self.version + 1
+        """Keep only rows that meet a condition besides the typed one; the rows stay as they were if it is not valid.
+
+        The cursor stays on its row if that passes.
+        """
+        order, current = sort_and_filter(self.frame, **self.arrangement, narrowed=where), self.current
+        self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
+        self.go_to(current)
         self.changed()
 
+    @property
+    def current(self) -> int:
+        """The number of the row under the cursor, -1 for none."""
+        return int(next(iter(self.order[self.cursor : self.cursor + 1]), -1))
+
     def replace(self, frame: pl.DataFrame) -> None:
-        """Replace the values of the rows by those of `frame`; the cursor stays on its row if the filter still passes it."""
-        under = self.order[self.cursor : self.cursor + 1].tolist()
+        """Replace the values of the rows by those of `frame`."""
         self.frame = frame
         self.narrow(self.narrowed)
-        for number in under:
-            self._position(number=number)
 
     @property
     def where(self) -> str:
@@ -111,7 +117,7 @@ class TableView:
         rows = [{"number": row[0], "marked": row[0] in self.marked, "cells": row[1:]} for row in found]
         return {"rows": rows, "version": self.version}
 
-    def _position(self, *, number: int) -> int | None:
+    def go_to(self, number: int) -> int | None:
         """Move the cursor to a row of the frame; return its position, None if it is not shown."""
         places = np.flatnonzero(self.order == number)
         if not len(places):
@@ -143,12 +149,9 @@ class TableView:
 
     @property
     def selection(self) -> pl.DataFrame:
-        """The marked rows in the order shown, or the row under the cursor if none is marked."""
-        if self.marked:
-            chosen = [number for number in self.order.tolist() if number in self.marked]
-        else:
-            chosen = self.order[self.cursor : self.cursor + 1].tolist()
-        return self.frame[chosen]
+        """The marked rows in the order shown, or the row under the cursor if no row shown is marked."""
+        chosen = self.order[np.isin(self.order, list(self.marked))] if self.marked else self.order[:0]
+        return self.frame[chosen if len(chosen) else self.order[self.cursor : self.cursor + 1]]
 
 
 def _kind(dtype: pl.DataType) -> str:

@@ -54,7 +54,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   host.append(
     title,
     stage,
-    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, make("span", { class: "nba-space" }), time),
+    make("div", { class: "nba-bar nba-controls" }, playing, only, loop, group(slower, rate, faster), context, even, channel, apart, group(zoomOut, fit, zoomIn), level, time),
     bounds.bar,
     words,
   );
@@ -164,8 +164,6 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     change({ channel: all[(all.indexOf(settings.channel) + 1) % all.length] });
   }
 
-  // view
-
   const separate = () => apart.setAttribute("aria-pressed", timeline.separate());
 
   function setLevels(next = () => {}) {
@@ -191,8 +189,6 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     head.hidden = share < 0 || share > 1;
     head.style.left = `${100 * share}%`;
   }
-
-  // playback
 
   const now = () => state.clip.audio.currentTime + state.clip.from;
 
@@ -229,13 +225,13 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     if (!state.clip?.audio) return;
     const { audio, from, to, loaded } = state.clip;
     if (now() >= (range?.end ?? to) - END_S) seek(range?.start ?? from);
-    playing.firstChild.textContent = "❚❚ pause";
     const mine = ++playRequests;
     try {
       await loaded;
       if (mine !== playRequests) return;
       Object.assign(audio, { playbackRate: speed, preservesPitch: true });
       const started = audio.play();
+      playing.firstChild.textContent = "❚❚ pause";
       tick();
       await started;
     } catch (error) {
@@ -256,6 +252,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
   }
 
   function paused() {
+    if (state.clip?.audio && !state.clip.audio.paused && !state.clip.audio.ended) return; // begun again since
     playing.firstChild.textContent = "▶ play";
     tick();
   }
@@ -264,6 +261,7 @@ function createPlayer(host, { request, root, onShown = () => {}, fixed = false, 
     playRequests += 1;
     range = null;
     state.clip?.audio?.pause();
+    paused(); // the event comes too late if the next clip is there
   }
 
   /** The segment with the context that is wanted, if the clip has more than that; else null. */

@@ -176,8 +176,8 @@ function render(widget) {
     });
 
     bind([
-      [`1 to ${Math.min(9, opened.words.length)}`, "give the verdict with that number", {}],
-      ["Shift and a number", "add or remove a further fault", {}],
+      [`1–${Math.min(9, opened.words.length)}`, "give the verdict with that number", {}],
+      [`Shift+1–${Math.min(9, opened.words.length)}`, "add or remove a further fault", {}],
       ["u", "undo the last verdict", { u: withdraw }],
       ["n", "go to the next segment without a verdict", { n: goNext }],
       ["t", "write a comment", { t: () => comment.focus() }],

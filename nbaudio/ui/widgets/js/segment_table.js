@@ -68,7 +68,7 @@ function render(widget) {
       if (speaking === view) speaking = null;
     });
 
-    const rows = () => [...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"], ...(player?.help ?? [])] : [])];
+    const rows = () => [...new Map([...table.help, ...(player?.help ?? []), ...table.help, ...(mode === "own" ? [["Enter", "play or pause the row"], ["Esc", "close the player"]] : [])])]; // a key that both have is the table's
     keys((event) => {
       if (event.key === "Escape" && !listening.hidden) {
         player?.stop();

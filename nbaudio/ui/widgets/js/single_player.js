@@ -1,16 +1,18 @@
 function render(widget) {
   return mount(widget, "player", async ({ root, request, keys, bind, close, watch, model }) => {
     const place = make("span", { class: "nba-count" });
-    const earlier = button("‹", "previous clip (arrow up)", () => go(at - 1));
-    const later = button("›", "next clip (arrow down)", () => go(at + 1));
+    const earlier = button("‹", "previous clip (arrow up)", () => turn(-1));
+    const later = button("›", "next clip (arrow down)", () => turn(1));
     const bar = make("div", { class: "nba-turn" }, earlier, place, later);
     root.append(bar);
     const { result } = await request("player.open");
     const player = createPlayer(root, { request, root, fixed: result.fixed });
+    bar.hidden = result.linked || result.total < 2;
     let at = result.at;
     let [, plays] = model.get("current");
     close(() => player.stop());
 
+    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : result.total && go(at + by, play)); // rows of a table have their own order
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
       at = Math.max(0, Math.min(result.total - 1, to));
@@ -19,7 +21,6 @@ function render(widget) {
       place.textContent = `${number(at + 1)} of ${number(result.total)}`;
       earlier.disabled = at === 0;
       later.disabled = at === result.total - 1;
-      bar.hidden = result.total < 2;
       await player.show(at, { play });
       if (at + 1 < result.total) player.prefetch(at + 1);
     }
@@ -34,7 +35,7 @@ function render(widget) {
     }
     watch("change:current", follow);
 
-    bind([["↑ ↓", "previous, next clip", { ArrowUp: () => go(at - 1, true), ArrowDown: () => go(at + 1, true) }]]);
+    bind([["↑ ↓", "previous, next clip", { ArrowUp: () => turn(-1, true), ArrowDown: () => turn(1, true) }]]);
     keys(player.key, player.help);
     if (result.total) await go(at);
     else root.append(make("p", { class: "nba-faint", text: "no segments" }));

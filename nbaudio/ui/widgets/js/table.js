@@ -234,9 +234,9 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     });
   }
 
-  const reportCursor = debounce(() => {
-    const found = row(cursor);
+  const reportCursor = debounce(async () => {
     request("table.cursor", { position: cursor, version });
+    const found = row(cursor) ?? (await loadedRow());
     if (found) onMove(found);
   }, 40);
 
@@ -319,7 +319,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     ["← →", "choose a cell of the row", { ArrowLeft: () => chooseCell(-1), ArrowRight: () => chooseCell(1) }],
     ["Ctrl+C", "copy that cell", {}],
     ["Space", "mark the row; Shift with an arrow marks several", { " ": () => (row(cursor) ? mark(cursor, cursor + 1, !row(cursor).marked) : false) }],
-    ["Enter", "open the row", { Enter: () => (row(cursor) ? onOpen(row(cursor), { double: false }) : false) }],
+    ["Enter", "play the row", { Enter: () => (row(cursor) ? onOpen(row(cursor), { double: false }) : false) }],
     ["/", "find text", { "/": () => find.focus() }],
     ["Shift+← Shift+→", "on a column's name: change its width", {}],
     ["Alt+← Alt+→", "on a column's name: move the column", {}],
