@@ -108,21 +108,16 @@ WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
-def struct_fields(names: Mapping[str, str]) -> Kind:
-    """Return the kind of an object of which some fields are kept, as text: JSON key -> name of the field."""
+def struct_fields(*names: str) -> Kind:
+    """Return the kind of an object of which these fields are kept, as text."""
     decode = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
     absent = msgspec.Raw(b"null")
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        return None if value is None else {name: _slow_text(bytes(value.get(key, absent))) for key, name in names.items()}
+        return None if value is None else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
 
-    return Kind(
-        pl.Struct(dict.fromkeys(names.values(), pl.String)),
-        pa.struct(dict.fromkeys(names, pa.string())),
-        slow,
-        lambda name, values, _: pl.Series(name, values).struct.rename_fields(list(names.values())),
-    )
+    return Kind(pl.Struct(dict.fromkeys(names, pl.String)), pa.struct(dict.fromkeys(names, pa.string())), slow)
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
