@@ -9,14 +9,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Generator[Result, None, None]:
-    """Yield results in the order of the items; at most four times `jobs` items are in memory."""
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int, ahead: int = 4
+) -> Generator[Result, None, None]:
+    """Yield results in the order of the items; at most `ahead` times `jobs` items are in memory.
+
+    No thread is still running after the last result or an error.
+    """
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > 4 * jobs:
+                if len(waiting) > ahead * jobs:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -6,9 +6,7 @@ those that are not strict JSON with the standard library, since Python writes Na
 
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from decimal import Decimal
 from itertools import chain, pairwise
 from pathlib import Path
@@ -23,6 +21,7 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from nbaudio.core import input_guards
+from nbaudio.core.threads import ordered_map
 
 _BLOCK_BYTES = 4 << 20
 _LINE_FEED = ord("\n")
@@ -109,48 +108,38 @@ WORDS = Kind(pl.String(), pa.list_(pa.string()), _slow_words, _fast_words)
 FLOATS = Kind(pl.List(pl.Float32), pa.list_(pa.float32()), _slow_floats)
 
 
-def struct_fields(names: Mapping[str, str]) -> Kind:
-    """Return the kind of an object of which some fields are kept, as text: JSON key -> name of the field."""
+def struct_fields(*names: str) -> Kind:
+    """Return the kind of an object of which these fields are kept, as text."""
     decode = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
     absent = msgspec.Raw(b"null")
 
     def slow(raw: bytes) -> dict[str, str | None] | None:
         value = decode(raw)
-        return None if value is None else {name: _slow_text(bytes(value.get(key, absent))) for key, name in names.items()}
+        return None if value is None else {name: _slow_text(bytes(value.get(name, absent))) for name in names}
 
-    return Kind(
-        pl.Struct(dict.fromkeys(names.values(), pl.String)),
-        pa.struct(dict.fromkeys(names, pa.string())),
-        slow,
-        lambda name, values, _: pl.Series(name, values).struct.rename_fields(list(names.values())),
-    )
+    return Kind(pl.Struct(dict.fromkeys(names, pl.String)), pa.struct(dict.fromkeys(names, pa.string())), slow)
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
     """Read the lines of a file in blocks, in order; blank lines and fields that are not in `kinds` are skipped."""
-    ahead: deque[Future[tuple[Block, int]]] = deque()
-    start, lines = 0, 0
-
-    def take() -> Block:
-        nonlocal lines
-        block, read = ahead.popleft().result()
-        before, lines = lines, lines + read
-        values = block.values.with_columns(pl.col("line") + before)
-        return block._replace(values=values, problems=[(before + line, reason) for line, reason in block.problems])
-
     input_guards.check_regular(source)
-    with source.open("rb") as file, ThreadPoolExecutor(_READERS) as pool:
+    with source.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        while start < size:
-            file.seek(start + _BLOCK_BYTES)
-            input_guards.check_line(file.readline(input_guards.MAX_TEXT_BYTES + 1), source)
-            end = min(file.tell(), size)
-            ahead.append(pool.submit(_block, file.fileno(), start, end, kinds))
-            start = end
-            if len(ahead) > _READERS:
-                yield take()
-        while ahead:
-            yield take()
+
+        def offsets() -> Iterator[tuple[int, int]]:
+            start = 0
+            while start < size:
+                file.seek(start + _BLOCK_BYTES)
+                input_guards.check_line(file.readline(input_guards.MAX_TEXT_BYTES + 1), source)
+                end = min(file.tell(), size)
+                yield start, end
+                start = end
+
+        before = 0
+        for block, lines in ordered_map(lambda edges: _block(file.fileno(), *edges, kinds), offsets(), jobs=_READERS, ahead=1):
+            problems = [(before + line, reason) for line, reason in block.problems]
+            yield block._replace(values=block.values.with_columns(pl.col("line") + before), problems=problems)
+            before += lines
 
 
 def _block(file: int, start: int, end: int, kinds: Mapping[str, Kind]) -> tuple[Block, int]:

@@ -23,7 +23,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("start", "end"), NUMBER),
     **dict.fromkeys(("words", "norm_words", "asr"), WORDS),
     **dict.fromkeys(_WORD_TIMES, FLOATS),
-    "speaker_info": struct_fields({"Speaker_name": "name", "Speaker_gender": "gender", "Speaker_birth": "birth"}),
+    "speaker_info": struct_fields("Speaker_name", "Speaker_gender", "Speaker_birth"),
 }
 
 _NEEDED = {
@@ -104,13 +104,13 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
             pl.when(pl.col("words") != texts["text"]).then("words") if has_normal or not composed else pl.lit(None, pl.String)
         ).alias("text_raw"),
         texts["asr_text"],
-        pl.coalesce("speaker", pl.col("speaker_info").struct.field("name")).alias("speaker_id"),
+        pl.coalesce("speaker", pl.col("speaker_info").struct.field("Speaker_name")).alias("speaker_id"),
         _word_times(values, has_normal=has_normal),
         pl.col("path").alias("source_path"),
         pl.when(pl.col("split") != "null").then("split").alias("source_split"),
         "utterance_id_start",
         "utterance_id_end",
-        *(pl.col("speaker_info").struct.field(part).alias(f"speaker_{part}") for part in ("gender", "birth")),
+        *(pl.col("speaker_info").struct.field(f"Speaker_{part}").alias(f"speaker_{part}") for part in ("gender", "birth")),
     )
     given = [column for column in frame if column.null_count() < len(frame)]
     # Copy strings into buffers of just their size: without spare capacity, and without the JSON that they were views of.

@@ -120,15 +120,13 @@ def _locked_log(path: Path, of: object) -> Iterator[BinaryIO]:
 
 
 def _truncate_old(file: BinaryIO) -> None:
-    """Remove the oldest lines, and the half line that a killed run left at the end."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _KEPT_BYTES))
-    is_cut = file.tell() > 0
-    held = file.read()
-    complete = held[: held.rfind(b"\n") + 1]
-    if is_cut or complete != held:
+    """Remove the oldest lines."""
+    if file.seek(0, os.SEEK_END) > _KEPT_BYTES:
+        file.seek(-_KEPT_BYTES, os.SEEK_END)
+        kept = file.read().partition(b"\n")[2]
         with suppress(OSError):
             file.truncate(0)
-            file.write(complete[complete.find(b"\n") + 1 :] if is_cut else complete)
+            file.write(kept)
 
 
 def _open(path: Path) -> BinaryIO:

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
+from google_crc32c import extend
 
-from nbaudio.core.errors import MissingExtraError
 from nbaudio.core.tables import WORD_TIMES
 from nbaudio.corpus.containers.base import ClipLocation, Shard, as_json, group_by_split
 
@@ -203,11 +203,6 @@ def _audio(value: list[bytes]) -> list[bytes]:
 
 
 def _write_record(file: BinaryIO, record: list[bytes]) -> None:
-    try:
-        from google_crc32c import extend
-    except ImportError as error:
-        raise MissingExtraError.naming("google-crc32c", "tfrecord") from error
-
     def checksum(parts: list[bytes]) -> bytes:
         """Return the masked CRC-32C."""
         crc = reduce(extend, parts, 0)
