@@ -4,6 +4,7 @@ The time of a verdict is the one noted in the page when it was given, by the clo
 when the file was saved: a forged or wrong clock cannot make a verdict hold against later ones.
 """
 
+import codecs
 import datetime as dt
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def read_verdict_file(path: Path) -> Sheet:
     """Read a verdict file; raise InputError for any other file."""
     try:
         written = dt.datetime.fromtimestamp(input_guards.check_regular(path).st_mtime, tz=dt.UTC)
-        data = input_guards.read_all(path)
+        data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
     try:
