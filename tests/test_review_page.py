@@ -249,6 +249,13 @@ def test_rows_of_a_file_that_contradict_each_other_are_not_taken(workspace, page
     assert held(workspace) == {}
 
 
+def test_a_verdict_file_that_an_editor_saved_with_a_byte_order_mark_is_read(workspace, page):
+    path = verdict_file(page, {"s0": "ok"})
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert review.import_(workspace, path).problems == []
+    assert held(workspace) == {"s0": "ok"}
+
+
 def test_files_that_are_no_verdict_files_are_refused(workspace, page, tmp_path, monkeypatch):
     path = verdict_file(page, {"s0": "ok"})
     whole = path.read_bytes()

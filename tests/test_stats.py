@@ -220,6 +220,12 @@ def test_a_page_can_be_had_of_what_is_half_done(workspace, tmp_path, missing):
     assert read((tmp_path / "p.html").read_text(encoding="utf8")).tags.count("svg") == 3
 
 
+def test_segments_without_a_decision_count_as_kept(workspace, tmp_path):
+    workspace.save(segments=workspace.segments.with_columns(decision=None, reason=None))
+    facts = stats(workspace.path, out=tmp_path / "p.html").facts
+    assert (facts["segments_kept"], facts["segments_rejected"]) == (workspace.segments.height, 0)
+
+
 def test_a_page_of_no_segments(workspace, tmp_path):
     workspace.save(segments=workspace.segments.clear())
     assert stats(workspace.path, out=tmp_path / "p.html").facts["segments_kept"] == 0

@@ -98,7 +98,7 @@ def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
         if noted and noted > MADE.replace(tzinfo=dt.UTC) and saved - noted > dt.timedelta(seconds=2):
             saved = noted
     else:
-        raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv; save it as .xlsx")
+        raise InputError(f"{path}: the file must end in .xlsx, .csv or .tsv, or in .json if a page saved it")
     return _sheet(path, tables, saved, words)
 
 

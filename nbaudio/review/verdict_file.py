@@ -4,6 +4,7 @@ The time of a verdict is the one noted in the page when it was given, by the clo
 when the file was saved: a forged or wrong clock cannot make a verdict hold against later ones.
 """
 
+import codecs
 import datetime as dt
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def read_verdict_file(path: Path) -> Sheet:
     """Read a verdict file; raise InputError for any other file."""
     written = modified(path)
     try:
-        file = msgspec.json.decode(input_guards.read_all(path), type=_VerdictFile)
+        data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
+        file = msgspec.json.decode(data, type=_VerdictFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})") from error
     if file.format != FORMAT:

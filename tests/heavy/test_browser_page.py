@@ -113,7 +113,7 @@ def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, worksp
         write(page, "t", "comment", "čuje se = pas")
         write(page, "e", "corrected words", "jedan dva")
         page.keyboard.press("1")
-        expect(page.locator(".nba-alarm")).to_contain_text("corrected words")
+        expect(page.locator(".nba-alarm:visible")).to_contain_text("corrected words")
         judge(page, "2", then=3)
         page.keyboard.press("Shift+Digit6")
         expect(page.locator(VERDICTS).nth(3)).to_have_text("noise")
@@ -179,6 +179,59 @@ def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, works
         expect(page.locator(ROWS)).to_have_count(1)
         page.get_by_label("find text").fill("")
         expect(page.locator(ROWS)).to_have_count(8)
+        assert bad == []
+
+
+def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
+    review.export(workspace, out=tmp_path / "round.html", n=8, reviewers=["ana"])
+    ids = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
+    with browser(tmp_path) as (opened, bad):
+        page = opened(tmp_path / "round-ana.html")
+        expect(page.locator(".nba-progress")).to_contain_text("0 of 8 judged")
+        judge(page, "6", then=1)
+        judge(page, "1", then=2)
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function(SHOWN, arg=1)
+        expect(page.locator(".nba-verdicts button").nth(0)).to_have_attribute("aria-pressed", "true")
+        write(page, "e", "corrected words", "jedan dva")
+        expect(page.locator(".nba-alarm:visible")).to_contain_text("corrected words")
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function(SHOWN, arg=0)
+        expect(page.locator(".nba-verdicts button").nth(5)).to_have_attribute("aria-pressed", "true")
+        write(page, "t", "comment", "drill")
+        write(page, "e", "corrected words", "jedan tri")
+        expect(page.locator("header [role=status]")).to_contain_text("4 changes")
+        # Without a verdict there is nothing to store it with.
+        page.keyboard.press("n")
+        page.wait_for_function(SHOWN, arg=2)
+        write(page, "t", "comment", "lost")
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function(SHOWN, arg=1)
+        expect(page.locator(".nba-alarm:visible")).to_contain_text("the comment was not saved: it needs a verdict")
+        page.keyboard.press("ArrowUp")
+        expect(page.locator(".nba-alarm:visible")).to_have_count(0)
+        assert review.import_(workspace, save(page, tmp_path)).problems == []
+        assert bad == []
+    assert logged(workspace) == {
+        ids[0]: ("noise", "drill", "jedan tri", "ana", False),
+        ids[1]: ("ok", "", None, "ana", False),
+    }
+
+
+def test_verdicts_that_were_loaded_from_a_file_are_in_that_file(tmp_path, workspace):
+    review.export(workspace, out=tmp_path / "round.html", n=8, reviewers=["ana"])
+    with browser(tmp_path) as (opened, _):
+        page = opened(tmp_path / "round-ana.html")
+        expect(page.locator(".nba-progress")).to_contain_text("0 of 8 judged")
+        judge(page, "6", then=1)
+        file = save(page, tmp_path)
+    with browser(tmp_path) as (opened, bad):
+        page = opened(tmp_path / "round-ana.html")
+        page.locator("input[type=file]").set_input_files(file)
+        expect(page.locator("header [role=alert]")).to_contain_text("1 verdict is loaded; newer ones of this page are kept")
+        expect(page.locator("header [role=status]")).to_have_text("all verdicts are in the verdict file")
+        judge(page, "1", then=2)
+        expect(page.locator("header [role=status]")).to_contain_text("1 change is not in a verdict file yet")
         assert bad == []
 
 

@@ -43,7 +43,7 @@ _Read = Callable[[dict[str, Any]], tuple[NDArray[np.int16], int, bool]]
 
 def choose_examples(segments: pl.DataFrame, state: ReviewState | None) -> dict[str, dict[str, str]]:
     """Return for each finding the ids of its examples, with a label each; among equal candidates, the middle one by id."""
-    kept, one = segments.filter(pl.col("decision") != "reject"), pl.col("segment_id").sort().get(pl.len() // 2)
+    kept, one = segments.filter(pl.col("decision").ne_missing("reject")), pl.col("segment_id").sort().get(pl.len() // 2)
     spoken = views.speakers(kept)["speaker_id"].drop_nulls().head(_MOST_GROUPS)
     reasons = views.reasons(segments)["reason"].head(_MOST_GROUPS)
     faults = state.verdicts.filter(~pl.col("verdict").is_in([OK, UNSURE])) if state else pl.DataFrame()

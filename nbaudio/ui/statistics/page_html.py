@@ -27,9 +27,9 @@ h2 { font-size: 1.25rem; margin: 2.5rem 0 .25rem; border-bottom: 2px solid #0072
 h3 { font-size: 1rem; margin: 1.4rem 0 .3rem }
 a { color: var(--link) }
 p { margin: .4rem 0; max-width: 60rem; overflow-wrap: anywhere }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: .8rem; margin: 1rem 0 }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .8rem; margin: 1rem 0 }
 dl > div { padding: .6rem .9rem; background: var(--band); border-radius: 6px; display: flex; flex-direction: column }
-@media (min-width: 24rem) { dl > .wide { grid-column: span 2 } }
+@media (min-width: 26rem) { dl > .wide { grid-column: span 2 } }
 dt { color: var(--soft) }
 dd { margin: 0; overflow-wrap: anywhere }
 dd.figure { font-size: 1.5rem; line-height: 1.25; font-weight: 600; font-variant-numeric: tabular-nums }

@@ -47,7 +47,7 @@ def stats(path: str | Path, *, out: str | Path | None = None, audio: bool = True
 def count(segments: pl.DataFrame) -> dict[str, Any]:
     """Count segments, as `views.segments` returns them."""
     rejected = segments.filter(pl.col("decision") == "reject")
-    kept = segments.filter(pl.col("decision") != "reject")
+    kept = segments.filter(pl.col("decision").ne_missing("reject"))
     reasons = rejected["reason"].drop_nulls().value_counts().sort("count", "reason", descending=[True, False])
     facts = {"segments_kept": kept.height, "segments_rejected": rejected.height, "reasons": dict(reasons.iter_rows())}
     in_all = _amounts(kept)

@@ -42,7 +42,7 @@ def page_sections(
     folder = folder_at(path)
     state = None if folder.exists(CORPUS_JSON) else ProofState.load(path)
     notes = _workspace_notes(state) if state else read_corpus_info(folder)
-    kept = segments.filter(pl.col("decision") != "reject")
+    kept = segments.filter(pl.col("decision").ne_missing("reject"))
     clips = read_examples(path, state, segments, choose_examples(segments, state), audio=audio)
 
     def with_clips(section: Section, *titles: str) -> Section:

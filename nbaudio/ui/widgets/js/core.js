@@ -201,7 +201,6 @@ function mount({ model, el }, name, build) {
     if (gone) return new Promise(() => {});
     const count = ++sent;
     const number = `${view}:${count}`;
-    if (!alarm.dataset.waits) alarm.hidden = true;
     if (!model.local) setTimeout(() => checkLate(number, count), TIMEOUT_MS); // the model of a page has no kernel
     return new Promise((resolve, reject) => {
       pending.set(number, { call, resolve, reject });
@@ -267,6 +266,10 @@ function mount({ model, el }, name, build) {
     }
   }
   watch("msg:custom", onMessage);
+
+  // A message stays until the user does something else.
+  const dismiss = ({ target }) => target !== alarm && !gone && !alarm.dataset.waits && (alarm.hidden = true);
+  for (const kind of ["keydown", "click"]) root.addEventListener(kind, dismiss, true);
 
   // No key may reach the notebook: with a button in focus its letters would cut and paste cells. Saving stays.
   root.addEventListener("keydown", (event) => {

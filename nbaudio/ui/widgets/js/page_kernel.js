@@ -66,11 +66,11 @@ function createKernel(data, { onChange }) {
 
   const load = (what) => parse(storage?.getItem(keyOf(what)) ?? null);
 
-  function put(which, verdict) {
+  function put(which, verdict, changes = 1) {
     if (verdict) said.set(which, verdict);
     else said.delete(which);
     store(which, verdict ?? null);
-    setUnsaved(state.unsaved + 1);
+    setUnsaved(state.unsaved + changes);
   }
 
   function setUnsaved(count) {
@@ -98,7 +98,8 @@ function createKernel(data, { onChange }) {
   }
 
   function progress() {
-    const times = done.slice(-RECENT).map(({ at }) => at);
+    const latest = new Map(done.slice(-RECENT).map(({ number: which, at }) => [which, at])); // a clip counts once
+    const times = [...latest.values()].sort((a, b) => a - b);
     const pace = times.length > 1 ? (times.length - 1) / ((times.at(-1) - times[0]) / 1000) : null;
     return {
       done: said.size, total: clips.length, undo: done.length > 0, reviewer: state.reviewer, reviewers: [state.reviewer],
@@ -220,7 +221,7 @@ function createKernel(data, { onChange }) {
       if (which === undefined || !given.every((value) => typeof value === "string") || !isKnown(one.verdict)) continue;
       const [verdict, comment, corrected, time] = given;
       if ((said.get(which)?.time ?? "") >= time) continue;
-      put(which, { verdict, comment, corrected_text: correction(which, corrected), time });
+      put(which, { verdict, comment, corrected_text: correction(which, corrected), time }, 0);
       taken += 1;
     }
     return taken;

@@ -19,8 +19,7 @@ function startPage() {
   const chooser = make("input", { type: "file", accept: ".json", hidden: true, "aria-label": "verdict file" });
   const lost = make("p", { class: "nba-page-message", hidden: true, text: "This browser keeps nothing for this page: save the verdicts often, and load that file to continue." });
   const panel = make("div", {});
-  const title = make("h1", { dir: "auto", text: `Review ${data.review}` });
-  host.append(make("header", { class: "nba nba-page" }, title, status, make("span", { class: "nba-space" }), save, load, chooser, lost, message));
+  host.append(make("header", { class: "nba nba-page" }, make("h1", { dir: "auto", text: `Review ${data.review}` }), status, make("span", { class: "nba-space" }), save, load, chooser, lost, message));
   host.append(panel);
 
   function say(text) {
@@ -30,9 +29,8 @@ function startPage() {
 
   function showState() {
     const { unsaved, stored, reviewer } = state;
-    const judged = kernel.judged();
     const open = `${number(unsaved)} ${unsaved === 1 ? "change is" : "changes are"} not in a verdict file yet`;
-    status.textContent = unsaved ? open : judged ? "all verdicts are in the verdict file" : "";
+    status.textContent = unsaved ? open : kernel.judged() ? "all verdicts are in the verdict file" : "";
     lost.hidden = stored;
     save.disabled = load.disabled = !reviewer;
   }
@@ -53,7 +51,7 @@ function startPage() {
       if (file.size > MOST_FILE_BYTES) throw new Error("too large for a verdict file");
       const taken = kernel.takeFile(await file.text());
       openPanel();
-      say(`${file.name}: ${number(taken)} verdicts are loaded; those that are here and not older stay`);
+      say(`${file.name}: ${number(taken)} ${taken === 1 ? "verdict is" : "verdicts are"} loaded; newer ones of this page are kept`);
     } catch (error) {
       say(`${file.name}: not loaded: ${error.message}`);
     }
@@ -66,10 +64,7 @@ function startPage() {
     panel.firstChild.focus({ preventScroll: true });
   }
 
-  function start(reviewer) {
-    kernel.switchTo(reviewer);
-    openPanel();
-  }
+  const start = (reviewer) => (kernel.switchTo(reviewer), openPanel());
 
   /** Ask for the reviewer's name, which this browser remembers. */
   function askName() {

@@ -50,8 +50,7 @@ function render(widget) {
     }
 
     function progress(state) {
-      const share = state.total ? state.done / state.total : 0;
-      progressBar.firstChild.style.width = `${(100 * share).toFixed(2)}%`;
+      progressBar.firstChild.style.width = `${((100 * state.done) / (state.total || 1)).toFixed(2)}%`;
       const pace = state.per_hour ? ` · ${number(Math.round(state.per_hour))} an hour` : "";
       const left = state.left_s && state.left_s < 200 * 3600 ? ` · ${state.left_s < 5400 ? `${Math.ceil(state.left_s / 60)} min` : `${number(state.left_s / 3600, 1)} h`} left` : "";
       count.textContent = `${number(state.done)} of ${number(state.total)} judged${pace}${left}`;
@@ -65,6 +64,9 @@ function render(widget) {
 
     async function open(which, { play = false } = {}) {
       if (which === current && play) return;
+      if (which !== current && comment.value.trim() && !words.length) showError("the comment was not saved: it needs a verdict");
+      press([]);
+      comment.value = "";
       current = which;
       corrected = null;
       marking = false;
@@ -88,15 +90,20 @@ function render(widget) {
       if (next && next.number !== current) player.prefetch(next.number);
     }
 
+    /** Say so, and return true, if a verdict contradicts the corrected words. */
+    function contradicts(word) {
+      const found = word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim();
+      if (found) showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
+      return found;
+    }
+
     async function giveVerdict(i) {
       if (current === null || !opened.words[i]) return;
-      if (opened.words[i].word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim()) {
-        showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
-        return;
-      }
       const { word } = opened.words[i];
+      if (contradicts(word)) return;
       press(marking && isFault(word) ? [...words, word] : [word]);
       const place = { number: current, position: table.position() };
+      root.focus({ preventScroll: true });
       // The next clip plays while this verdict is logged.
       const logged = log(place);
       if (next && next.number !== current) go(next, { play: true });
@@ -112,12 +119,12 @@ function render(widget) {
       const { word } = opened.words[i];
       marking = true;
       press(words.includes(word) ? words.filter((one) => one !== word) : [...words.filter(isFault), word]);
+      root.focus({ preventScroll: true });
       log({ number: current, position: table.position() });
     }
 
     /** Log the verdict of the segment at a place; return whether it was, and show that segment again if not. */
     async function log(place) {
-      root.focus({ preventScroll: true });
       const said = { number: place.number, verdict: words.join(", ") || null, comment: comment.value, corrected_text: corrected };
       try {
         progress((await request("review.give", said)).result);
@@ -156,6 +163,8 @@ function render(widget) {
       text.focus();
     }
 
+    // What is written after the verdict is logged with it.
+    for (const field of [text, comment]) field.addEventListener("change", () => words.length && !contradicts(words[0]) && log({ number: current, position: table.position() }));
     for (const field of [text, comment, reviewerInput]) {
       field.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" || event.shiftKey) return;
@@ -170,9 +179,7 @@ function render(widget) {
         return;
       }
       table.refresh();
-      const which = current;
-      current = null;
-      open(which);
+      open(current);
     });
 
     bind([
