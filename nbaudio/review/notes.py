@@ -15,7 +15,7 @@ NOTE_LOG = "reviews/notes.jsonl"
 
 @dataclass(frozen=True)
 class Note:
-    """A remark on a segment, which is no verdict."""
+    """A remark on a segment; it does not count as a verdict."""
 
     segment_id: str
     note: str

@@ -106,7 +106,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
 
     @property
     def shown(self) -> pl.DataFrame:
-        """The rows that pass all filters, as sorted."""
+        """The rows that pass all filters, in the order of the table."""
         return self._table.shown
 
     @property
