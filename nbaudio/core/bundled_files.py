@@ -26,7 +26,7 @@ def bundled(name: str) -> Path:
 
 
 def front_end(*names: str, kind: str = "js") -> str:
-    """Concatenate JavaScript files (or others, by their ending) of the widgets; ``player`` is several."""
+    """Concatenate files of the widgets, JavaScript unless `kind` is another ending; ``player`` stands for all of the player's."""
     files = dict.fromkeys(file for name in names for file in (_PLAYER if name == "player" else (name,)))
     folder = PACKAGE / "ui" / "widgets" / "js"
     return "\n".join((folder / f"{name}.{kind}").read_text(encoding="utf8") for name in files)

@@ -1,7 +1,7 @@
 """Read the verdict file of a review page as a `Sheet`: a JSON file with all rows of the page, also those without a verdict.
 
-The time of a verdict is the one noted in the page when it was given, by the clock of the reviewer's machine, but never later than
-when the file was saved: a forged or wrong clock cannot make a verdict hold against later ones.
+A verdict has the time that the page noted when it was given, by the clock of the reviewer's machine, but at most the time when
+the file was saved: a forged or wrong clock cannot make a verdict hold against later ones.
 """
 
 import codecs

@@ -207,9 +207,15 @@ def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
         write(page, "t", "comment", "lost")
         page.keyboard.press("ArrowUp")
         page.wait_for_function(SHOWN, arg=1)
-        expect(page.locator(".nba-alarm:visible")).to_contain_text("the comment was not saved: it needs a verdict")
+        expect(page.locator(".nba-alarm:visible")).to_contain_text("the comment was not saved: a verdict is needed")
         page.keyboard.press("ArrowUp")
         expect(page.locator(".nba-alarm:visible")).to_have_count(0)
+        page.keyboard.press("n")
+        page.wait_for_function(SHOWN, arg=2)
+        write(page, "e", "corrected words", "jedan dva")
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function(SHOWN, arg=1)
+        expect(page.locator(".nba-alarm:visible")).to_contain_text("the corrected words were not saved: a verdict is needed")
         assert review.import_(workspace, save(page, tmp_path)).problems == []
         assert bad == []
     assert logged(workspace) == {

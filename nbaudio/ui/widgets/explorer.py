@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
-import numpy as np
 import polars as pl
 
 from nbaudio.core.errors import InputError
@@ -255,11 +254,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
 
     def _refresh(self) -> None:
         """Show new counts in all parts."""
-        marked = len(self._rows.marked)
-        if marked:
-            numbers = np.fromiter(self._rows.marked, dtype=np.uint32)
-            marked = int(np.isin(self._rows.order, numbers, assume_unique=True).sum())
-        self._actions.counts = [marked, len(self._rows.order)]
+        self._actions.counts = [len(self._rows.marked_order), len(self._rows.order)]
         if self._rows.current != self._table.current[0]:
             self._show(self._rows.current)
         self._histograms.refresh()

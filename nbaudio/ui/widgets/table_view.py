@@ -148,9 +148,15 @@ class TableView:
             self.changed()
 
     @property
+    def marked_order(self) -> Order:
+        """The numbers of the marked rows that are shown, in the order shown."""
+        marked = np.fromiter(self.marked, dtype=self.order.dtype, count=len(self.marked))
+        return self.order[np.isin(self.order, marked, assume_unique=True)]
+
+    @property
     def selection(self) -> pl.DataFrame:
         """The marked rows in the order shown, or the row under the cursor if no row shown is marked."""
-        chosen = self.order[np.isin(self.order, list(self.marked))] if self.marked else self.order[:0]
+        chosen = self.marked_order
         return self.frame[chosen if len(chosen) else self.order[self.cursor : self.cursor + 1]]
 
 

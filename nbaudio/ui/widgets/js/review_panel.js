@@ -64,7 +64,8 @@ function render(widget) {
 
     async function open(which, { play = false } = {}) {
       if (which === current && play) return;
-      if (which !== current && comment.value.trim() && !words.length) showError("the comment was not saved: it needs a verdict");
+      const lost = comment.value.trim() ? "the comment was" : isCorrected() ? "the corrected words were" : "";
+      if (which !== current && lost && !words.length) showError(`${lost} not saved: a verdict is needed`);
       press([]);
       comment.value = "";
       current = which;
@@ -90,9 +91,11 @@ function render(widget) {
       if (next && next.number !== current) player.prefetch(next.number);
     }
 
+    const isCorrected = () => Boolean(corrected?.trim()) && corrected.trim() !== transcript.trim();
+
     /** Say so, and return true, if a verdict contradicts the corrected words. */
     function contradicts(word) {
-      const found = word === "ok" && corrected?.trim() && corrected.trim() !== transcript.trim();
+      const found = word === "ok" && isCorrected();
       if (found) showError("'ok' says that the transcript is right, but there are corrected words: clear them or choose another verdict");
       return found;
     }
