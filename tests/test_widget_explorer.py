@@ -342,11 +342,7 @@ def test_the_current_row_is_always_the_one_in_the_player(many):
 
     ask(explorer._table, "table.arrange", where="similarity >= 0.5", find="", sort="similarity", descending=True)
     assert current() == [299, 0]
-    ask(explorer._player, "player.turn", by=1)
-    assert current() == [298, 1]
-    ask(explorer._player, "player.turn", by=-1)
-    ask(explorer._player, "player.turn", by=-1)  # the first row stays
-    assert current() == [299, 3]
+    explorer._table.current = [299, 3]  # the user has played it
     explorer._show(280)
     assert current() == [280, 3]
     explorer._table.narrow("similarity < 0.97")  # it passes, hence it stays
@@ -358,8 +354,25 @@ def test_the_current_row_is_always_the_one_in_the_player(many):
     assert verdicts(many)["segment_id"].to_list() == ["s179"]
     explorer._table.narrow("similarity > 2")
     assert explorer._table.current == [-1, 3]
-    ask(explorer._player, "player.turn", by=1)
-    assert explorer._table.current == [-1, 3]
+
+
+def test_the_player_turns_to_the_rows_of_the_table(many):
+    explorer = Explorer(many, reviewer="ana")
+
+    def turned(number, by):
+        to = ask(explorer._player, "player.turn", number=number, by=by)[0]
+        assert to == -1 or explorer.selected["segment_id"].to_list() == [f"s{to}"]
+        return to
+
+    ask(explorer._table, "table.arrange", where="similarity >= 0.5", find="", sort="similarity", descending=True)
+    assert turned(299, 1) == 298
+    assert turned(298, -1) == 299
+    assert turned(299, -1) == 299, "the first row stays"
+    assert turned(200, 1) == 199, "from the row in the player, whatever the cursor's last report"
+    assert turned(3, 1) == 198, "from the cursor where that row is not shown"
+    assert turned(150, 1) == 150, "the last row stays"
+    explorer._table.narrow("similarity > 2")
+    assert turned(0, 1) == -1
 
 
 def test_marks_on_rows_that_a_filter_hides_do_not_count(many):

@@ -181,10 +181,12 @@ def test_the_same_by_keys_alone_and_the_notebook_stays_as_it_is(lab, workspace):
     assert len(verdicts(workspace)) == 140
 
 
-def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, workspace):
+@pytest.mark.parametrize("latency_ms", [0, 400])
+def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, workspace, latency_ms):
     page = lab[2]
     playing = page.get_by_role("button", name="play or pause")
     with notebook(lab, workspace, OPEN) as ask:
+        page.evaluate("ms => { window.latencyMs = ms; }", latency_ms)
         page.get_by_label("filter by a condition").fill("speaker_id = 'spk3'")
         page.keyboard.press("Enter")
         shown(page, "50 of 200")

@@ -40,8 +40,8 @@ def player(lab, workspace, source="widgets.Player(W, ['s0', 's1'], reviewer='ana
     """A player that has its first clip and the focus; gives what reads the kernel, and counts what is sent to it."""
     page = lab[2]
     with notebook(lab, workspace, f"player = {source}\nplayer") as ask:
-        ask("0", COUNT)
         page.wait_for_function("() => document.querySelector('audio')?.readyState === 4")
+        ask("0", COUNT)
         page.locator(".nba").focus()
         yield ask
 

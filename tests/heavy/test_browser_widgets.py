@@ -24,6 +24,17 @@ RATE = 16000
 KEYS = [*"abcdefghijklmnopqrstuvwxyz", *"ABCDMXYZ", *"0123456789", *" -+=/,.<>[]", "Enter", "Escape", "Delete", "Backspace"]
 KEYS += ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "PageUp", "PageDown", "Home", "End", "Shift+Enter", "Control+Enter"]
 KEYS += ["Alt+Enter", "Shift+ArrowDown", "Control+m", "Control+Shift+-"]
+# Messages to the kernel take `window.latencyMs` longer.
+SLOW = """() => {
+    const Plain = window.WebSocket;
+    window.latencyMs = 0;
+    window.WebSocket = class extends Plain {
+        send(data) {
+            if (window.latencyMs) setTimeout(() => this.readyState === Plain.OPEN && super.send(data), window.latencyMs);
+            else super.send(data);
+        }
+    };
+}"""
 WIDGETS = {
     "SegmentTable": "widgets.SegmentTable(W)",
     "Player": "widgets.Player(W)",
@@ -39,6 +50,7 @@ def lab(tmp_path_factory):
     root, home = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("home")
     with jupyter_lab(root, home) as address, chromium(height=1400) as (page, tried):
         page.set_default_timeout(60_000)
+        page.add_init_script(f"({SLOW})()")
         yield root, address, page
         assert tried == []
 

@@ -242,15 +242,14 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         """Filter the table by all choices."""
         self._table.narrow(" and ".join([*self._histograms.conditions, *self._scatter.conditions]))
 
-    def _show(self, number: int, *, play: int = 0) -> None:
+    def _show(self, number: int) -> None:
         self._rows.go_to(number)
-        self._table.current = [number, self._table.current[1] + play]
+        self._table.current = [number, self._table.current[1]]
 
-    def _turn(self, *, by: int) -> None:
-        """Play the next or previous row of the table."""
-        order = self._rows.order
-        if len(order):
-            self._show(int(order[max(0, min(len(order) - 1, self._rows.cursor + by))]), play=1)
+    def _turn(self, *, number: int, by: int) -> int:
+        """Move the cursor of the table by rows from the one with a number, or from where it is; return the number there."""
+        self._rows.go_to(number)
+        return self._rows.move_by(by)
 
     def _refresh(self) -> None:
         """Show new counts in all parts."""

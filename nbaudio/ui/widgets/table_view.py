@@ -125,6 +125,11 @@ class TableView:
         self.cursor = int(places[0])
         return self.cursor
 
+    def move_by(self, rows: int) -> int:
+        """Move the cursor by rows, up to the first or last one; return the number of the row there, -1 for none."""
+        self.cursor = max(0, min(len(self.order) - 1, self.cursor + rows))
+        return self.current
+
     def _arrange_columns(self, *, shown: list[str], **layout: Any) -> None:
         """Keep which columns are shown and in which order, `widths` in pixels by name, `wrap` and `charts` (booleans)."""
         self.columns, self.layout = shown, layout

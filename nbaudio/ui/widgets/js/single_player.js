@@ -12,7 +12,13 @@ function render(widget) {
     let [, plays] = model.get("current");
     close(() => player.stop());
 
-    const turn = (by, play = false) => (result.linked ? request("player.turn", { by }) : result.total && go(at + by, play)); // rows of a table have their own order
+    let turned = Promise.resolve();
+    function turn(by, play = false) {
+      if (!result.linked) return result.total && go(at + by, play);
+      // Rows of a table have their own order; each turn begins where the one before it ended.
+      turned = turned.then(() => request("player.turn", { number: at, by })).then((answer) => { if (answer.result >= 0) go(answer.result, true); }, () => {});
+      return turned;
+    }
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
       at = Math.max(0, Math.min(result.total - 1, to));

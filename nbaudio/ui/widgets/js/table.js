@@ -24,6 +24,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   let generation = 0; // of the cached pages
   let used = 0; // when rows were last requested, in ms
   let cursor = 0;
+  let moves = 0; // of the cursor by the user
   let column = 0; // of the current cell
   let order = { where: "", find: "", sort: "", descending: false };
   let pages = new Map();
@@ -235,6 +236,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   }
 
   const reportCursor = debounce(async () => {
+    moves += 1; // a later response has no say
     request("table.cursor", { position: cursor, version });
     const found = row(cursor) ?? (await loadedRow());
     if (found) onMove(found);
@@ -243,6 +245,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   /** Move the cursor to a position and scroll it into view; `silent` does not report it. */
   async function move(position, { silent = false } = {}) {
     cursor = Math.max(0, Math.min(position, total - 1));
+    if (!silent) moves += 1;
     const top = cursor * rowPx();
     const scale = Math.max(1, ratio());
     if (top < topPx()) scroller.scrollTop = top / scale;
@@ -266,6 +269,7 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
   async function reload(known) {
     if (known === version) return;
     const { result } = await request("table.open");
+    if (result.version === version) return; // known by now: the cursor may have moved since
     ({ order } = result);
     columns.open(result);
     if (where !== where.getRootNode().activeElement) where.value = order.where;
@@ -277,11 +281,12 @@ function createTable(host, { request, onMove = () => {}, onOpen = () => {}, onCl
     await move(result.cursor, { silent: true });
   }
 
-  /** Move the cursor to a row by its number in the frame; stay if it is not shown. */
+  /** Move the cursor to a row by its number in the frame; stay if it is not shown or the user moves the cursor first. */
   async function moveTo(which) {
     if (row(cursor)?.number === which) return;
+    const before = moves;
     const { result } = await request("table.position", { number: which });
-    if (result !== null) await move(result, { silent: true });
+    if (result !== null && moves === before) await move(result, { silent: true });
   }
 
   /** Request the rows in view again, showing the old ones until the new ones are there. */
