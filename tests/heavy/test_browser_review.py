@@ -55,3 +55,33 @@ def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab
         second: "ok",
         third: "ok",
     }
+
+
+def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
+    page = lab[2]
+    review.export(workspace, out=workspace.path / "one.xlsx", n=3)
+    first, second, third = review.state.ReviewRecord.find(workspace, "one").segment_ids
+    with notebook(lab, workspace, "widgets.ReviewPanel(W, review='one', reviewer='ana')"):
+        page.wait_for_function(SHOWN, arg=first)
+        page.wait_for_timeout(500)  # the next clip is known
+        page.evaluate("window.latencyMs = 400")
+        page.locator(".nba-review-panel").focus()
+        page.keyboard.press("2")
+        page.wait_for_selector(f".nba-cursor:has-text('{second}')")
+        page.keyboard.press("e")
+        before = page.get_by_label("corrected words").input_value()
+        page.keyboard.press("Escape")
+        page.keyboard.press("t")
+        page.keyboard.type("a door")
+        page.keyboard.press("Enter")
+        page.keyboard.press("6")
+        page.wait_for_selector(".nba-progress:has-text('2 of 3 judged')")
+        page.wait_for_function(SHOWN, arg=third)
+        # A further fault joins the earlier one, and the comment stays.
+        page.keyboard.press("ArrowUp")
+        page.wait_for_selector(f".nba-cursor:has-text('{second}')")
+        page.keyboard.press("Shift+Digit3")
+        page.wait_for_selector(".nba-row:has-text('cut off, noise')")
+    said = {row["segment_id"]: (row["verdict"], row["comment"]) for row in verdicts(workspace).iter_rows(named=True)}
+    assert before == "", "not the words of the clip before"
+    assert said == {first: ("wrong words", ""), second: ("cut off, noise", "a door")}

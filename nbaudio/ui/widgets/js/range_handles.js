@@ -12,7 +12,7 @@ function axisNumber(value) {
 function createRange(track, { label, vertical = false, text, onChange, onDraw = () => {} }) {
   let bins = 1;
   let edges = [0, 1]; // the edges between which bins are chosen
-  let moving = false;
+  let moving = null; // the last move, until there is a response to it
   const handles = ["from", "to"].map((side) =>
     make("div", {
       class: `nba-handle nba-handle-${side}${vertical ? " nba-handle-up" : ""}`, role: "slider", tabindex: "0",
@@ -21,9 +21,10 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
   );
   track.append(...handles);
 
-  const report = debounce(() => {
-    moving = false;
-    onChange(edges[0], edges[1] - 1);
+  const report = debounce(async () => {
+    const mine = moving;
+    await onChange(edges[0], edges[1] - 1).catch(() => {});
+    if (moving === mine) moving = null;
   }, 120);
 
   function draw() {
@@ -45,7 +46,7 @@ function createRange(track, { label, vertical = false, text, onChange, onDraw = 
 
   /** Choose what lies between two edges, and report it. */
   function show(from, to) {
-    moving = true;
+    moving = {};
     const low = Math.max(0, Math.min(from, to, bins - 1));
     edges = [low, Math.min(bins, Math.max(from, to, low + 1))];
     draw();

@@ -9,6 +9,7 @@ function render(widget) {
     let transcript = ""; // of the segment that is shown
     let words = []; // of its verdict
     let marking = false; // whether words were added or removed with Shift since it was opened
+    let earlier = Promise.resolve(); // until its earlier verdict is known
 
     const progressBar = make("div", { class: "nba-done" }, make("span", {}));
     const count = make("span", { class: "nba-progress", role: "status" });
@@ -67,21 +68,21 @@ function render(widget) {
       const lost = comment.value.trim() ? "the comment was" : isCorrected() ? "the corrected words were" : "";
       if (which !== current && lost && !words.length) showError(`${lost} not saved: a verdict is needed`);
       press([]);
-      comment.value = "";
+      comment.value = text.value = transcript = "";
       current = which;
       corrected = null;
       marking = false;
       text.hidden = true;
       const shown = player.show(which, { play });
-      request("review.said", { number: which }).then(({ result }) => {
+      earlier = request("review.said", { number: which }).then(({ result }) => {
         if (current !== which) return;
-        comment.value = result.said?.comment ?? "";
+        comment.value ||= result.said?.comment ?? ""; // what was typed meanwhile stays
         transcript = result.text;
-        corrected = result.said?.corrected_text ?? null;
+        corrected ??= result.said?.corrected_text ?? null;
         text.value = corrected ?? result.text;
-        text.hidden = corrected === null;
-        if (!marking) press((result.said?.verdict ?? "").split(", "));
-      });
+        text.hidden &&= corrected === null;
+        press((result.said?.verdict ?? "").split(", "));
+      }, () => {});
       await shown;
       await prefetchNext();
     }
@@ -93,6 +94,13 @@ function render(widget) {
 
     const isCorrected = () => Boolean(corrected?.trim()) && corrected.trim() !== transcript.trim();
 
+    /** Wait until the earlier verdict on the segment is known; return whether there is a segment and it is still shown. */
+    async function known() {
+      const which = current;
+      await earlier;
+      return which !== null && which === current;
+    }
+
     /** Say so, and return true, if a verdict contradicts the corrected words. */
     function contradicts(word) {
       const found = word === "ok" && isCorrected();
@@ -101,7 +109,7 @@ function render(widget) {
     }
 
     async function giveVerdict(i) {
-      if (current === null || !opened.words[i]) return;
+      if (!opened.words[i] || !(await known())) return;
       const { word } = opened.words[i];
       if (contradicts(word)) return;
       press(marking && isFault(word) ? [...words, word] : [word]);
@@ -117,8 +125,8 @@ function render(widget) {
     }
 
     /** Add a further fault to the verdict, or remove it, and stay. */
-    function toggleFault(i) {
-      if (current === null) return;
+    async function toggleFault(i) {
+      if (!(await known())) return;
       const { word } = opened.words[i];
       marking = true;
       press(words.includes(word) ? words.filter((one) => one !== word) : [...words.filter(isFault), word]);
@@ -161,13 +169,10 @@ function render(widget) {
       root.focus({ preventScroll: true });
     }
 
-    function editText() {
-      text.hidden = false;
-      text.focus();
-    }
+    const editText = () => ((text.hidden = false), text.focus());
 
     // What is written after the verdict is logged with it.
-    for (const field of [text, comment]) field.addEventListener("change", () => words.length && !contradicts(words[0]) && log({ number: current, position: table.position() }));
+    for (const field of [text, comment]) field.addEventListener("change", async () => (await known()) && words.length && !contradicts(words[0]) && log({ number: current, position: table.position() }));
     for (const field of [text, comment, reviewerInput]) {
       field.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" || event.shiftKey) return;

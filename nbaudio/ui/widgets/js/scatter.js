@@ -49,7 +49,7 @@ function render(widget) {
 
     function report() {
       const [[left, right], [low, high]] = ranges.map((range) => range.edges());
-      request("scatter.box", { box: box.hidden ? null : [left, right - 1, low, high - 1] });
+      return request("scatter.box", { box: box.hidden ? null : [left, right - 1, low, high - 1] });
     }
 
     function draw() {

@@ -12,13 +12,10 @@ function render(widget) {
     let [, plays] = model.get("current");
     close(() => player.stop());
 
+    // Rows of a table have their own order; each turn begins where the one before it ended.
     let turned = Promise.resolve();
-    function turn(by, play = false) {
-      if (!result.linked) return result.total && go(at + by, play);
-      // Rows of a table have their own order; each turn begins where the one before it ended.
-      turned = turned.then(() => request("player.turn", { number: at, by })).then((answer) => { if (answer.result >= 0) go(answer.result, true); }, () => {});
-      return turned;
-    }
+    const goBy = (by) => (turned = turned.then(() => request("player.turn", { number: at, by })).then((answer) => answer.result >= 0 && void go(answer.result, true), () => {}));
+    const turn = (by, play = false) => (result.linked ? goBy(by) : result.total && go(at + by, play));
     /** Show a segment, and tell linked widgets its number. */
     async function go(to, play = false) {
       at = Math.max(0, Math.min(result.total - 1, to));

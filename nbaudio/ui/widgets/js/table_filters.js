@@ -26,11 +26,7 @@ function createFilters({ request, apply }) {
     name.value = "";
   }
 
-  function close() {
-    toggle(false);
-    choose.focus();
-  }
-
+  const close = () => (toggle(false), choose.focus());
   name.addEventListener("keydown", (event) => event.key === "Enter" && save());
   menu.addEventListener("keydown", (event) => event.key === "Escape" && (event.stopPropagation(), close()));
   return { choose, menu };
