@@ -180,9 +180,7 @@ def test_bounds_are_dragged_outwards_kept_and_undone(lab, workspace):
                 page,
                 (x, y),
                 (edge + way * 30, y),
-                hold_until="() => !/start ±0.00 s/.test(document.querySelector('.nba-shift').innerText)"
-                if side == "start"
-                else "() => /end .0.[1-9]/.test(document.querySelector('.nba-shift').innerText)",
+                hold_until=f"() => /{side} .(0.[1-9]|[1-9])/.test(document.querySelector('.nba-shift').innerText)",
             )
             page.keyboard.press("f")
         # The words are where they were, the context is heard, and playing stays with the segment.
