@@ -216,3 +216,26 @@ def test_the_player_turns_the_rows_of_the_table_and_says_whether_it_plays(lab, w
         page.locator(".nba-grid").focus()
         page.keyboard.press("End")
         page.wait_for_selector(".nba-title code:text-is('s199')")
+
+
+def test_a_handle_stays_where_it_was_moved_while_a_slow_kernel_responds(lab, workspace):
+    page = lab[2]
+    with notebook(lab, workspace, OPEN):
+        shown(page, "200")
+        page.evaluate("window.latencyMs = 400")
+        handle = page.get_by_role("slider", name="similarity, to")
+        handle.focus()
+        handle.evaluate("""handle => {
+            window.edges = [];
+            new MutationObserver(() => window.edges.push(Number(handle.getAttribute("aria-valuenow"))))
+                .observe(handle, { attributeFilter: ["aria-valuenow"] });
+        }""")
+        first = int(handle.get_attribute("aria-valuenow"))
+        for _ in range(6):
+            page.keyboard.press("ArrowLeft")
+            page.wait_for_timeout(600)  # the counts for a move arrive after the next move
+        shown(page, "140 of 200")
+        page.wait_for_timeout(1000)
+        edges = page.evaluate("window.edges")
+        assert edges[-1] == first - 6
+        assert edges == sorted(edges, reverse=True)
