@@ -96,8 +96,8 @@ def test_conform_orders_casts_and_keeps_further_columns() -> None:
     assert frame.columns == [*RECORDINGS, "mine"]
     assert frame.schema["sampling_rate"] == pl.Int32
     assert frame["sampling_rate"].item() == 16000
-    with pytest.raises(InputError, match="segments: column split is String and cannot be read as Enum"):
-        conform(pl.DataFrame({"segment_id": ["s"], "split": ["validation"]}), SEGMENTS, "segments")
+    with pytest.raises(InputError, match="segments: column decision is String and cannot be read as Enum"):
+        conform(pl.DataFrame({"segment_id": ["s"], "decision": ["maybe"]}), SEGMENTS, "segments")
 
 
 def test_tables_come_back_from_the_disk_as_they_were(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ win over training: Kaldi's ``train_dev`` is held out, ``train_no_dev`` is not.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Literal
 
 Role = Literal["train", "dev", "test"]
+_ROLES: tuple[Role, ...] = ("train", "dev", "test")
 
 _WORD = re.compile(r"[a-z]+[0-9]*")
 _HELD_OUT = re.compile(
@@ -19,6 +20,7 @@ _HELD_OUT = re.compile(
     r"|(?P<test>(?:test|testing|tst|eval|evaluation)(?:set)?[0-9]*|et[0-9]+)"
 )
 _TRAIN = re.compile(r"(?:train|training|trn|tr)(?:set)?[0-9]*")
+_NAME = re.compile(r"[^\W\d]\w{0,63}")
 _WITHOUT = ("no", "non", "without")
 # Names of WSJ0-mix and its successors; inside longer names they mean something else, such as Common Voice.
 _WHOLE_NAMES: Mapping[str, Role] = MappingProxyType({"cv": "dev", "tt": "test"})
@@ -40,6 +42,42 @@ def split_role(name: str) -> Role | None:
 def split_in(path: str) -> str | None:
     """Return the outermost part of a path that names a split; the path has only folders, or a file without its extension."""
     return next((part for part in PurePosixPath(path).parts if split_role(part)), None)
+
+
+def is_held_out(name: str) -> bool:
+    """Return whether a split is kept out of training: every split but those for training."""
+    return split_role(name) != "train"
+
+
+def is_split_name(name: str) -> bool:
+    """Return whether a corpus can have a split of that name: letters, digits and ``_``, at most 64, no number alone.
+
+    Examples:
+        >>> is_split_name("test_clean"), is_split_name("test-clean")
+        (True, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def ordered_splits(names: Iterable[str | None]) -> list[str]:
+    """Return the names of splits, each once, in the order in which they are listed: for training, dev, test, others.
+
+    Examples:
+        >>> ordered_splits(["test_other", "dev", "train", None, "dev"])
+        ['train', 'dev', 'test_other']
+    """
+    return sorted({name for name in names if name}, key=lambda name: ((*_ROLES, None).index(split_role(name)), name))
+
+
+def listed_splits(names: Iterable[str | None]) -> list[str]:
+    """Return the splits to list in reports: the names in order; all of train, dev and test where there are no others.
+
+    Examples:
+        >>> listed_splits(["train", None]), listed_splits(["train", "test_clean"])
+        (['train', 'dev', 'test'], ['train', 'test_clean'])
+    """
+    found = ordered_splits(names)
+    return found if set(found) - {*_ROLES} else list(_ROLES)
 
 
 def split_of_folder(path: str) -> str | None:

@@ -6,6 +6,7 @@ recording's own rate, half open; seconds appear only as the source's own decimal
 All reads and writes of a workspace's tables are in this module: `scan` and `read` read a table, `write` replaces it atomically.
 """
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.input_guards import check_regular
 
 SPLITS = ("train", "dev", "test")
+"""The splits that `select` makes; splits that a source or a table gives may have other names."""
 DECISIONS = ("pending", "accept", "reject")
 
 # Rows that are read or written at once where a table is too large for memory.
@@ -59,7 +61,7 @@ SEGMENTS = pl.Schema(
         ("similarity", pl.Float64),
         ("wer", pl.Float64),
         ("cer", pl.Float64),
-        ("split", pl.Enum(SPLITS)),
+        ("split", pl.String),
         ("decision", pl.Enum(DECISIONS)),
         ("reason", pl.String),
     ]
@@ -70,6 +72,28 @@ NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}
 
 CORRECTED_TEXTS = "corrected_texts"
 """Name of the workspace table with texts and scores before reviewers' corrections."""
+
+EARLIER_SPLITS = "earlier_splits"
+"""Name of the workspace table with the splits of the selection before the workspace last grew.
+
+`segment_id`, `split`, `sentence` (the words that were compared), and the columns that the splits were grouped by, as text.
+"""
+
+WITHDRAWN = "withdrawn"
+"""Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
+
+TOMBSTONES = pl.Schema({"kind": pl.String, "sha256": pl.String, "reason": pl.String})
+"""What was withdrawn, not by name: `kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason."""
+
+
+def tombstone(kind: str, key: str) -> str:
+    """Return the hash that stands for a withdrawn id: hex SHA-256.
+
+    Examples:
+        >>> tombstone("speaker", "ana")[:8]
+        '7d55fae5'
+    """
+    return hashlib.sha256(f"{kind} {key}".encode("utf8", "surrogatepass")).hexdigest()
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
@@ -306,8 +330,8 @@ def whole_recording() -> pl.Expr:
     return pl.col("source_start").is_null() & pl.col("source_end").is_null()
 
 
-GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold")
-"""Reasons of segments that grouping keeps out of all splits."""
+GROUPING_RULES = ("crosses_splits", "beyond_split_size", "not_gold", "held_out_sentence")
+"""Reasons of segments that grouping, or a sentence of an earlier dev or test, keeps out of all splits."""
 
 LATER_RULES = ("reviewed", *GROUPING_RULES, "over_budget")
 """Reasons of segments that pass every filter and still are out."""

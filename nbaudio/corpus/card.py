@@ -16,7 +16,7 @@ import yaml
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import show
-from nbaudio.core.tables import SPLITS
+from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.proof.evidence import describe_claim
 from nbaudio.selection.leakage import CHECK_MEANINGS
@@ -75,7 +75,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
     """Return the card of a corpus, Markdown with a YAML header; `transcribed` is whether any segment has a text."""
     about = About.from_dict(info["about"])
     title = about.title or "Speech corpus"
-    splits = {name: info["splits"][name] for name in SPLITS if info["splits"][name]["segments"]}
+    splits = {name: info["splits"][name] for name in ordered_splits(info["splits"]) if info["splits"][name]["segments"]}
     clip_count, hours = (sum(facts[what] for facts in splits.values()) for what in ("segments", "hours"))
     sizes = [
         (name, facts["segments"], f"{facts['hours']:,.2f}", facts["speakers"], facts["recordings"])

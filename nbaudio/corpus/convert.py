@@ -10,13 +10,14 @@ import polars as pl
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.input_guards import parse_size
 from nbaudio.core.report import Report
-from nbaudio.core.tables import SPLITS, read_parquet
+from nbaudio.core.source_splits import is_split_name
+from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.card import publish_card
 from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.corpus_tables import SideFileWriter, publish_shards
 from nbaudio.corpus.layout import TABLES, Layout, read_corpus_info
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
-from nbaudio.corpus.publish import SideFileWriter, publish_shards
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import folder_at
@@ -120,7 +121,7 @@ def _clips(source: Path, limits: ShardLimits) -> pl.DataFrame:
     table = read_parquet(source / "segments.parquet", [*_COLUMNS, "shard", "offset", "length", "audio_sha256"])
     check_locations(folder_at(source), table)
     for split, shard in table.select("split", "shard").unique().iter_rows():
-        if split not in SPLITS or not stays_inside(shard):
+        if not is_split_name(split) or not stays_inside(shard):
             raise InputError(f"{source}/segments.parquet: shard {shard!r} of split {split!r} is not valid; is {source} a corpus?")
     packed = table.with_columns(pl.format("{}/{}", pl.lit(str(source)), "shard").alias("pack")).drop("shard")
     clips = assign_windows(packed.rename({"audio_sha256": "clip_sha256"}), limits.window)

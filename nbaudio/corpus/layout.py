@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
-_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,9 @@ def shard_names(folder: Folder) -> set[str]:
     return {name for name in folder.names() if _SHARD_NAME.fullmatch(name)}
 
 
+_SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
+
+
 class _Parameters(msgspec.Struct):
     container: str
     rate: int | None
@@ -119,15 +122,9 @@ class _Split(msgspec.Struct):
     recordings: int
 
 
-class _Splits(msgspec.Struct):
-    train: _Split
-    dev: _Split
-    test: _Split
-
-
 class _Shard(msgspec.Struct):
     name: str
-    split: Literal["train", "dev", "test"]
+    split: _SplitName
     segments: int
     bytes: int
     sha256: str
@@ -157,7 +154,7 @@ class _CorpusInfo(msgspec.Struct):
     nbaudio: str
     identity: dict[str, Any]
     parameters: _Parameters
-    splits: _Splits
+    splits: dict[_SplitName, _Split]
     shards: list[_Shard]
     tables: dict[str, str]
     rejected: dict[str, int]

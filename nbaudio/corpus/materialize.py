@@ -20,6 +20,7 @@ from nbaudio.core.tables import RESERVED
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import cut_all, index_of
 from nbaudio.corpus.plan import (
@@ -32,7 +33,6 @@ from nbaudio.corpus.plan import (
     cut_windows,
     recording_facts,
 )
-from nbaudio.corpus.publish import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool

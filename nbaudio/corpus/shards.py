@@ -12,7 +12,8 @@ import pyarrow as pa
 from nbaudio.audio import encoder
 from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size_of, write_json
 from nbaudio.core.progress import progress
-from nbaudio.core.tables import SEGMENTS, SPLITS, conform, parquet_slices, reading_parquet
+from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.layout import Layout, read_corpus_info
@@ -86,7 +87,8 @@ def write_shards(
         for result in run_tasks(pack, tasks()):
             results.append(result)
             advance(1)
-    return sorted(results, key=lambda result: (SPLITS.index(result.split), result.name))
+    order = ordered_splits(result.split for result in results)
+    return sorted(results, key=lambda result: (order.index(result.split), result.name))
 
 
 def restore_records(layout: Layout) -> str:

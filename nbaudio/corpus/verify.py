@@ -14,11 +14,12 @@ from nbaudio.core.atomic import sha256_file, sha256_listed
 from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
-from nbaudio.core.tables import SPLITS, read_parquet
+from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
+from nbaudio.corpus.corpus_tables import split_facts
 from nbaudio.corpus.layout import CORPUS_JSON, IDENTITY, TABLES, read_corpus_info, shard_names
-from nbaudio.corpus.publish import split_facts
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.selection.leakage import grouping_columns, leakage_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -123,7 +124,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         "whole": not problems,
         "clips_decoded": len(decoded),
         "hours": round(float(segments["duration_s"].sum()) / 3600, 6),
-        "splits": {split: int((segments["split"] == split).sum()) for split in SPLITS},
+        "splits": {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])},
         "kept_and_rejected": segments.height + rejected.height,
         "shards": len(info["shards"]),
         "data_card": card,
@@ -181,8 +182,9 @@ def _wrong_size(name: str, found: int, wanted: int | None) -> str | None:
 
 def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.DataFrame) -> list[str]:
     problems = []
-    for split in SPLITS:
-        found, noted = split_facts(segments.filter(pl.col("split") == split)), info["splits"][split]
+    none = split_facts(segments.clear())
+    for split in ordered_splits([*info["splits"], *segments["split"].unique()]):
+        found, noted = split_facts(segments.filter(pl.col("split") == split)), info["splits"].get(split, none)
         if (noted["segments"], noted["hours"]) != (found["segments"], found["hours"]):
             other = f"corpus.json says {noted['segments']}, {noted['hours']} h"
             problems.append(f"segments.parquet: {split} has {found['segments']} clips, {found['hours']} h; {other}")

@@ -6,7 +6,7 @@ bytes. Each split has files or a folder of its own.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ import polars as pl
 from nbaudio.core.atomic import remove_partials, write_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.report import Report, first_lines
+from nbaudio.core.source_splits import is_split_name, ordered_splits
 from nbaudio.core.tables import SPLITS, with_durations
 from nbaudio.formats import kaldi, lhotse, nemo
 from nbaudio.formats.writers import Writer
@@ -69,9 +70,10 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
     if usable.is_empty():
         raise InputError(f"{workspace.path}: no segment to export; {problems[0] if problems else 'all are rejected'}")
 
-    earlier_files = _claim(out, format)
+    splits = usable["split"].drop_nulls().unique().to_list()
+    earlier_files = _claim(out, format, splits)
     written: list[Path] = []
-    for split in (*SPLITS, None):
+    for split in (*ordered_splits(splits), None):
         part = usable.filter(pl.col("split").eq_missing(pl.lit(split)))
         if len(part):
             part_recordings = recordings.filter(pl.col("recording_id").is_in(part["recording_id"].implode()))
@@ -124,18 +126,21 @@ def _named_recordings(
     return pl.DataFrame(rows, schema={**named.schema, "file": pl.String}), problems
 
 
-def _claim(out: Path, format: str) -> set[Path]:
+def _claim(out: Path, format: str, splits: Sequence[str]) -> set[Path]:
     """Mark the folder as an export and return the files of an earlier one."""
     mark = out / _MARK
     if not mark.is_file() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ExistsError(f"{out}: exists and is not an export; choose another --out")
     earlier_files: set[Path] = set()
+    earlier: list[str] = []
     if mark.is_file():
         remove_partials(out)
         try:
-            earlier = json.loads(mark.read_text(encoding="utf8"))["format"]
-            earlier_files = {path for split in (*SPLITS, None) for path in WRITERS[earlier].files(out, split) if path.is_file()}
+            held = json.loads(mark.read_text(encoding="utf8"))
+            earlier = [name for name in held.get("splits", SPLITS) if is_split_name(name)]
+            writer = WRITERS[held["format"]]
+            earlier_files = {path for split in (*earlier, None) for path in writer.files(out, split) if path.is_file()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExistsError(f"{mark}: not written by an export; choose another --out, or remove it") from error
-    write_json(mark, {"format": format})
+    write_json(mark, {"format": format, "splits": sorted({*splits, *earlier})})
     return earlier_files

@@ -1,7 +1,8 @@
 """Leakage checks: what dev and test share with other splits, and every exception.
 
-Dev and test are *held out*; each of their segments is compared with all segments of the other splits. A check is the name of a
-column none of whose values should be in two splits, such as ``speaker_id``, or one of `SENTENCE`, `NEAR_SENTENCE` and `AUDIO`.
+Dev, test and all other splits but train are *held out*; each of their segments is compared with all segments of the other
+splits. A check is the name of a column none of whose values should be in two splits, such as ``speaker_id``, or one of
+`SENTENCE`, `NEAR_SENTENCE` and `AUDIO`.
 Tables are read in slices, never as a whole.
 """
 
@@ -11,7 +12,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.dataframes import Frame, as_polars
-from nbaudio.core.tables import ROWS_A_GROUP, SPLITS
+from nbaudio.core.source_splits import is_held_out, ordered_splits
+from nbaudio.core.tables import ROWS_A_GROUP
 from nbaudio.selection.splits import usable_keys
 from nbaudio.text.near_duplicates import NearIndex, sentences
 
@@ -49,7 +51,7 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
 
     Returns:
         As `EXCEPTIONS`: the held-out segment, its value, and the segment of another split that shares it: the nearest, then the
-        first in train, dev, test and by id. Sorted by check and segment.
+        first by split (train, dev, test, others) and by id. Sorted by check and segment.
 
     Raises:
         InputError: a key is no column of `segments`.
@@ -67,18 +69,19 @@ def exceptions(segments: Frame | pl.LazyFrame, *, keys: Sequence[str] = GROUPS) 
         values[AUDIO] = pl.col(_HASH)
     named = [pl.col("segment_id"), pl.col("split").cast(pl.String), *(value.alias(name) for name, value in values.items())]
     table = table.select(*dict.fromkeys(("segment_id", "split", "text", *keys, *([_HASH] if AUDIO in values else []))))
-    held = table.filter(pl.col("split").is_in(["dev", "test"])).collect().select(named)
+    splits = ordered_splits(table.select(pl.col("split").cast(pl.String).unique()).collect().to_series())
+    held = table.filter(pl.col("split").cast(pl.String).is_in([*filter(is_held_out, splits)])).collect().select(named)
     spoken = held[SENTENCE].drop_nulls().unique().sort()
     index = NearIndex(spoken.to_list())
     found = [pl.DataFrame(schema=_MATCHES)]
     # The matches in a slice are at most as many as the held-out segments, however large the table is.
     for start in range(0, table.select(pl.len()).collect().item(), ROWS_A_GROUP):
         rows = table.slice(start, ROWS_A_GROUP).collect().filter(pl.col("split").is_not_null()).select(named)
-        found += [_first(_equal(held, rows, check)) for check in values]
-        found.append(_first(_near(held, rows, spoken, index)))
+        found += [_first(_equal(held, rows, check), splits) for check in values]
+        found.append(_first(_near(held, rows, spoken, index), splits))
     order = [*keys, SENTENCE, NEAR_SENTENCE, AUDIO]
     return (
-        _first(pl.concat(found))
+        _first(pl.concat(found), splits)
         .sort(pl.col("check").replace_strict(order, range(len(order)), return_dtype=pl.Int64), "segment_id")
         .select(EXCEPTIONS.names())
     )
@@ -166,7 +169,7 @@ def _near(held: pl.DataFrame, rows: pl.DataFrame, spoken: pl.Series, index: Near
     return pairs.select(pl.lit(NEAR_SENTENCE).alias("check"), *_MATCHES.names()[1:])
 
 
-def _first(matches: pl.DataFrame) -> pl.DataFrame:
+def _first(matches: pl.DataFrame, splits: Sequence[str]) -> pl.DataFrame:
     """Keep the match to report for each held-out segment in a check."""
-    place = pl.col("other_split").replace_strict(SPLITS, range(len(SPLITS)), return_dtype=pl.Int64)
+    place = pl.col("other_split").replace_strict(splits, range(len(splits)), return_dtype=pl.Int64)
     return matches.sort("edits", place, "other_segment_id").unique(["check", "segment_id"], keep="first", maintain_order=True)

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, fact_key
-from nbaudio.core.source_splits import split_role
-from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, SPLITS, with_durations, without_audio
+from nbaudio.core.source_splits import listed_splits, split_role
+from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, with_durations, without_audio
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
@@ -45,7 +45,7 @@ def select_report(
         "segments": len(chosen),
         "kept": len(kept),
         "hours": _hours(kept),
-        **{split: _counts(kept.filter(pl.col("split") == split)) for split in SPLITS},
+        **{split: _counts(kept.filter(pl.col("split") == split)) for split in listed_splits(kept["split"].unique())},
         "rejected": dict(rejected.iter_rows()),
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),

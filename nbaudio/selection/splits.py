@@ -110,7 +110,7 @@ def assign_splits(
     split[trimmed | unfit] = _OPEN
     reasons = {"crosses_splits": crossing, "beyond_split_size": trimmed, "not_gold": unfit}
     return pl.select(
-        split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.Enum(SPLITS)),
+        split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.String),
         reason=pl.coalesce(pl.when(pl.Series(out)).then(pl.lit(reason)) for reason, out in reasons.items()),
     )
 

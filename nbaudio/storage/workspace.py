@@ -28,6 +28,7 @@ from nbaudio.core.atomic import read_json, write_json
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_regular
+from nbaudio.core.source_splits import listed_splits
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import location
@@ -150,7 +151,10 @@ class Workspace:
             >>> float(workspace.to_pandas()["similarity"].mean())
             0.5
         """
-        return self.table(table).to_pandas()
+        found = self.table(table)
+        if "split" in found.columns:
+            found = found.with_columns(pl.col("split").cast(pl.Enum(listed_splits(found["split"].unique()))))
+        return found.to_pandas()
 
     def save(self, **named: Frame) -> None:
         """Write pandas or polars tables by name, each atomically."""

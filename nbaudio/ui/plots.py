@@ -5,8 +5,8 @@ or as a PNG. Axes have units. Hatches or words repeat what colors show; the colo
 3:1 on white and on black. Names are drawn as they are, never as TeX.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SPLITS
 from nbaudio.proof.evidence import ProofState
 from nbaudio.proof.precision_curves import curve as precision_curve
@@ -32,7 +33,7 @@ from nbaudio.ui.views import Source
 # The orange is darker than theirs, and the pale one is transparent, for both themes.
 BLUE, ORANGE, GREEN, RED, GRAY, PALE = "#0072B2", "#C08200", "#009E73", "#D55E00", "#8A8A8A", "#8A8A8A4D"
 _STYLES = ((BLUE, ""), (ORANGE, "//"), (GREEN, ".."), (RED, "xx"), (GRAY, "\\\\"))
-_SPLIT_STYLES = dict(zip((*SPLITS, "out"), (*_STYLES[:3], (PALE, "\\\\")), strict=True))
+_OUT = (PALE, "\\\\")
 # With more bars, a histogram or the longest ones are shown instead.
 _MOST_BARS = 24
 _LONGEST_LABEL = 36
@@ -237,18 +238,19 @@ def splits(source: Source) -> Plot:
     title = (
         f"The {len(most)} speakers with most kept hours, of {len(spoken):,}" if len(most) < len(spoken) else "Speakers by split"
     )
-    scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*SPLITS, "out").max().fill_null(0.0)).item())
+    places = _split_styles(spoken.drop("speaker_id", "out").columns) | {"out": _OUT}
+    scale, unit = _time_unit(3600 * most.select(pl.sum_horizontal(*places).max().fill_null(0.0)).item())
     _axes(left, title, x=f"speech [{unit}]")
     start = np.zeros(len(most))
-    labels = {name: f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in _SPLIT_STYLES}
+    labels = {name: f"{name}: {_show_time(3600 * float(spoken[name].sum()))}" for name in places}
     sums = ", ".join(labels.values())
-    for name, (color, hatch) in _SPLIT_STYLES.items():
+    for name, (color, hatch) in places.items():
         length = most[name].to_numpy() * 3600 / scale
         left.barh(np.arange(len(most)), length, left=start, **_style(color, hatch), label=labels[name])
         start = start + length
     names = most["speaker_id"].fill_null("(not known)").to_list()
     for row, name in enumerate(names):
-        hours = "\n".join(f"{split}: {_show_time(3600 * most[split][row])}" for split in _SPLIT_STYLES)
+        hours = "\n".join(f"{split}: {_show_time(3600 * most[split][row])}" for split in places)
         plot.show_on_hover(left, f"{name}\n{hours}", y=(row - 0.5, row + 0.5))
     _name_rows(left, names)
     _axes(right, f"{why['segments'].sum():,} segments rejected", x="segments")
@@ -271,9 +273,9 @@ def splits(source: Source) -> Plot:
 def shards(corpus: str | Path) -> Plot:
     """Plot the size of each shard by split; a histogram if there are many."""
     table = open_corpus(corpus).shards.with_columns(mb=pl.col("bytes") / 1e6)
-    parts = {split: part for split in SPLITS if len(part := table.filter(pl.col("split") == split))}
+    parts = {split: table.filter(pl.col("split") == split) for split in ordered_splits(table["split"].unique())}
     labels = [f"{split}, {part['segments'].sum():,} clips" for split, part in parts.items()]
-    styles = [_SPLIT_STYLES[split] for split in parts]
+    styles = list(_split_styles(parts).values())
     many = len(table) > _MOST_BARS
     plot = _plot(3.4 if many else 1.5 + 0.34 * len(table))
     axes = _axes(plot.add_subplot(), "Shards", x="size [MB]", y="shards" if many else "")
@@ -291,6 +293,13 @@ def shards(corpus: str | Path) -> Plot:
     plot.alt_text = f"Sizes of {len(table):,} shards, {table['mb'].sum():,.4g} MB in all. {'; '.join(labels)}"
     _legend(plot)
     return plot
+
+
+def _split_styles(splits: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the style of each split: train, dev and test always have the same; others take the rest in turn."""
+    rest = cycle(_STYLES[len(SPLITS) :])
+    fixed = dict(zip(SPLITS, _STYLES, strict=False))
+    return {name: fixed.get(name) or next(rest) for name in splits}
 
 
 def _style(color: str, hatch: str = "") -> dict[str, Any]:

@@ -12,7 +12,8 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, SPLITS, conform, reading_parquet, with_durations
+from nbaudio.core.source_splits import listed_splits
+from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, reading_parquet, with_durations
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
@@ -141,11 +142,13 @@ def threshold_curve(source: Source, *, step: float = 0.01) -> pl.DataFrame:
 
 
 def speakers(source: Source) -> pl.DataFrame:
-    """Return hours of each speaker in each split and out of the corpus: `speaker_id`, `train`, `dev`, `test`, `out`."""
+    """Return hours of each speaker: `speaker_id`, a column for each split, such as `train`, and `out` (of the corpus)."""
+    table = segments(source)
+    splits = listed_splits(table["split"].unique())
     place = pl.coalesce(pl.col("split").cast(pl.String), pl.lit("out"))
-    sums = [HOURS.filter(place == name).sum().alias(name) for name in (*SPLITS, "out")]
-    kept = pl.sum_horizontal(SPLITS)
-    return segments(source).group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
+    sums = [HOURS.filter(place == name).sum().alias(name) for name in (*splits, "out")]
+    kept = pl.sum_horizontal(splits)
+    return table.group_by("speaker_id").agg(sums).sort(kept, "speaker_id", descending=[True, False], nulls_last=True)
 
 
 def reasons(source: Source) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
-from nbaudio.core.tables import SPLITS
+from nbaudio.core.source_splits import ordered_splits
 from nbaudio.ui import views
 
 PAGE_SUFFIXES = (".html", ".xlsx")
@@ -56,7 +56,7 @@ def count(segments: pl.DataFrame) -> dict[str, Any]:
         values = kept[name].drop_nulls()
         if len(values):
             facts[name] = {label: round(float(values.quantile(q) or 0.0), 3) for label, q in _QUANTILES.items()}
-    for split in SPLITS:
+    for split in ordered_splits(kept["split"].unique()):
         part = kept.filter(pl.col("split") == split)
         if part.height:
             facts[split] = _amounts(part)

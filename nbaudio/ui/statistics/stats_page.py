@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import fact_key, fact_label, show
-from nbaudio.core.tables import SPLITS
+from nbaudio.core.source_splits import ordered_splits
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
@@ -163,7 +163,7 @@ def _evidence(evidence: Mapping[str, Any], state: ProofState | None) -> Section:
 
 
 def _splits(segments: pl.DataFrame, facts: Mapping[str, Any]) -> Section:
-    rows = [{"split": split, **facts[split]} for split in SPLITS if split in facts]
+    rows = [{"split": split, **facts[split]} for split in ordered_splits(segments["split"].unique()) if split in facts]
     spoken = views.speakers(segments)
     tables = {"Splits": pl.DataFrame(rows)} if rows else {}
     tables["Hours of speakers"] = spoken.head(_MOST_ROWS).with_columns(pl.col("speaker_id").fill_null("(not known)"))

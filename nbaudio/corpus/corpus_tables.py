@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from nbaudio.core import tables
 from nbaudio.core.atomic import JsonRows, atomic_write, sha256_file, write_json
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, SPLITS, conform, parquet_slices
+from nbaudio.core.source_splits import listed_splits
+from nbaudio.core.tables import ROWS_A_GROUP, SEGMENTS, conform, parquet_slices
 from nbaudio.core.version import __version__
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container
@@ -117,7 +118,7 @@ def publish(
         "format": "nbaudio corpus 1",
         "nbaudio": __version__,
         "selection": selection.get("facts", {}),
-        "splits": {split: split_facts(inside.filter(pl.col("split") == split)) for split in SPLITS},
+        "splits": {split: split_facts(inside.filter(pl.col("split") == split)) for split in listed_splits(inside["split"])},
         "leakage": leakage,
         "rejected": dict(sorted(reasons.items())),
         "sources": JsonRows(used.select(facts)),
