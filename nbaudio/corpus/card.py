@@ -7,6 +7,7 @@ names are YAML strings in the header and escaped below.
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -66,6 +67,11 @@ class About:
         """Return the metadata for corpus.json."""
         return {"title": self.title, "language": self.language, "licence": self.license}
 
+    def or_of(self, info: Mapping[str, Any]) -> "About":
+        """Return the same, with what is missing as in corpus.json."""
+        held = About.from_dict(info.get("about") or {})
+        return About(self.title or held.title, self.language or held.language, self.license or held.license)
+
     def languages(self) -> list[str]:
         """Return the codes."""
         return [code.strip() for code in self.language.split(",")] if self.language else []
@@ -97,6 +103,7 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         f"\n\n{decoded}\n\n".join(f"```python\n{code}\n```" for code in readers),
         "## Fields",
         _table(("field", "what it is"), list(_FIELDS.items())),
+        *_version(info),
         "## How right the labels are",
         _evidence(info.get("evidence")),
         "## What the splits share",
@@ -116,6 +123,22 @@ def card(info: Mapping[str, Any], *, transcribed: bool) -> str:
         _plain(about.license) if about.license else "Not stated.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _version(info: Mapping[str, Any]) -> list[str]:
+    """Return the section on versions; nothing for a first version without withdrawals."""
+    base, gone = info.get("base"), info.get("tombstones") or []
+    if not base and not gone:
+        return []
+    since = (
+        f"This is version {info['version']}. Clips that are new or have changed since version {base['version']} (SHA-256 of its "
+        f"`corpus.json`: `{base['sha256']}`) are in shards of their own, whose names have `-v{info['version']}-`."
+        if base
+        else "This is version 1."
+    )
+    counts = Counter((each["kind"], each["reason"]) for each in gone)
+    table = _table(("withdrawn", "number", "reason"), [(kind, number, why) for (kind, why), number in sorted(counts.items())])
+    return ["## Versions", since, table]
 
 
 def publish_card(folder: Folder, info: dict[str, Any], *, before: str) -> bool:

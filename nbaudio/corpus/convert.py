@@ -18,7 +18,7 @@ from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import SideFileWriter, publish_shards
 from nbaudio.corpus.layout import TABLES, Layout, read_corpus_info
 from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
-from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import name_shards, restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.urls import stays_inside
@@ -75,7 +75,7 @@ def convert(
     logged = {**changed, "of": str(source), "corpus": str(layout), "jobs": jobs, "engine": engine}
     with layout.claimed(info["identity"] | changed, "convert", logged) as is_whole, worker_pool(engine, site) as run_tasks:
         card = restore_records(layout) if is_whole else ""
-        assigned = assign_shards(_clips(origin, limits), limits)
+        assigned = name_shards(assign_shards(_clips(origin, limits), limits), container)
         clip_format = ClipFormat(parameters["rate"], parameters["channel"], parameters["encoding"])
         table = origin / "segments.parquet"
         results = write_shards(layout, assigned, container, clip_format, table=table, run_tasks=run_tasks, show=show_progress)

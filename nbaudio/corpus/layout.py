@@ -25,7 +25,7 @@ _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
-_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v(?P<version>\d+))?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,34 @@ class Layout:
                 remove(path)
 
 
+def version_of(shard: str) -> int:
+    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one.
+
+    Examples:
+        >>> version_of("train/train-00000-of-00012.tar"), version_of("train/train-v3-00000-of-00001.tar")
+        (1, 3)
+    """
+    found = _SHARD_NAME.match(shard)
+    return int(found["version"] or 1) if found else 1
+
+
 def shard_names(folder: Folder) -> set[str]:
     """Return all files of a corpus that have the name of a shard, or of a file in one."""
     return {name for name in folder.names() if _SHARD_NAME.fullmatch(name)}
 
 
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]
+
+
+class _Base(msgspec.Struct):
+    version: int
+    sha256: str
+
+
+class _Tombstone(msgspec.Struct):
+    kind: str
+    sha256: str
+    reason: str
 
 
 class _Parameters(msgspec.Struct):
@@ -165,6 +187,9 @@ class _CorpusInfo(msgspec.Struct):
     card: str = ""
     evidence: dict[str, Any] | None = None
     about: _About | None = None
+    version: Annotated[int, msgspec.Meta(ge=1)] = 1
+    base: _Base | None = None
+    tombstones: list[_Tombstone] = []
 
 
 def read_corpus_info(folder: Folder) -> dict[str, Any]:

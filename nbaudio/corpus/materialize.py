@@ -2,30 +2,31 @@
 
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import UNSET, UnsetType
 
 from nbaudio.audio import codec_versions, encoder
 from nbaudio.core import tables
-from nbaudio.core.channels import check_channel, source_channel
+from nbaudio.core.channels import source_channel
 from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
-from nbaudio.core.input_guards import parse_size
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import RESERVED
+from nbaudio.corpus.base_version import Base, tombstones, withdrawn_of
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
-from nbaudio.corpus.containers.registry import container_named
+from nbaudio.corpus.containers.registry import Container, container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
 from nbaudio.corpus.packs import cut_all, index_of
+from nbaudio.corpus.parameters import CorpusParameters
 from nbaudio.corpus.plan import (
     ClipFormat,
-    ShardLimits,
     assign_shards,
     assign_windows,
     clip_keys,
@@ -33,7 +34,7 @@ from nbaudio.corpus.plan import (
     cut_windows,
     recording_facts,
 )
-from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
+from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
@@ -55,11 +56,10 @@ class _Run:
     audio_root: Location
     packs: Location
     layout: Layout
-    container: str
-    format: ClipFormat
-    limits: ShardLimits
+    parameters: CorpusParameters
     show: bool
     table: Path
+    base: Base | None = None
 
 
 @renamed_parameter("licence", "license")
@@ -67,14 +67,15 @@ def materialize(
     workspace: str | Path | Workspace,
     *,
     out: str | Path,
-    container: str = "webdataset",
-    text: str | None = None,
-    rate: int | None = 16000,
-    channel: str | int = "mix",
-    encoding: str = "flac",
-    shard_size: str | int = "500MB",
-    shard_count: int | None = None,
-    window: int = 1,
+    base: str | Path | None = None,
+    container: str | UnsetType = UNSET,
+    text: str | UnsetType | None = UNSET,
+    rate: int | UnsetType | None = UNSET,
+    channel: str | int | UnsetType = UNSET,
+    encoding: str | UnsetType = UNSET,
+    shard_size: str | int | UnsetType = UNSET,
+    shard_count: int | UnsetType | None = UNSET,
+    window: int | UnsetType = UNSET,
     title: str | None = None,
     language: str | None = None,
     license: str | None = None,
@@ -93,13 +94,17 @@ def materialize(
         workspace: with a selection (`select`).
         out: the corpus folder: new, or one of an unfinished run with the same parameters. Or its URL, such as
             ``s3://bucket/corpus``: then each shard is written in the workspace, uploaded and removed.
-        container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`, such as ``webdataset``, ``parquet`` or ``zip``.
+        base: an earlier version of the corpus, a folder or URL. Its shards whose clips are unchanged are kept, by a hard link if
+            possible; new and changed clips are in shards of their own, such as ``train/train-v2-00000-of-00001.tar``. Columns and
+            the parameters up to `window` are those of the base, and may be left out; any other value is an error.
+        container: a key of `nbaudio.corpus.containers.registry.CONTAINERS`; ``webdataset`` by default.
         text: name of a further transcript to ship as `text`, such as ``normalized`` for `text_normalized`, which `score` writes;
             the source's own text then is `text_source`.
-        rate: Hz of the clips; None keeps each recording's own.
-        channel: ``mix`` (mean of all), ``left``, ``right`` or a number from 0, for segments that name none of their own.
-        encoding: ``flac``, ``wav``, ``opus``, ``mp3``, or 256 levels: ``mulaw``, ``linear`` (see `nbaudio.audio.quantization`).
-        shard_size: target size of a shard, such as ``"500MB"``.
+        rate: Hz of the clips, by default 16000; None keeps each recording's own.
+        channel: ``mix`` (mean of all, the default), ``left``, ``right`` or a number from 0; segments may name one of their own.
+        encoding: ``flac`` (the default), ``wav``, ``opus``, ``mp3``, or 256 levels (`nbaudio.audio.quantization`): ``mulaw``,
+            ``linear``.
+        shard_size: target size of a shard, by default ``"500MB"``.
         shard_count: number of shards of each split instead.
         window: how many consecutive segments of a recording stay together, in order; ``tfrecord`` then holds SequenceExamples.
         title: the corpus's name, for its data card, README.md.
@@ -124,54 +129,79 @@ def materialize(
     """
     began = time.monotonic()
     workspace = Workspace.open(workspace)
-    encoder(encoding).check_rate(rate)
-    limits = ShardLimits(parse_size(shard_size), shard_count, window)
     layout = Layout.at(out, workspace.path)
     site = EngineLocation(jobs, address, beam_options)
     check_engine(engine, site)
-    channel = str(channel)
-    check_channel(channel)
     about = About(title, language, license)
-    writer = container_named(container, encoding=encoding)
-    if rate is not None and rate < 1:
-        raise InputError(f"rate must be 1 Hz or more, not {rate}")
-    clip_format = ClipFormat(rate, channel, encoding)
-    audio_root, pack_folder = _locations(workspace, packs)
-    table = tables.table_path(workspace)
-    run = _Run(workspace, audio_root, pack_folder, layout, container, clip_format, limits, show_progress, table)
+    names = ("container", "text", "rate", "channel", "encoding", "shard_size", "shard_count", "window")
+    given = dict(zip(names, (container, text, rate, channel, encoding, shard_size, shard_count, window), strict=True))
+    with Base.opened(base) if base is not None else nullcontext() as earlier:
+        if earlier is not None and str(earlier).rstrip("/") == str(layout).rstrip("/"):
+            raise InputError(f"{layout}: a new version needs another folder than its base")
+        parameters = CorpusParameters.of(given, earlier)
+        writer = container_named(parameters.container, encoding=parameters.format.encoding)
+        audio_root, pack_folder = _locations(workspace, packs)
+        table = tables.table_path(workspace)
+        run = _Run(workspace, audio_root, pack_folder, layout, parameters, show_progress, table, earlier)
+        return _materialize(run, writer, about, site, engine=engine, jobs=jobs, began=began)
+
+
+def _materialize(
+    run: _Run, writer: Container, about: About, site: EngineLocation, *, engine: str | None, jobs: int | None, began: float
+) -> Report:
+    workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
     recordings = workspace.recordings
     accepted = _accepted(run)  # raises before anything is written
     judged = reviewed_ids(workspace)
     check_text(workspace, text, judged=bool(judged))
-    for own in recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if rate is None else ():
-        encoder(encoding).check_rate(own)
+    clip_format = run.parameters.format
+    for own in (
+        recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if clip_format.rate is None else ()
+    ):
+        encoder(clip_format.encoding).check_rate(own)
     reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     claim = selection_claim(workspace)
-    parameters = {"container": container, "rate": rate, "channel": channel, "encoding": encoding, **asdict(limits)}
-    parameters |= {} if text is None else {"text": text}  # corpora of older versions have no such parameter
-    identity = {**parameters, "selection": selection_hash(workspace, text)}
-    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs, "engine": engine}
-    with layout.claimed(identity, "materialize", logged) as is_whole, run.packs.shared():
+    parameters = run.parameters.to_json()
+    selected = workspace.report("select")
+    identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
+    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "packs": str(run.packs), "jobs": jobs}
+    withdrawn = withdrawn_of(workspace)
+    notes = _held_out_notes(run, withdrawn, selected) if base else []
+    with layout.claimed(identity, "materialize", logged | {"engine": engine}) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
         # The current table: a later selection replaces the file.
         run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
-            selected = workspace.report("select")
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
-            info |= {"identity": identity, "parameters": parameters, "versions": codec_versions(), "about": about.to_dict()}
-            info["evidence"] = claim
+            info |= {"identity": identity, "parameters": parameters, "versions": codec_versions()}
+            info |= {"about": about.or_of(base.info if base else {}).to_dict(), "evidence": claim}
+            info |= {"version": base.version + 1 if base else 1, "base": base and base.to_json()}
+            info["tombstones"] = tombstones(withdrawn, base)
             own_card = publish_card(layout.folder, info, before=card)
             layout.finish(info)
             advance(1)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
-    notes = [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
+    notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
+    if base and (others := base.left_out(tables.table_path(workspace))):
+        notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
     facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())
     return report
+
+
+def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]) -> list[str]:
+    """Raise InputError if train is not separate from what the base holds out; return a note if given splits say so."""
+    if run.base is None:
+        return []
+    moved, shared = run.base.shared_with_train(tables.table_path(run.workspace), withdrawn)
+    if moved or (shared and not selected.get("facts", {}).get("parameters", {}).get("splits")):
+        remedy = f"'nbaudio select {run.workspace.path} --splits {run.base}' keeps what it holds out"
+        raise InputError(f"{moved or shared}; {remedy}")
+    return [f"the given splits let train share something with held-out data: {shared}"] if shared else []
 
 
 def _cut_and_pack(
@@ -185,10 +215,20 @@ def _cut_and_pack(
         for _ in range(_ATTEMPTS):
             assigned, lost, cut_now = _cut_missing(run, run_tasks, facts)
             num_cut += cut_now
+            kept = run.base.keep_shards(run.layout, assigned) if run.base else []
+            clips = assigned.filter(~pl.col("name").is_in([shard.name for shard in kept]))
+            how = (run.parameters.container, run.parameters.format)
             with worker_pool("loky", here) if here else nullcontext(run_tasks) as packing:
-                results = write_shards(
-                    run.layout, assigned, run.container, run.format, table=run.table, run_tasks=packing, show=run.show
+                written = write_shards(
+                    run.layout,
+                    clips,
+                    *how,
+                    table=run.table,
+                    run_tasks=packing,
+                    show=run.show,
+                    conformed=run.base.conformed if run.base else None,
                 )
+            results = in_order([*kept, *written])
             damaged = {result.damaged for result in results if result.damaged}
             if not damaged:
                 return results, lost, num_cut
@@ -235,18 +275,23 @@ def _accepted(run: _Run) -> pl.DataFrame:
 
 
 def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Cut what no pack holds; return clips with their shards, `segment_id` and `detail` of failures, and how many were cut."""
-    accepted = assign_windows(_accepted(run), run.limits.window)
-    accepted = accepted.with_columns(clip_keys(accepted, facts, run.format))
+    """Cut what neither packs nor the base hold; return clips with shards, `segment_id` and `detail` of failures, number cut."""
+    clip_format, limits, base = run.parameters.format, run.parameters.limits, run.base
+    accepted = _accepted(run)
+    same = base.same_rows(run.table, run.workspace.recordings) if base else None
+    sure = same.filter("same_audio") if same is not None else accepted.clear()
+    new = accepted.join(sure, on="segment_id", how="anti", maintain_order="left")
+    new = assign_windows(new, limits.window, label=f" v{base.version + 1}" if base else "")
+    new = new.with_columns(clip_keys(new, facts, clip_format))
     have = index_of(run.packs)
     keys = ("clip_key", "recording_id", "start_sample", "end_sample", "source_channel")
-    missing = accepted.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
+    missing = new.select(keys).join(have, on="clip_key", how="anti", maintain_order="left")
     num_missing = len(missing)
     failures: dict[str, str] = {}
     if num_missing:
-        windows = cut_windows(missing, facts, run.format)
+        windows = cut_windows(missing, facts, clip_format)
         del missing
-        tasks = cut_tasks(windows, facts, run.audio_root, run.packs, run.format)
+        tasks = cut_tasks(windows, facts, run.audio_root, run.packs, clip_format)
         with progress("cut ", float(windows["seconds"].sum()) / 3600, "h of audio", show=run.show) as advance:
             for result in cut_all(run_tasks, tasks):
                 failures |= result.failures
@@ -254,8 +299,7 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
                     progress_note(detail)
                 advance(result.seconds / 3600)
         have = index_of(run.packs)
-    accepted = accepted.drop("start_sample", "end_sample", "source_channel")
-    gone = accepted.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
+    gone = new.select("segment_id", "clip_key").join(have, on="clip_key", how="anti", maintain_order="left")
     reasons = pl.DataFrame(list(failures.items()), schema={"clip_key": pl.String, "detail": pl.String}, orient="row")
     lost = gone.join(reasons, on="clip_key", how="left", maintain_order="left").drop("clip_key")
     if lost["detail"].null_count():
@@ -264,15 +308,30 @@ def _cut_missing(run: _Run, run_tasks: RunTasks, facts: pl.DataFrame) -> tuple[p
     if len(lost) == len(accepted):
         detail = next(iter(failures.values()))
         raise InputError(f"{run.workspace.path}: none of the {accepted.height:,} accepted segments can be cut; {detail}")
-    rate = (pl.col("sampling_rate") if run.format.rate is None else pl.lit(run.format.rate)).cast(pl.Int32)
-    clips = (
-        accepted.join(have, on="clip_key", how="inner", maintain_order="left")
-        .join(facts.select("recording_id", sampling_rate=rate), on="recording_id", how="left", maintain_order="left")
+    clips = new.join(have, on="clip_key", how="inner", maintain_order="left")
+    num_cut = num_missing - len(failures)
+    if base is None or same is None:
+        assigned = assign_shards(_with_facts(clips, facts, clip_format), limits)
+        return name_shards(assigned, run.parameters.container), lost, num_cut
+    # Without the hash of a recording, only the clip shows whether its audio has changed.
+    equal = same.filter(~pl.col("same_audio")).join(clips, on=["segment_id", "clip_sha256"], how="semi", maintain_order="left")
+    clips = clips.join(equal, on="segment_id", how="anti", maintain_order="left")
+    assigned = assign_shards(_with_facts(clips, facts, clip_format), base.shard_limits(limits))
+    shards = [shard["name"] for shard in base.info["shards"]]
+    named = name_shards(assigned, run.parameters.container, version=base.version + 1, taken=shards)
+    kept = base.clips.join(pl.concat([sure, equal]), on="segment_id", how="semi", maintain_order="left")
+    return pl.concat([kept.select(named.columns), named.cast({"pack": pl.String})]), lost, num_cut
+
+
+def _with_facts(clips: pl.DataFrame, facts: pl.DataFrame, clip_format: ClipFormat) -> pl.DataFrame:
+    """Add `sampling_rate`, `num_samples` and `duration_s` of the clips, and drop what shards do not need."""
+    rate = (pl.col("sampling_rate") if clip_format.rate is None else pl.lit(clip_format.rate)).cast(pl.Int32)
+    return (
+        clips.join(facts.select("recording_id", sampling_rate=rate), on="recording_id", how="left", maintain_order="left")
         .rename({"clip_samples": "num_samples"})
         .with_columns(duration_s=pl.col("num_samples") / pl.col("sampling_rate"))
-        .drop("recording_id", "clip_key")
+        .drop("recording_id", "clip_key", "start_sample", "end_sample", "source_channel")
     )
-    return assign_shards(clips, run.limits), lost, num_missing - len(failures)
 
 
 def _facts(

@@ -210,12 +210,15 @@ class ShardLimits:
                 raise InputError(f"{name} must be 1 or more, not {number}")
 
 
-def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
-    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
+def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1.
+
+    `label` is a part of the windows' names.
+    """
     if size == 1:
         return segments
     number = pl.int_range(pl.len()).over("split", "recording_id")
-    name = pl.format("{} {}", "recording_id", number // size)
+    name = pl.format("{}{} {}", "recording_id", pl.lit(label), number // size)
     order = ("split", "recording_id", "start_sample", "end_sample", "segment_id")
     windows = segments.select(order).sort(order).select("segment_id", window=name, position=number % size)
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")

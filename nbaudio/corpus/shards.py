@@ -1,7 +1,7 @@
 """Write shards: copy clips from packs into a container, with a record of each shard that a later run can keep."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,17 @@ from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
 from nbaudio.corpus.containers.base import Shard, clips_in
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import Layout, read_corpus_info
+from nbaudio.corpus.layout import Layout, read_corpus_info, version_of
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine import RunTasks
 
-# Facts of a clip, beside the metadata of its segment.
-_CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
-# Location of a clip: columns of a corpus's table that are not copied to another corpus.
-_LOCATION = ("audio_sha256", "shard", "offset", "length")
+CLIP_FACTS = ("num_samples", "sampling_rate", "duration_s", "window")
+"""Facts of a clip, beside the metadata of its segment."""
+LOCATION = ("audio_sha256", "shard", "offset", "length")
+"""Location of a clip: columns of a corpus's table that are not copied to another corpus."""
+
+Rows = Callable[[pl.DataFrame], pl.DataFrame]
 # Hugging Face recommends smaller files; a reader holds or fetches one shard at a time, and a failed transfer repeats it.
 _MAX_SHARD_BYTES = 1_000_000_000
 # Smaller shards cost a request or an opened file for few clips.
@@ -60,25 +62,46 @@ def pack(task: PackTask) -> Shard:
                 pl.Series("length", lengths, dtype=pl.Int64),
             )
             # The record before the final name: a shard with its final name is always known to be whole.
-            _write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
+            write_record(task.layout, name, described, {"plan": plan, "sha256": sha256, "bytes": num_bytes})
     except PackDamagedError as error:
         return Shard(name, split, len(metadata), 0, "", plan, rows, damaged=str(error))
     return Shard(name, split, len(metadata), num_bytes, sha256, plan, rows)
 
 
+def name_shards(clips: pl.DataFrame, container: str, *, version: int = 1, taken: Sequence[str] = ()) -> pl.DataFrame:
+    """Replace `shard` and `shards` of `assign_shards` by the `name` of the shard; `taken` are names of older versions."""
+    naming = container_named(container).shard_name
+    keys = clips.select("split", "shard", "shards").unique(maintain_order=True)
+    names = [naming(*row, version=version, taken=taken) for row in keys.rows()]
+    named = keys.with_columns(name=pl.Series(names, dtype=pl.String))
+    return clips.join(named, on=["split", "shard", "shards"], how="left", maintain_order="left").drop("shard", "shards")
+
+
 def write_shards(
-    layout: Layout, clips: pl.DataFrame, container: str, clip_format: ClipFormat, *, table: Path, run_tasks: RunTasks, show: bool
+    layout: Layout,
+    clips: pl.DataFrame,
+    container: str,
+    clip_format: ClipFormat,
+    *,
+    table: Path,
+    run_tasks: RunTasks,
+    show: bool,
+    conformed: Rows | None = None,
 ) -> list[Shard]:
-    """Write all shards of the clips that `assign_shards` returns, or keep those that are whole; return them by name."""
-    shards = clips.group_by("split", "shard", "shards", maintain_order=True).agg(clips=pl.len())
-    names = [container_named(container).shard_name(*row) for row in shards.drop("clips").rows()]
+    """Write the shards of clips, or keep those that are whole; return them by split and name.
+
+    Clips of one shard (`name`) are beside each other, in its order. `conformed` gives rows of the table their final columns.
+    """
+    shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
+    names = shards["name"].to_list()
     files = [layout.record(name, ".arrow") for name in names]
-    _partition_rows(table, clips.select("segment_id", number=pl.struct("split", "shard").rle_id()), files)
+    number_of = clips.select("segment_id", number=pl.col("name").rle_id())
+    _partition_rows(table, number_of, files, conformed or (lambda part: conform(part, SEGMENTS, "segments")))
 
     def tasks() -> Iterator[PackTask]:
         start = 0
         for name, length in zip(names, shards["clips"], strict=True):
-            part = clips.slice(start, length).drop("shard", "shards").with_columns(pl.col("pack").cast(pl.String))
+            part = clips.slice(start, length).drop("name").with_columns(pl.col("pack").cast(pl.String))
             yield PackTask(layout, name, container, clip_format, part)
             start += length
 
@@ -87,8 +110,14 @@ def write_shards(
         for result in run_tasks(pack, tasks()):
             results.append(result)
             advance(1)
-    order = ordered_splits(result.split for result in results)
-    return sorted(results, key=lambda result: (order.index(result.split), result.name))
+    return in_order(results)
+
+
+def in_order(shards: Iterable[Shard]) -> list[Shard]:
+    """Return shards by split, those of an older version first."""
+    found = list(shards)
+    order = ordered_splits(shard.split for shard in found)
+    return sorted(found, key=lambda shard: (order.index(shard.split), version_of(shard.name), shard.name))
 
 
 def restore_records(layout: Layout) -> str:
@@ -99,16 +128,16 @@ def restore_records(layout: Layout) -> str:
             for shard in info["shards"]:
                 with reading_parquet(table):
                     described = pl.scan_parquet(table, glob=False).filter(clips_in(shard["name"])).collect()
-                _write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
+                write_record(layout, shard["name"], described, {name: shard[name] for name in ("plan", "sha256", "bytes")})
     return str(info.get("card", ""))
 
 
-def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path]) -> None:
+def _partition_rows(table: Path, number_of: pl.DataFrame, files: Sequence[Path], conformed: Rows) -> None:
     """Write the rows of each shard to a file of Arrow streams, in one pass; `number_of` has `segment_id` and `number` of file."""
     for file in files:
         file.unlink(missing_ok=True)
     for part in parquet_slices(table):
-        segments = conform(part, SEGMENTS, "segments").drop("decision", "reason", *_CLIP_FACTS, *_LOCATION, strict=False)
+        segments = conformed(part).drop("decision", "reason", *CLIP_FACTS, *LOCATION, strict=False)
         found = segments.with_columns(pl.col(pl.Enum).cast(pl.String)).join(number_of, on="segment_id", maintain_order="left")
         for (number,), rows in found.partition_by("number", as_dict=True, include_key=False).items():
             with raise_disk_full(files[number]), files[number].open("ab") as target:
@@ -122,16 +151,19 @@ def _metadata(task: PackTask) -> pl.DataFrame:
         while file.tell() < file.size():
             parts.append(pl.DataFrame(pa.ipc.open_stream(file).read_all()))
     segments = pl.concat(parts)
-    facts = [name for name in _CLIP_FACTS if name in task.clips.columns]
+    facts = [name for name in CLIP_FACTS if name in task.clips.columns]
     ordered = task.clips.select("segment_id", *facts).join(segments, on="segment_id", how="left", maintain_order="left")
     return ordered.select(*segments.columns, *facts)
 
 
-def _write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> None:
+def write_record(layout: Layout, shard: str, described: pl.DataFrame, record: dict[str, Any]) -> Path:
+    """Write the record of a shard, and the rows of its clips; return the file of the rows."""
     # No fsync: if a power cut empties a record, its shard is written once more.
-    with atomic_write(layout.record(shard, ".parquet"), sync=False) as partial:
+    rows = layout.record(shard, ".parquet")
+    with atomic_write(rows, sync=False) as partial:
         described.write_parquet(partial)
     write_json(layout.record(shard), record, sync=False)
+    return rows
 
 
 def shard_advice(shards: Sequence[Shard]) -> str:

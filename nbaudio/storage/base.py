@@ -60,6 +60,9 @@ class Location(Protocol):
     def put(self, source: Path) -> FileStatus:
         """Write a local file under this name, which appears when it is complete; return its size and version."""
 
+    def copy_from(self, source: "Location") -> FileStatus:
+        """Write a copy of a file of the same scheme under this name; return its size and version."""
+
     def ranges(self, windows: int, share: float, /) -> tuple[FileStatus | None, RangeFile | None]:
         """Return the status if it was requested, and a file that reads ranges if that is cheaper than `fetched`.
 

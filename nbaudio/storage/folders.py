@@ -3,10 +3,11 @@
 Names are paths inside the folder. No incomplete file ever has one.
 """
 
+import os
 import shutil
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from nbaudio.core.atomic import atomic_write, read_json, sha256_file, write_json
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.threads import ordered_map
-from nbaudio.storage.base import Location
+from nbaudio.storage.base import FileStatus, Location
 from nbaudio.storage.location import location
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
 from nbaudio.storage.urls import check_writable, is_url, stays_inside
@@ -87,6 +88,29 @@ class Folder:
         except RemoteNotFoundError:
             return False
 
+    def copy_from(self, other: "Folder", name: str, sha256: str, num_bytes: int) -> None:
+        """Publish a file or folder of another folder under the same name, unless that is done.
+
+        On one disk it is a hard link, in one store a copy that the server makes, else it is copied through this machine. It must
+        have `num_bytes`; its hash, `sha256`, is not computed from links and copies of servers, which have the same bytes.
+        """
+        source, target = other._place(name), self._place(name)
+        parts = [f"{name}/{part}" for part in source.files()] if source.is_folder() else [name]
+        if source.local is None and target.local is None and str(source).partition("://")[0] == str(target).partition("://")[0]:
+            for part in parts:
+                self._copy_on_server(part, other._place(part), sha256 if part == name else None)
+            return
+        if source.local is not None and (found := atomic.size_of(source.local)) != num_bytes:
+            expected = f"{found:,} bytes, not the {num_bytes:,} that were written"
+            raise InputError(f"{source}: {expected}; 'nbaudio verify {other}' lists all damage")
+        if source.local is not None and target.local is not None and _are_linked(source.local, target.local):
+            return
+        if not self.holds(name, sha256, num_bytes):
+            with ExitStack() as stack:
+                partial = stack.enter_context(self.new(name))
+                for part in parts:
+                    _link(stack.enter_context(other.local(part)), partial / part.removeprefix(name).strip("/"))
+
     def names(self) -> Iterator[str]:
         """Yield all files, including hidden ones."""
         if (root := self.place.local) is None:
@@ -143,18 +167,54 @@ class Folder:
     def _sha256(self, name: str) -> str:
         """Return the hash of a remote file, without fetching it if the version in the store is still the uploaded one."""
         found = self._place(name).status()
+        if sent := self._sent(name, found):
+            return sent
+        with self._place(name).fetched(found) as path:
+            return sha256_file(path)
+
+    def _sent(self, name: str, found: FileStatus) -> str | None:
+        """Return the hash of an uploaded file whose version in the store is still the same."""
         if self.desk is not None and found.version is not None and (note := self.desk / "sent" / f"{name}.json").is_file():
             sent = read_json(note)
             if (sent["num_bytes"], sent["version"]) == found:
                 return str(sent["sha256"])
-        with self._place(name).fetched(found) as path:
-            return sha256_file(path)
+        return None
+
+    def _copy_on_server(self, name: str, source: Location, sha256: str | None) -> None:
+        target = self._place(name)
+        with suppress(RemoteNotFoundError):
+            if self._sent(name, target.status()):
+                return
+        status = target.copy_from(source)
+        if self.desk is not None and sha256 is not None:
+            write_json(self.desk / "sent" / f"{name}.json", {"sha256": sha256, **status._asdict()})
 
     def _place(self, name: str) -> Location:
         """Validate a name, which may come from an untrusted table, and return the file's location."""
         if not stays_inside(name):
             raise InputError(f"{name}: points outside the folder")
         return self.place / name
+
+
+def _are_linked(source: Path, target: Path) -> bool:
+    """Return whether a file, or each file of a folder, is a hard link to the other one."""
+    if source.is_dir():
+        names = {path.name for path in source.iterdir()}
+        return (
+            target.is_dir()
+            and names == {path.name for path in target.iterdir()}
+            and all((target / name).samefile(source / name) for name in names)
+        )
+    return target.exists() and target.samefile(source)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make a hard link, or a copy where there can be none."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def folder_at(where: str | Path, *, desk: Path | None = None) -> Folder:

@@ -80,6 +80,10 @@ class LocalPath:
             shutil.copyfile(source, partial)
         return self.status()
 
+    def copy_from(self, source: Location) -> FileStatus:
+        with source.fetched() as path:
+            return self.put(path)
+
     def ranges(self, _windows: int, _share: float) -> tuple[None, None]:
         """See `Location.ranges`; the file itself is cheaper."""
         return None, None

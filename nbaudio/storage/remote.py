@@ -19,7 +19,7 @@ from nbaudio.core.atomic import atomic_write, sha256_file, size_of
 from nbaudio.core.errors import AudioError, InputError, NbaudioError
 from nbaudio.core.input_guards import check_expansion
 from nbaudio.core.progress import on_message
-from nbaudio.storage.base import FileStatus
+from nbaudio.storage.base import FileStatus, Location
 from nbaudio.storage.cache import Cache
 from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_names, list_files, list_links
 from nbaudio.storage.network import Network
@@ -218,24 +218,33 @@ class Remote:
 
     def put(self, source: Path) -> FileStatus:
         """See `Location.put`; raise NbaudioError if that fails."""
+        found = self._written(lambda fs, path, options: fs.put_file(str(source), path, **options), "written")
+        if found.num_bytes != source.stat().st_size:
+            raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
+        return found
 
-        def write() -> None:
+    def copy_from(self, source: Location) -> FileStatus:
+        """See `Location.copy_from`; the server copies. Raise NbaudioError if that fails."""
+        origin = remote(str(source)).located.path
+        return self._written(lambda fs, path, _: fs.cp_file(origin, path), "copied")
+
+    def _written(self, write: Callable[[Any, str, Mapping[str, Any]], object], done: str) -> FileStatus:
+        """Call `write` with filesystem, path and options for uploads, in a way that the file appears when it is complete."""
+
+        def publish() -> None:
             fs, path, scheme = self.located
             if scheme in _OBJECT_STORES:
-                fs.put_file(str(source), path, **_OBJECT_STORES[scheme])
+                write(fs, path, _OBJECT_STORES[scheme])
                 return
             folder, _, name = path.rpartition("/")
             beside = f"{folder}/.{name}{_PARTIAL}"
             fs.makedirs(folder, exist_ok=True)
-            fs.put_file(str(source), beside)
+            write(fs, beside, {})
             fs.mv(beside, path)
 
         with convert_error(AudioError, NbaudioError):
-            with_retries(self, write, done="written")
-            found = self.status()
-        if found.num_bytes != source.stat().st_size:
-            raise NbaudioError(f"{self}: {found.num_bytes:,} of {source.stat().st_size:,} bytes are there after the upload")
-        return found
+            with_retries(self, publish, done=done)
+            return self.status()
 
     def tidy(self) -> None:
         """See `Location.tidy`; also remove multipart uploads that were never completed."""

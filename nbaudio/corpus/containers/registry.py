@@ -93,9 +93,11 @@ class Container(NamedTuple):
         """Return a glob pattern of the files of a split."""
         return f"{split}/{split}-*.{self.extension}" if self.extension else f"{split}/**"
 
-    def shard_name(self, split: str, index: int, count: int) -> str:
-        """Return the path of a shard in a corpus."""
-        stem = self.stem.format(split=split, index=index, count=count)
+    def shard_name(self, split: str, index: int, count: int, *, version: int = 1, taken: Sequence[str] = ()) -> str:
+        """Return the path of a shard in a corpus; `taken` are the paths in older versions, which numbers alone continue."""
+        if "{count" not in self.stem:
+            index += 1 + max((int(name.split(".")[1]) for name in taken if name.startswith(f"{split}/")), default=-1)
+        stem = self.stem.format(split=split if version == 1 else f"{split}-v{version}", index=index, count=count)
         return f"{split}/{stem}.{self.extension}" if self.extension else f"{split}/{stem}"
 
 

@@ -1,0 +1,210 @@
+"""The version of a corpus on which a new one is based: its unchanged clips, its shards, and what it holds out.
+
+A clip is unchanged if its audio and all columns of its row in the base are the same now. All versions of a corpus have the
+columns of the first. A shard whose clips are all unchanged is kept with its name and bytes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.atomic import sha256_file
+from nbaudio.core.errors import InputError
+from nbaudio.core.source_splits import is_held_out
+from nbaudio.core.tables import SEGMENTS, TOMBSTONES, WITHDRAWN, conform, parquet_slices, table_path, tombstone
+from nbaudio.corpus.containers.base import Shard, check_locations
+from nbaudio.corpus.layout import CORPUS_JSON, Layout, read_corpus_info
+from nbaudio.corpus.plan import ShardLimits
+from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
+from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.urls import stays_inside
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.near_duplicates import sentences
+
+_TABLE = "segments.parquet"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A complete corpus that another version is based on; `sha256` is of its corpus.json."""
+
+    folder: Folder
+    info: dict[str, Any]
+    sha256: str
+    table: Path = field(repr=False)  # its segments.parquet on this machine
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, where: str | Path) -> Iterator["Base"]:
+        """Yield the corpus at a path or URL; raise InputError if it is incomplete or its table is not as it was written."""
+        folder = folder_at(where)
+        info = read_corpus_info(folder)
+        with folder.local(CORPUS_JSON) as path:
+            sha256 = sha256_file(path)
+        with folder.local(_TABLE) as table:
+            if sha256_file(table) != info["tables"][_TABLE]:
+                raise InputError(f"{folder}/{_TABLE}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
+            yield cls(folder, info, sha256, table)
+
+    @property
+    def version(self) -> int:
+        """The number of the version, from 1."""
+        return int(self.info.get("version", 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what corpus.json holds about the base of a version."""
+        return {"version": self.version, "corpus": self.folder.place.name, "sha256": self.sha256}
+
+    @cached_property
+    def columns(self) -> pl.Schema:
+        """The metadata columns of all versions."""
+        held = pl.scan_parquet(self.table, glob=False).collect_schema()
+        return pl.Schema({name: dtype for name, dtype in held.items() if name not in (*CLIP_FACTS, *LOCATION)})
+
+    @cached_property
+    def clips(self) -> pl.DataFrame:
+        """All clips in order: keys, facts, location (`pack`, `offset`, `length`, `clip_sha256`), and the `name` of the shard."""
+        names = ["segment_id", "recording_id", "split", *CLIP_FACTS, *LOCATION]
+        held = pl.scan_parquet(self.table, glob=False)
+        check_locations(self.folder, clips := held.select(pl.col(f"^({'|'.join(names)})$")).collect())
+        if odd := [name for name in clips["shard"].unique() if not stays_inside(name)]:
+            raise InputError(f"{self.folder}/{_TABLE}: shard {odd[0]!r} is not valid; is {self.folder} a corpus?")
+        listed = [shard["name"] for shard in self.info["shards"]]
+        folders = pl.col("shard").str.extract("^([^/]+/[^/]+)/")
+        name = pl.when(pl.col("shard").is_in(listed)).then("shard").otherwise(folders).alias("name")
+        pack = pl.format("{}/{}", pl.lit(str(self.folder)), "shard").alias("pack")
+        return clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
+
+    def same_rows(self, table: Path, recordings: pl.DataFrame) -> pl.DataFrame:
+        """Return the clips whose accepted row in the segments table has the same values in all columns of the base.
+
+        Their `same_audio` is whether the recording has the same hash as in the base.
+        """
+        now = pl.concat(self._fingerprints(part.filter(pl.col("decision") == "accept")) for part in parquet_slices(table))
+        before = pl.concat(self._fingerprints(part) for part in parquet_slices(self.table))
+        keys = ["segment_id", "fingerprint"]
+        found = self.clips.with_columns(before["fingerprint"]).join(now, on=keys, how="semi", maintain_order="left")
+        sources = pl.DataFrame(self.info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+        known = recordings.select("recording_id", "sha256").drop_nulls().join(sources, on=["recording_id", "sha256"])
+        same = pl.col("recording_id").is_in(known["recording_id"].implode())
+        return found.with_columns(same_audio=same).drop("fingerprint")
+
+    def conformed(self, part: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of a segments table with the metadata columns of the base."""
+        return conform(conform(part, SEGMENTS, "segments"), self.columns, str(self)).select(self.columns.names())
+
+    def _fingerprints(self, part: pl.DataFrame) -> pl.DataFrame:
+        row = pl.struct(pl.col(name).hash() for name in self.columns).hash()
+        return self.conformed(part).select("segment_id", fingerprint=row)
+
+    def shard_limits(self, limits: ShardLimits) -> ShardLimits:
+        """Return the limits for new shards: a number of shards in the base stands for their size."""
+        if limits.shard_count is None:
+            return limits
+        total = sum(shard["bytes"] for shard in self.info["shards"])
+        return replace(limits, shard_count=None, shard_size=max(1, total // max(1, len(self.info["shards"]))))
+
+    def left_out(self, table: Path) -> list[str]:
+        """Return the columns of a segments table that hold values and that the base does not have."""
+        held = pl.scan_parquet(table, glob=False)
+        others = [
+            name
+            for name in held.collect_schema()
+            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION) and not name.startswith("text_")
+        ]
+        counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
+        return [name for name in others if counts[name].item()]
+
+    def keep_shards(self, layout: Layout, clips: pl.DataFrame) -> list[Shard]:
+        """Link or copy the shards whose clips are all among `clips`, write their records, and return them in order."""
+        counts = dict(clips["name"].value_counts().iter_rows())
+        starts = {name: (start, length) for name, start, length in _runs(self.clips["name"])}
+        kept = []
+        for shard in self.info["shards"]:
+            name = shard["name"]
+            if counts.get(name) != shard["segments"] or starts.get(name, (0, 0))[1] != shard["segments"]:
+                continue
+            start, length = starts[name]
+            rows = pl.scan_parquet(self.table, glob=False).slice(start, length).collect()
+            layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
+            facts = {each: shard[each] for each in ("plan", "sha256", "bytes")}
+            path = write_record(layout, name, rows, facts)
+            kept.append(Shard(name, shard["split"], length, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
+        return kept
+
+    def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
+        """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.
+
+        Compared are sentences and the columns that the base was grouped by. Withdrawn segments hold nothing out.
+        """
+        grouped = [key for key in self.info["selection"].get("parameters", {}).get("group_by", []) if key in self.columns]
+        names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
+        sentence = sentences(pl.col("text")).alias("sentence")
+        before = pl.scan_parquet(self.table, glob=False).select(names)
+        out = [name for name in self.info["splits"] if is_held_out(name)]
+        rows = before.filter(pl.col("split").is_in(out)).with_columns(sentence).collect()
+        rows = rows.filter(~is_withdrawn(rows, withdrawn))
+        others = before.filter(~pl.col("split").is_in(out)).select("segment_id").collect()["segment_id"]
+        now = (
+            pl.scan_parquet(table, glob=False)
+            .filter(pl.col("decision") == "accept")
+            .with_columns(pl.col("split").cast(pl.String))
+        )
+        splits = now.select(pl.col("split").unique()).collect().to_series()
+        train = now.filter(~pl.col("split").is_in([*filter(is_held_out, splits)])).with_columns(sentence)
+        found: list[str | None] = []
+        for columns, entered in ((("segment_id",), train), ((*grouped, "sentence"), train.filter(~_among("segment_id", others)))):
+            hits = (
+                (column, entered.filter(_among(column, rows[column])).select("segment_id", value=column).head(1).collect())
+                for column in columns
+            )
+            column, hit = next(((column, hit) for column, hit in hits if len(hit)), ("", pl.DataFrame()))
+            if not column:
+                found.append(None)
+                continue
+            segment, value = hit.row(0)
+            split = rows.filter(pl.col(column) == value)["split"][0]
+            what = "which is" if column == "segment_id" else f"which has the {column} {value!r} of a segment"
+            found.append(f"segment {segment!r} of train, {what} in {split} of the base {self}")
+        return found[0], found[1]
+
+
+def _among(column: str, values: pl.Series) -> pl.Expr:
+    return pl.col(column).is_in(values.drop_nulls().unique().implode())
+
+
+def _runs(names: pl.Series) -> Iterator[tuple[str, int, int]]:
+    """Yield each run of equal names with its start and length."""
+    runs = names.rle().struct.unnest()
+    for name, length, end in runs.with_columns(end=pl.col("len").cum_sum()).select("value", "len", "end").iter_rows():
+        yield name, end - length, length
+
+
+def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
+    gone = pl.Series([False] * len(rows), dtype=pl.Boolean)
+    for kind, hashes in withdrawn.group_by("kind").agg("sha256").iter_rows():
+        known = set(hashes)
+        ids = [key for key in rows[f"{kind}_id"].drop_nulls().unique() if tombstone(kind, key) in known]
+        gone = gone | rows[f"{kind}_id"].is_in(ids).fill_null(value=False)
+    return gone
+
+
+def withdrawn_of(workspace: Workspace) -> pl.DataFrame:
+    """Return the tombstones of a workspace; empty if nothing was withdrawn."""
+    return tables.read(workspace, table=WITHDRAWN) if table_path(workspace, WITHDRAWN).exists() else TOMBSTONES.to_frame()
+
+
+def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
+    """Return the tombstones of a corpus: those of its workspace and of its base, sorted."""
+    held = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
+    return pl.concat([withdrawn, held]).unique(["kind", "sha256"]).sort("kind", "sha256").to_dicts()
