@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from nbaudio.core.errors import NbaudioError as NbaudioError
     from nbaudio.core.report import Report as Report
     from nbaudio.corpus.convert import convert as convert
+    from nbaudio.corpus.diff import diff as diff
     from nbaudio.corpus.materialize import materialize as materialize
     from nbaudio.corpus.status import status as status
     from nbaudio.corpus.verify import verify as verify
+    from nbaudio.corpus.withdraw import withdraw as withdraw
     from nbaudio.formats.export import export as export
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import open_corpus as open_corpus
@@ -51,6 +53,7 @@ __getattr__, __dir__, __all__ = lazy_imports.attach(
         "clip": "nbaudio.reading.workspace_clips",
         "convert": "nbaudio.corpus.convert",
         "demo": "nbaudio.runs.demo",
+        "diff": "nbaudio.corpus.diff",
         "download": "nbaudio.storage.download.download",
         "evidence": "nbaudio.proof.evidence",
         "export": "nbaudio.formats.export",
@@ -67,6 +70,7 @@ __getattr__, __dir__, __all__ = lazy_imports.attach(
         "status": "nbaudio.corpus.status",
         "verify": "nbaudio.corpus.verify",
         "wheel": "nbaudio.runs.wheel",
+        "withdraw": "nbaudio.corpus.withdraw",
         "Workspace": "nbaudio.storage.workspace",
         "__version__": "nbaudio.core.version",
     },

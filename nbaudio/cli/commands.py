@@ -204,18 +204,27 @@ def export(
 def materialize(
     workspace: common.Workspace,
     out: Annotated[str, typer.Option(help="folder or URL of the corpus: new, or one to resume")],
-    container: common.Container = "webdataset",
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="CORPUS", help="earlier version, folder or URL: keep its unchanged shards and its parameters"),
+    ] = None,
+    container: Annotated[
+        str | None, typer.Option(help="webdataset (default), parquet, zip, tfrecord, lhotse, mds, arrow or files")
+    ] = None,
     text: Annotated[
         str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
     ] = None,
-    rate: Annotated[int, typer.Option(min=1, help="sampling rate of the clips in Hz")] = 16000,
+    rate: Annotated[int | None, typer.Option(min=1, help="sampling rate of the clips in Hz; default: 16000")] = None,
     channel: Annotated[
-        str, typer.Option(help="mix, left, right or a number from 0; a channel that the source gives takes precedence")
-    ] = "mix",
-    encoding: Annotated[str, typer.Option(help="flac, wav, opus, mp3, or 256 levels: mulaw, linear")] = "flac",
-    shard_size: common.ShardSize = "500MB",
+        str | None,
+        typer.Option(help="mix (default), left, right or a number from 0; a channel that the source gives takes precedence"),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")] = None,
+    shard_size: Annotated[str | None, typer.Option(help="target size of a shard; default: 500MB")] = None,
     shard_count: common.ShardCount = None,
-    window: common.Window = 1,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="consecutive segments of a recording that are stored together; default: 1")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="name of the corpus in its data card")] = None,
     language: Annotated[
         str | None, typer.Option(metavar="hr", help="language codes for the data card, separated by commas")
@@ -233,7 +242,30 @@ def materialize(
     if (old := given.pop("licence")) is not None:
         typer.echo("nbaudio: --licence is deprecated; use --license", err=True)
         given["license"] = old if license is None else license
-    return nbaudio.materialize(**given)
+    return nbaudio.materialize(**{name: value for name, value in given.items() if value is not None})
+
+
+@common.command("withdraw W --speaker ana --why 'consent withdrawn'")
+def withdraw(
+    workspace: common.Workspace,
+    why: Annotated[str, typer.Option(help="the reason, without personal data; later versions of corpora state it")],
+    speaker: Annotated[list[str] | None, typer.Option(metavar="ID", help="a speaker; repeat for more")] = None,
+    recording: Annotated[list[str] | None, typer.Option(metavar="ID", help="a recording; repeat for more")] = None,
+    segments: Annotated[
+        str | None, typer.Option(metavar="FILE", help="an id in each line, or a table with a column segment_id")
+    ] = None,
+) -> Report:
+    """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
+    return nbaudio.withdraw(workspace, speaker=speaker or (), recording=recording or (), segments=segments or (), why=why)
+
+
+@common.command("diff CORPUS-1 CORPUS-2", fetches=True)
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
+    b: Annotated[str, typer.Argument(metavar="B", help="the later one")],
+) -> Report:
+    """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards; claims."""
+    return nbaudio.diff(a, b)
 
 
 @common.command("status CORPUS", fetches=True)

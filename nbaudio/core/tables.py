@@ -96,6 +96,16 @@ def tombstone(kind: str, key: str) -> str:
     return hashlib.sha256(f"{kind} {key}".encode("utf8", "surrogatepass")).hexdigest()
 
 
+def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
+    gone = pl.Series([False] * len(rows), dtype=pl.Boolean)
+    for kind, hashes in withdrawn.group_by("kind").agg("sha256").iter_rows():
+        known = set(hashes)
+        ids = [key for key in rows[f"{kind}_id"].drop_nulls().unique() if tombstone(kind, key) in known]
+        gone = gone | rows[f"{kind}_id"].is_in(ids).fill_null(value=False)
+    return gone
+
+
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:
     """Return a frame with the columns of `schema` first, cast; absent ones null, further ones behind; else raise InputError."""
     columns = []

@@ -13,18 +13,16 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core import tables
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
-from nbaudio.core.tables import SEGMENTS, TOMBSTONES, WITHDRAWN, conform, parquet_slices, table_path, tombstone
+from nbaudio.core.tables import SEGMENTS, TOMBSTONES, conform, is_withdrawn, parquet_slices
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits
 from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.urls import stays_inside
-from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
 _TABLE = "segments.parquet"
@@ -187,21 +185,6 @@ def _runs(names: pl.Series) -> Iterator[tuple[str, int, int]]:
     runs = names.rle().struct.unnest()
     for name, length, end in runs.with_columns(end=pl.col("len").cum_sum()).select("value", "len", "end").iter_rows():
         yield name, end - length, length
-
-
-def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
-    """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
-    gone = pl.Series([False] * len(rows), dtype=pl.Boolean)
-    for kind, hashes in withdrawn.group_by("kind").agg("sha256").iter_rows():
-        known = set(hashes)
-        ids = [key for key in rows[f"{kind}_id"].drop_nulls().unique() if tombstone(kind, key) in known]
-        gone = gone | rows[f"{kind}_id"].is_in(ids).fill_null(value=False)
-    return gone
-
-
-def withdrawn_of(workspace: Workspace) -> pl.DataFrame:
-    """Return the tombstones of a workspace; empty if nothing was withdrawn."""
-    return tables.read(workspace, table=WITHDRAWN) if table_path(workspace, WITHDRAWN).exists() else TOMBSTONES.to_frame()
 
 
 def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:

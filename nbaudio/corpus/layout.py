@@ -25,7 +25,7 @@ _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
-_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v(?P<version>\d+))?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,6 @@ class Layout:
         for path in self.work.iterdir():
             if path != self.log:
                 remove(path)
-
-
-def version_of(shard: str) -> int:
-    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one.
-
-    Examples:
-        >>> version_of("train/train-00000-of-00012.tar"), version_of("train/train-v3-00000-of-00001.tar")
-        (1, 3)
-    """
-    found = _SHARD_NAME.match(shard)
-    return int(found["version"] or 1) if found else 1
 
 
 def shard_names(folder: Folder) -> set[str]:

@@ -16,8 +16,8 @@ from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import RESERVED
-from nbaudio.corpus.base_version import Base, tombstones, withdrawn_of
+from nbaudio.core.tables import RESERVED, is_withdrawn
+from nbaudio.corpus.base_version import Base, tombstones
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard
 from nbaudio.corpus.containers.registry import Container, container_named
@@ -165,7 +165,7 @@ def _materialize(
     selected = workspace.report("select")
     identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
     logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "packs": str(run.packs), "jobs": jobs}
-    withdrawn = withdrawn_of(workspace)
+    withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected) if base else []
     with layout.claimed(identity, "materialize", logged | {"engine": engine}) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
@@ -260,8 +260,13 @@ def _accepted(run: _Run) -> pl.DataFrame:
             raise InputError(f"{run.table}: the column {name!r} has a name that is reserved in corpora; rename it")
         if dtype in (pl.Binary, pl.Object):
             raise InputError(f"{run.table}: the column {name!r} holds bytes, which metadata cannot store; convert them to text")
-    columns = ("segment_id", "recording_id", "start_sample", "end_sample", "split", "decision", "source_channel")
+    columns = ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "split", "decision", "source_channel")
     segments = tables.read(run.workspace, columns)
+    if len(gone := segments.filter(is_withdrawn(segments, run.workspace.withdrawn))):
+        raise InputError(
+            f"{where}: {len(gone):,} withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"
+        )
+    segments = segments.drop("speaker_id")
     if pending := (segments["decision"] == "pending").sum():
         raise InputError(f"{where}: {pending} of {segments.height} segments are not decided; run 'nbaudio select {where}' first")
     accepted = segments.filter(pl.col("decision") == "accept").drop("decision").with_columns(source_channel(segments))

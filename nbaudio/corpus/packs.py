@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +23,7 @@ from nbaudio.core.errors import AudioError, NbaudioError, WorkerLostError
 from nbaudio.corpus.containers.base import verified_clip
 from nbaudio.corpus.plan import CutTask, Source, cut_task
 from nbaudio.engine import RunTasks
-from nbaudio.storage.base import LocationLike
+from nbaudio.storage.base import Location, LocationLike
 from nbaudio.storage.location import location
 from nbaudio.storage.remote import CHANGED_MESSAGE
 from nbaudio.storage.retry import RemoteNotFoundError
@@ -102,9 +102,13 @@ def cut(task: CutTask) -> CutResult:
                 del index[before:]
                 file.seek(start)
                 file.truncate()
-        encoded = json.dumps(index, separators=(",", ":")).encode()
-        file.write(encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC))
+        file.write(_index_bytes(index))
     return CutResult(task.seconds, failures)
+
+
+def _index_bytes(index: Sequence[tuple[str, int, int, int, str]]) -> bytes:
+    encoded = json.dumps(index, separators=(",", ":")).encode()
+    return encoded + _TRAILER.pack(len(encoded), hashlib.sha256(encoded).digest(), _MAGIC)
 
 
 def _clips(source: Source, task: CutTask) -> Iterator[tuple[str, str | tuple[int, bytes]]]:
@@ -177,6 +181,26 @@ def index_of(packs: LocationLike) -> pl.DataFrame:
         found = [index.cast({"pack": paths}) for index in pool.map(read_index, places) if index is not None]
     none = pl.DataFrame(schema=_INDEX).cast({"pack": paths})
     return pl.concat([none, *found]).unique("clip_key", keep="first", maintain_order=True)
+
+
+def keep_clips(packs: Location, keys: Collection[str]) -> int:
+    """Remove all clips with other keys from a folder of packs, and packs that are damaged; return how many clips were removed."""
+    removed = 0
+    for place in [packs / name for name in packs.files() if name.endswith(".pack")]:
+        index = read_index(place)
+        kept = None if index is None else index.filter(pl.col("clip_key").is_in(list(keys)))
+        if index is None or kept is None or kept.is_empty():
+            removed += 0 if index is None else len(index)
+            place.remove()
+        elif len(kept) < len(index):
+            with place.new() as partial, partial.open("wb") as file:
+                rows = []
+                for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
+                    rows.append((row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"]))
+                    file.write(data)
+                file.write(_index_bytes(rows))
+            removed += len(index) - len(kept)
+    return removed
 
 
 class PackDamagedError(NbaudioError):

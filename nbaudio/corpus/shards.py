@@ -14,9 +14,9 @@ from nbaudio.core.atomic import atomic_write, raise_disk_full, sha256_path, size
 from nbaudio.core.progress import progress
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices, reading_parquet
-from nbaudio.corpus.containers.base import Shard, clips_in
+from nbaudio.corpus.containers.base import Shard, clips_in, version_of
 from nbaudio.corpus.containers.registry import container_named
-from nbaudio.corpus.layout import Layout, read_corpus_info, version_of
+from nbaudio.corpus.layout import Layout, read_corpus_info
 from nbaudio.corpus.packs import PackDamagedError, read_clips
 from nbaudio.corpus.plan import ClipFormat, PackTask, digest
 from nbaudio.engine import RunTasks

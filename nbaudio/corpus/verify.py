@@ -15,7 +15,7 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import read_parquet
+from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
 from nbaudio.corpus.corpus_tables import split_facts
@@ -96,7 +96,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
             if other:  # a damaged table proves nothing about the shards
                 return replace(damaged, problems=[f"{name}: {_OTHER_BYTES}" for name in other])
             segments = read_parquet(tables["segments.parquet"], _COLUMNS)
-            rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "reason"])
+            rejected = read_parquet(tables["rejected.parquet"], ["segment_id", "recording_id", "speaker_id", "reason"])
         except (KeyError, TypeError, OSError) as error:
             raise InputError(f"{folder}: the corpus cannot be read ({type(error).__name__}: {one_line(error)})") from error
         problems = _check_numbers(info, segments, rejected)
@@ -127,6 +127,8 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
         "splits": {split: int((segments["split"] == split).sum()) for split in ordered_splits(info["splits"])},
         "kept_and_rejected": segments.height + rejected.height,
         "shards": len(info["shards"]),
+        "version": info.get("version", 1),
+        "withdrawn": len(info.get("tombstones", [])),
         "data_card": card,
         "leakage": {fact_key(check): shared for check, shared in leaks.items()},
     }
@@ -199,6 +201,10 @@ def _check_numbers(info: dict[str, Any], segments: pl.DataFrame, rejected: pl.Da
         problems.append(f"rejected.parquet: {rejected.height} rows ({counts}); corpus.json says otherwise")
     ids = pl.concat([segments["segment_id"], rejected["segment_id"]])
     problems += [f"segment {key}: occurs more than once" for key in ids.filter(ids.is_duplicated()).unique().sort()]
+    keys = ("segment_id", "recording_id", "speaker_id")
+    everything = pl.concat([segments.select(keys), rejected.select(keys)])
+    withdrawn = everything.filter(is_withdrawn(everything, pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)))
+    problems += [f"segment {key}: was withdrawn, but is still there" for key in withdrawn["segment_id"]]
     unexplained = rejected.filter(pl.col("reason").is_null())["segment_id"]
     problems += [f"segment {key}: rejected without a reason" for key in unexplained]
     return problems

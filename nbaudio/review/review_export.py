@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from nbaudio.core.atomic import atomic_write, write_json
+from nbaudio.core.atomic import atomic_write, read_json, write_json
 from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.hashing import clip_file_names
@@ -25,6 +25,7 @@ from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
 from nbaudio.review.state import (
+    EXPORTS,
     VERDICTS,
     ReviewRecord,
     ReviewState,
@@ -132,6 +133,9 @@ def export(
     kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
     # The record first: a sheet must never exist while its segments can still go into training.
     write_json(workspace.path / "reviews" / f"{record.name}.json", asdict(record))
+    exports = workspace.path / EXPORTS
+    held = read_json(exports) if exports.exists() else {}
+    write_json(exports, held | {record.name: sorted({*held.get(record.name, []), *map(str, made.files)})})
     for path in made.files.keys() - set(kept):
         with atomic_write(path) as partial:
             partial.write_bytes(made.files[path])

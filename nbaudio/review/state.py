@@ -41,6 +41,8 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 #: The two verdicts that name no fault; all others do.
 OK, UNSURE = "ok", "unsure"
 VERDICT_LOG, CORRECTION_LOG = "reviews/verdicts.jsonl", "reviews/corrections.jsonl"
+#: The sheets and pages of each review, which hold clips.
+EXPORTS = "exports.json"
 
 #: What separates the words of a verdict in the log, as in ``cut off, noise``.
 SEPARATOR = ", "

@@ -84,6 +84,9 @@ class Location(Protocol):
     def remove(self) -> None:
         """Remove a file if it exists."""
 
+    def forget(self, num_bytes: int | None, version: str | None, /) -> None:
+        """Remove a file of this size and version from the cache of fetched files."""
+
     def tidy(self) -> None:
         """Remove what killed runs left below a folder."""
 

@@ -136,6 +136,9 @@ class LocalPath:
     def remove(self) -> None:
         self.local.unlink(missing_ok=True)
 
+    def forget(self, _num_bytes: int | None, _version: str | None) -> None:
+        """See `Location.forget`; nothing is cached."""
+
     def tidy(self) -> None:
         remove_partials(self.local)
 

@@ -246,6 +246,10 @@ class Remote:
             with_retries(self, publish, done=done)
             return self.status()
 
+    def forget(self, num_bytes: int | None, version: str | None) -> None:
+        if self.cache is not None and num_bytes is not None:
+            self.cache.forget(self._identity(FileStatus(num_bytes, version)))
+
     def tidy(self) -> None:
         """See `Location.tidy`; also remove multipart uploads that were never completed."""
         for name in self.files():

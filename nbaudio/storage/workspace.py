@@ -8,6 +8,9 @@ W/threshold.json       threshold on similarity, chosen in the tuner
 W/filters.json         filters of tables that were saved under a name
 W/reports/<step>.json  report of each step
 W/reviews/<name>.json  segments of each review
+W/exports.json         sheets and pages of each review
+W/withdrawn.parquet    hashes of withdrawn speakers, recordings and segments
+W/earlier_splits.parquet   splits of the selection before the workspace last grew
 W/packs/               encoded clips, so that another threshold, split or container needs no decoding
 W/fetched/             cache of remote recordings
 W/source/              remote transcripts
@@ -134,6 +137,12 @@ class Workspace:
     def segments(self) -> pl.DataFrame:
         """The segments table."""
         return tables.read(self)
+
+    @property
+    def withdrawn(self) -> pl.DataFrame:
+        """The tombstones of what was withdrawn (`core.tables.TOMBSTONES`); empty if nothing was."""
+        there = tables.table_path(self, tables.WITHDRAWN).exists()
+        return self.table(tables.WITHDRAWN) if there else tables.TOMBSTONES.to_frame()
 
     def table(self, name: str) -> pl.DataFrame:
         """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""

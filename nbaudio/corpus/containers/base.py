@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from nbaudio.storage.folders import Folder
 _LOCATED = pl.Schema(
     {"segment_id": pl.String, "shard": pl.String, "audio_sha256": pl.String, "offset": pl.Int64, "length": pl.Int64}
 )
+_VERSION = re.compile(r"/\w+-v(\d+)-\d{5}-of-")
 _MAX_OFFSET, _MAX_CLIP_BYTES = 1 << 50, 1 << 32
 
 
@@ -65,6 +67,17 @@ def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
     """Shards by split, both in order."""
     splits = dict.fromkeys(shard.split for shard in shards)
     return {split: [shard for shard in shards if shard.split == split] for split in splits}
+
+
+def version_of(shard: str) -> int:
+    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one.
+
+    Examples:
+        >>> version_of("train/train-00000-of-00012.tar"), version_of("train/train-v3-00000-of-00001.tar")
+        (1, 3)
+    """
+    found = _VERSION.search(shard)
+    return int(found[1]) if found else 1
 
 
 def clips_in(shard: str) -> pl.Expr:

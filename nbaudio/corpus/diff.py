@@ -1,0 +1,234 @@
+"""The command `diff`: what differs between two versions of a corpus, or of a workspace.
+
+Segments are compared by their ids. Audio has changed if the recording has another hash. Where that is not known and the bounds
+are the same, it has changed if clips of the same format have other bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report
+from nbaudio.core.source_splits import ordered_splits
+from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, tombstone, with_durations
+from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.proof.evidence import describe_claim, selection_claim
+from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.workspace import Workspace
+
+_ROWS = pl.Schema(
+    {
+        **dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text"), pl.String),
+        **dict.fromkeys(("start_sample", "end_sample"), pl.Int64),
+        "duration_s": pl.Float64,
+        **dict.fromkeys(("audio_sha256", "sha256"), pl.String),
+    }
+)
+_OUT = pl.Schema({"segment_id": pl.String, "reason": pl.String})
+_CLAIMED = ("right, estimated share", "lower bound, one-sided", "reviewed", "lowest threshold that is proven")
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Kept segments (`_ROWS`), the others with their reasons (`_OUT`), tombstones, and facts of a corpus or a workspace."""
+
+    name: str
+    kept: pl.DataFrame
+    out: pl.DataFrame
+    withdrawn: pl.DataFrame
+    shards: dict[str, dict[str, Any]]
+    claim: dict[str, Any]
+    clips: tuple[Any, ...] | None  # rate, channel and encoding
+
+
+def diff(a: str | Path, b: str | Path) -> Report:
+    """Report what differs between two corpora, two workspaces, or one of each, in folders or at URLs.
+
+    Args:
+        a: the earlier one.
+        b: the later one.
+
+    Returns:
+        Segments, hours and speakers that were `added`, `removed` or `moved` between splits or that `changed` in text, bounds or
+        audio, with reasons; shards that are equal or new; the claims of both. Of a workspace, the selected segments count, or
+        all that are not rejected if nothing is selected.
+
+    Raises:
+        InputError: one is neither a corpus nor a workspace.
+    """
+    before, after = _side(a), _side(b)
+    both = before.kept.join(after.kept, on="segment_id", suffix="_after", maintain_order="left")
+    added = after.kept.join(before.kept, on="segment_id", how="anti", maintain_order="left")
+    removed = before.kept.join(after.kept, on="segment_id", how="anti", maintain_order="left")
+    moved = both.filter(pl.col("split").ne_missing(pl.col("split_after")))
+    changes = _changes(comparable=before.clips is not None and before.clips == after.clips)
+    changed = both.filter(pl.any_horizontal(changes.values()))
+    facts: dict[str, Any] = {
+        "before": {"of": before.name, **_amounts(before.kept)},
+        "after": {"of": after.name, **_amounts(after.kept)},
+        "added": _amounts(added),
+        **_table("added_because", added, _reasons(added, before, "new in the source")),
+        "removed": _amounts(removed),
+        **_table("removed_because", removed, _reasons(removed, after, "no longer in the source")),
+        "moved": _amounts(moved),
+        **_table("moved_between", moved, moved.select(pl.format("{} to {}", *_named("split", "split_after"))).to_series()),
+        "changed": {**_amounts(changed), **{name: changed.filter(is_changed).height for name, is_changed in changes.items()}},
+        "speakers": {
+            "added": _new_values(after.kept, before.kept, "speaker_id"),
+            "removed": _new_values(before.kept, after.kept, "speaker_id"),
+        },
+        "by_split": _by_split(before.kept, after.kept),
+    }
+    if before.shards and after.shards:
+        facts["shards"] = _shards(before.shards, after.shards)
+    if before.claim or after.claim:
+        facts["evidence"] = [_claimed("before", before.claim), _claimed("after", after.claim)]
+    return Report("diff", facts)
+
+
+def _side(where: str | Path) -> _Side:
+    folder = folder_at(where)
+    if folder.exists(CORPUS_JSON):
+        return _corpus(folder)
+    if folder.place.local is not None and (folder.place.local / "workspace.json").is_file():
+        return _workspace(Workspace.open(folder.place.local))
+    raise InputError(f"{where}: neither a corpus (no {CORPUS_JSON}) nor a workspace (no workspace.json)")
+
+
+def _corpus(folder: Folder) -> _Side:
+    info = read_corpus_info(folder)
+    with folder.local("segments.parquet") as path:
+        held = pl.read_parquet_schema(path)
+        rows = read_parquet(path, [name for name in _ROWS if name in held])
+    with folder.local("rejected.parquet") as path:
+        out = read_parquet(path, [*_OUT])
+    sources = pl.DataFrame(info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
+    kept = tables.conform(rows.join(sources, on="recording_id", how="left", maintain_order="left"), _ROWS, str(folder))
+    parameters = info["parameters"]
+    withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
+    shards = {shard["name"]: shard for shard in info["shards"]}
+    clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
+    return _Side(str(folder), kept, out, withdrawn, shards, info.get("evidence") or {}, clips)
+
+
+def _workspace(workspace: Workspace) -> _Side:
+    names = [name for name in _ROWS if name not in ("duration_s", "audio_sha256", "sha256")]
+    rows = tables.read(workspace, (*names, "source_start", "source_end", "decision", "reason"))
+    recordings = workspace.recordings
+    rows = with_durations(rows, recordings).join(
+        recordings.select("recording_id", "sha256"), on="recording_id", how="left", maintain_order="left"
+    )
+    decided = (rows["decision"] == "accept").any()
+    is_kept = pl.col("decision") == "accept" if decided else pl.col("decision").ne_missing("reject")
+    kept = tables.conform(rows.filter(is_kept), _ROWS, str(workspace.path)).select(_ROWS.names())
+    out = rows.filter(~is_kept).select(*_OUT)
+    return _Side(str(workspace.path), kept, out, workspace.withdrawn, {}, selection_claim(workspace), None)
+
+
+def _changes(*, comparable: bool) -> dict[str, pl.Expr]:
+    """Return whether text, bounds and audio of a segment of both differ."""
+
+    def differ(name: str) -> pl.Expr:
+        return pl.col(name).ne_missing(pl.col(f"{name}_after"))
+
+    bounds = differ("start_sample") | differ("end_sample") | differ("recording_id")
+    unknown = pl.any_horizontal(pl.col("sha256", "sha256_after").is_null())
+    clips = ~bounds & differ("audio_sha256") if comparable else pl.lit(value=False)
+    return {"text": differ("text"), "bounds": bounds, "audio": pl.when(unknown).then(clips).otherwise(differ("sha256"))}
+
+
+def _reasons(rows: pl.DataFrame, other: _Side, default: str) -> pl.Series:
+    """Return why each segment is not in `other`: its rule there, or the reason of its withdrawal."""
+    why = rows.select("segment_id").join(other.out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")[
+        "reason"
+    ]
+    gone = is_withdrawn(rows, other.withdrawn)
+    if gone.any():
+        reasons = dict(other.withdrawn.select("sha256", "reason").iter_rows())
+        named = rows.select("segment_id", "recording_id", "speaker_id").iter_rows()
+        marks = [
+            next(
+                (
+                    reasons[mark]
+                    for kind, key in zip(("segment", "recording", "speaker"), keys, strict=True)
+                    if key is not None and (mark := tombstone(kind, key)) in reasons
+                ),
+                None,
+            )
+            for keys in named
+        ]
+        why = pl.select(pl.when(gone).then(pl.lit("withdrawn: ") + pl.Series(marks, dtype=pl.String)).otherwise(why)).to_series()
+    return why.fill_null(default)
+
+
+def _table(name: str, rows: pl.DataFrame, reasons: pl.Series) -> dict[str, Any]:
+    """Return a table of reasons as a fact, with some of their segments; nothing without segments."""
+    if rows.is_empty():
+        return {}
+    counted = (
+        rows.select("segment_id", "duration_s", reason=reasons)
+        .group_by("reason")
+        .agg(
+            segments=pl.len(),
+            hours=(pl.col("duration_s").sum() / 3600).round(6),
+            examples=pl.col("segment_id").sort().head(_EXAMPLES),
+        )
+        .sort("segments", "reason", descending=[True, False])
+    )
+    return {name: counted.to_dicts()}
+
+
+def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
+    hours = round(float(rows["duration_s"].sum()) / 3600, 6)
+    return {"segments": rows.height, "hours": hours, "speakers": rows["speaker_id"].drop_nulls().n_unique()}
+
+
+def _named(*columns: str) -> list[pl.Expr]:
+    return [pl.col(name).fill_null("none") for name in columns]
+
+
+def _new_values(rows: pl.DataFrame, others: pl.DataFrame, column: str) -> int:
+    return len(set(rows[column].drop_nulls()) - set(others[column].drop_nulls()))
+
+
+def _by_split(before: pl.DataFrame, after: pl.DataFrame) -> list[dict[str, Any]]:
+    names = ordered_splits([*before["split"].unique(), *after["split"].unique()])
+    return [
+        {
+            "split": name,
+            **{
+                f"{when}_{what}": amount
+                for when, rows in (("before", before), ("after", after))
+                for what, amount in _amounts(rows.filter(pl.col("split") == name)).items()
+            },
+        }
+        for name in names
+    ]
+
+
+def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:
+    def count(shards: dict[str, dict[str, Any]], wanted: Callable[[str], bool]) -> int:
+        return sum(wanted(name) for name in shards)
+
+    def is_equal(name: str) -> bool:
+        return name in before and name in after and before[name]["sha256"] == after[name]["sha256"]
+
+    return {
+        "equal": count(after, is_equal),
+        "new": count(after, lambda name: name not in before),
+        "rewritten": count(after, lambda name: name in before and not is_equal(name)),
+        "gone": count(before, lambda name: name not in after),
+        "bytes_equal": sum(shard["bytes"] for name, shard in after.items() if is_equal(name)),
+        "bytes_other": sum(shard["bytes"] for name, shard in after.items() if not is_equal(name)),
+    }
+
+
+def _claimed(when: str, claim: dict[str, Any]) -> dict[str, Any]:
+    described = describe_claim(claim)
+    return {"claim": when, **{name: described.get(name) for name in _CLAIMED}}

@@ -1,0 +1,282 @@
+"""The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
+
+Hashes of the withdrawn ids are kept (`core.tables.TOMBSTONES`), so that no later `ingest` brings them back. The segments table,
+from which the ids to remove are read, is rewritten last: an interrupted run can be repeated.
+"""
+
+import re
+import shlex
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_json
+from nbaudio.core.channels import source_channel
+from nbaudio.core.dataframes import Ids, as_ids
+from nbaudio.core.errors import InputError
+from nbaudio.core.hashing import clip_file_names
+from nbaudio.core.report import Report, first_lines
+from nbaudio.core.tables import (
+    CORRECTED_TEXTS,
+    EARLIER_SPLITS,
+    TOMBSTONES,
+    WITHDRAWN,
+    is_withdrawn,
+    table_path,
+    tombstone,
+    with_durations,
+)
+from nbaudio.corpus.packs import keep_clips
+from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
+from nbaudio.review.sheet_clips import ENCODINGS
+from nbaudio.review.state import CORRECTION_LOG, EXPORTS, VERDICT_LOG, ReviewState
+from nbaudio.storage import run_log
+from nbaudio.storage.location import location
+from nbaudio.storage.workspace import Workspace
+
+_KINDS = ("speaker", "recording", "segment")
+# Beside segments and recordings, the tables with rows of segments.
+_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS)
+_WORD = re.compile(r"[\s:,;'\"()]+")
+_encode = msgspec.json.Encoder().encode
+
+
+def withdraw(
+    workspace: str | Path | Workspace,
+    *,
+    speaker: str | Sequence[str] = (),
+    recording: str | Sequence[str] = (),
+    segments: str | Path | Ids = (),
+    why: str,
+) -> Report:
+    """Remove speakers, recordings or segments from all tables, logs, packs, caches and review clips of a workspace.
+
+    `ingest` does not bring them back. Corpora keep them until their next version: ``materialize --base`` needs no new `select`,
+    and rewrites only the shards that held them. Records of reviews keep the ids of the segments that were drawn.
+
+    Args:
+        workspace: the workspace or its folder.
+        speaker: one or several values of `speaker_id`.
+        recording: one or several ids of recordings.
+        segments: a file with an id in each line, or a table with a column `segment_id`; or ids.
+        why: the reason, in a few words without personal data: later versions of corpora state it.
+
+    Returns:
+        What was removed, the corpora that still hold it, and what to do next; problems are sheets and pages that hold clips.
+
+    Raises:
+        InputError: nothing was named, an id is unknown, or there is no reason; then nothing is removed.
+
+    Examples:
+        >>> import tempfile
+        >>> workspace = Workspace.create(tempfile.mkdtemp())
+        >>> rows = {"segment_id": ["a", "b"], "recording_id": ["r", "r"], "speaker_id": ["ana", "ben"]}
+        >>> workspace.save(segments=pl.DataFrame(rows), recordings=pl.DataFrame({"recording_id": ["r"]}))
+        >>> withdraw(workspace, speaker="ana", why="consent withdrawn").facts["segments"]
+        1
+        >>> workspace.segments["segment_id"].to_list()
+        ['b']
+    """
+    workspace = Workspace.open(workspace)
+    named = {"speaker": _ids(speaker), "recording": _ids(recording), "segment": _segment_ids(segments)}
+    reason = " ".join(why.split())
+    if not reason:
+        raise InputError("why is empty: give a reason, such as 'consent withdrawn'")
+    rows = tables.read(
+        workspace,
+        ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split"),
+    )
+    held = workspace.withdrawn
+    named = _new(workspace, named, rows, set(held["sha256"]))
+    marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
+    held = (
+        pl.concat([held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row")]).unique(["kind", "sha256"]).sort("kind", "sha256")
+    )
+    gone = rows.filter(is_withdrawn(rows, held))
+    recordings = workspace.recordings
+    left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
+    lost = recordings.filter(pl.col("recording_id").is_in(sorted({*left, *named["recording"]})))
+    timed = with_durations(gone, recordings)
+    corpora, formats = _logged(workspace)
+
+    workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
+    ids = set(gone["segment_id"])
+    _forget_rows(workspace, ids, lost)
+    _forget_logs(workspace, ids)
+    _forget_reports(workspace, ids | set(lost["recording_id"]))
+    sheets = _forget_review_clips(workspace, ids)
+    _forget_recordings(workspace, lost)
+    facts = recording_facts(recordings)
+    remaining = tables.read(workspace, ("segment_id", "recording_id", "start_sample", "end_sample", "source_channel"))
+    remaining = (
+        remaining.with_columns(source_channel(remaining)).join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
+    )
+    packs = _forget_clips(workspace, remaining, facts, formats)
+    workspace.save(recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"))
+    tables.write(workspace, (part.filter(~is_withdrawn(part, held)) for part in tables.read_batches(workspace)))
+
+    version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
+    report = Report(
+        "withdraw",
+        {
+            "segments": len(gone),
+            "hours": round(float(timed["duration_s"].sum()) / 3600, 6),
+            "recordings": len(lost),
+            "splits": dict(gone["split"].cast(pl.String).drop_nulls().value_counts().sort("split").iter_rows()),
+            "clips_removed_from_packs": packs,
+            "withdrawn_in_all": dict(held["kind"].value_counts().sort("kind").iter_rows()),
+            "corpora_of_this_workspace": corpora,
+            "next": version,
+        },
+        ["sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"],
+        first_lines(sheets, "the folders named"),
+    )
+    workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
+    return report
+
+
+def _ids(given: str | Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([given] if isinstance(given, str) else given))
+
+
+def _segment_ids(given: str | Path | Ids) -> list[str]:
+    """Return the ids that a file lists, or ids as they are."""
+    if not isinstance(given, str | Path):
+        return list(dict.fromkeys(as_ids(given)))
+    path = Path(given)
+    try:
+        if path.suffix.lower() in ("", ".txt", ".list"):
+            found = path.read_text(encoding="utf-8-sig").splitlines()
+        else:
+            from nbaudio.formats.table import read_cells
+
+            cells = read_cells(path)
+            if "segment_id" not in cells.columns:
+                raise InputError(f"{path}: no column segment_id; it has {', '.join(cells.columns)}")
+            found = cells["segment_id"].cast(pl.String).drop_nulls().to_list()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a list of segment ids ({error})") from error
+    if not (ids := [key for line in found if (key := line.strip())]):
+        raise InputError(f"{path}: lists no segment; expected an id in each line")
+    return list(dict.fromkeys(ids))
+
+
+def _new(
+    workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]
+) -> dict[str, list[str]]:
+    """Return what was named; raise InputError if that is nothing, or the workspace neither has it nor had it before."""
+    if not any(named.values()):
+        raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
+    for kind in _KINDS:
+        there = set(rows[f"{kind}_id"])
+        unknown = [key for key in named[kind] if key not in there and tombstone(kind, key) not in known]
+        if unknown:
+            raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(named[kind])} are unknown)")
+    return dict(named)
+
+
+def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
+    """Return the corpora that were made from a workspace, and the formats of their clips with the folders of their packs."""
+    corpora, formats = list[str](), dict[tuple[ClipFormat, str], None]()
+    for path in sorted((workspace.path / "logs").glob("*.jsonl")):
+        for line in run_log.read(path):
+            given = line.get("parameters") if line.get("event") == "began" else None
+            if isinstance(given, dict) and {"rate", "channel", "encoding", "corpus"} <= given.keys():
+                corpora.append(str(given["corpus"]))
+                packs = str(given.get("packs") or workspace.path / "packs")
+                formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = None
+    return list(dict.fromkeys(corpora)), list(formats)
+
+
+def _forget_rows(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> None:
+    """Remove rows of segments and recordings from all tables but those two."""
+    for name in (*_BY_SEGMENT, "problems", "names"):
+        if not table_path(workspace, name).exists():
+            continue
+        table = workspace.table(name)
+        column = {"problems": "item", "names": "recording_id"}.get(name, "segment_id")
+        out = (
+            lost["recording_id"] if name == "names" else pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
+        )
+        left = table.filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
+        if len(left) < len(table):
+            workspace.save(**{name: left})
+
+
+def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
+    """Remove the lines about segments from the logs of verdicts and corrections."""
+    for name in (VERDICT_LOG, CORRECTION_LOG):
+        path = workspace.path / name
+        if path.exists():
+            lines = list(parse_lines(path.read_bytes()))
+            left = [line for line in lines if line.get("segment_id") not in ids]
+            if len(left) < len(lines):
+                with atomic_write(path) as partial:
+                    partial.write_bytes(b"".join(_encode(line) + b"\n" for line in left))
+
+
+def _forget_reports(workspace: Workspace, names: Set[str]) -> None:
+    """Remove lines and rows of reports that name a segment or a recording."""
+    for path in sorted((workspace.path / "reports").glob("*.json")):
+        before = read_json(path)
+        if (after := _without(before, names)) != before:
+            write_json(path, after)
+
+
+def _without(value: Any, names: Set[str]) -> Any:
+    def is_about(part: Any) -> bool:
+        texts = part.values() if isinstance(part, dict) else [part]
+        return any(isinstance(text, str) and not {text, *_WORD.split(text)}.isdisjoint(names) for text in texts)
+
+    if isinstance(value, dict):
+        return {name: _without(part, names) for name, part in value.items()}
+    return [_without(part, names) for part in value if not is_about(part)] if isinstance(value, list) else value
+
+
+def _forget_review_clips(workspace: Workspace, ids: Set[str]) -> list[str]:
+    """Remove the clips beside exported sheets; return a line for each sheet, page or archive that still holds segments."""
+    path = workspace.path / EXPORTS
+    lines = []
+    for review, files in read_json(path).items() if path.exists() else ():
+        record = ReviewState.load(workspace).records.get(review)
+        drawn = record.segment_ids if record else []
+        if not (held := ids & set(drawn)):
+            continue
+        for file in map(Path, files):
+            for encoding in ENCODINGS:
+                for key, name in zip(drawn, clip_file_names(drawn, encoding), strict=True):
+                    if key in held:
+                        (file.parent / "clips" / name).unlink(missing_ok=True)
+            if file.exists():
+                lines.append(f"{file}: holds {len(held):,} withdrawn segments; delete it, here and where it was sent")
+    return lines
+
+
+def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
+    """Remove recordings that the workspace holds itself: fetched ones, embedded ones, and transcripts that are fetched anew."""
+    root = workspace.audio
+    for row in lost.filter(pl.col("path").is_not_null()).iter_rows(named=True) if root else ():
+        place = root / row["path"] if root else None
+        if place is not None and place.local is None:
+            place.forget(row.get("num_bytes"), row.get("version"))
+        elif place is not None and place.local is not None and place.local.is_relative_to(workspace.path / "audio"):
+            place.local.unlink(missing_ok=True)
+    shutil.rmtree(workspace.path / "source", ignore_errors=True)
+    with suppress(FileNotFoundError):
+        (workspace.path / "probes.jsonl").unlink()
+
+
+def _forget_clips(
+    workspace: Workspace, remaining: pl.DataFrame, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
+) -> int:
+    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed."""
+    keys: dict[str, set[str]] = {str(workspace.path / "packs"): set()}
+    for clip_format, packs in formats:
+        keys.setdefault(packs, set()).update(clip_keys(remaining, facts, clip_format))
+    return sum(keep_clips(location(packs), kept) for packs, kept in keys.items())

@@ -1,0 +1,182 @@
+"""Withdrawal: nothing of what is withdrawn stays in a workspace, comes back, or enters a later version."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from test_versions import CLIPS, check, contents, first, grown, samples, save, shards, start, version
+
+import nbaudio
+from nbaudio.core.errors import InputError
+from nbaudio.core.tables import tombstone
+from nbaudio.corpus.packs import index_of, keep_clips
+from nbaudio.corpus.withdraw import withdraw
+from nbaudio.reading import open_corpus
+from nbaudio.storage.location import location
+
+
+def texts_in(folder):
+    """All bytes of the small files and tables of a folder."""
+    found = b""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".parquet":
+            found += pl.read_parquet(path).write_ndjson().encode()
+        elif path.is_file() and path.suffix != ".pack":
+            found += path.read_bytes()
+    return found
+
+
+def test_a_speaker_disappears_and_only_their_shards_are_rewritten(tmp_path):
+    workspace, _, segments = start(tmp_path)
+    other = [row | ({"speaker_id": "ana"} if row["segment_id"] in ("r3-04", "r4-05") else {}) for row in segments]
+    save(workspace, workspace.recordings.to_dicts(), other)
+    first(workspace, tmp_path / "c1", shard_size="60kB")
+    place = dict(open_corpus(tmp_path / "c1").segments.select("segment_id", "shard").iter_rows())
+    report = withdraw(workspace, speaker="ana", why="consent withdrawn")
+    assert (report.facts["segments"], report.facts["recordings"], report.facts["clips_removed_from_packs"]) == (2, 0, 2)
+    assert report.facts["corpora_of_this_workspace"] == [str(tmp_path / "c1")]
+    assert b"ana" not in texts_in(workspace.path).replace(b"Banana", b"")
+    version(workspace, tmp_path / "c1", tmp_path / "c2")
+    checked = check(tmp_path / "c2")
+    assert checked.facts["withdrawn"] == 1
+    old, new = shards(tmp_path / "c1"), shards(tmp_path / "c2")
+    assert {name for name in old if new.get(name) != old[name]} == {place["r3-04"], place["r4-05"]}
+    kept = samples(tmp_path / "c2")
+    assert kept.keys() == place.keys() - {"r3-04", "r4-05"}
+    info = json.loads((tmp_path / "c2/corpus.json").read_text())
+    mark = {"kind": "speaker", "sha256": tombstone("speaker", "ana"), "reason": "consent withdrawn"}
+    assert info["tombstones"] == [mark]
+    assert b'"ana"' not in texts_in(tmp_path / "c2")
+    # A version of the version keeps the tombstone.
+    version(workspace, tmp_path / "c2", tmp_path / "c3")
+    assert json.loads((tmp_path / "c3/corpus.json").read_text())["tombstones"] == [mark]
+
+
+def test_a_withdrawn_recording_is_out_of_every_table(tmp_path):
+    workspace, _, segments = start(tmp_path)
+    everywhere = pl.DataFrame({"segment_id": [row["segment_id"] for row in segments]})
+    workspace.save(
+        decisions=everywhere.with_columns(decision=pl.lit("accept"), reason=pl.lit(None, dtype=pl.String)),
+        earlier_splits=everywhere.with_columns(split=pl.lit("train"), sentence=pl.lit("x")),
+        corrected_texts=everywhere.with_columns(text=pl.lit("x")),
+        names=pl.DataFrame({"name": ["r2.wav", "r3.wav"], "recording_id": ["r2", "r3"], "path": ["r2.wav", "r3.wav"]}),
+        problems=pl.DataFrame({"file": ["a", "b"], "item": ["r2-03", "r3-04"], "reason": ["odd", "odd"]}),
+    )
+    lines = [{"segment_id": f"r{number}-00", "start_sample": 1, "reviewer": "ben"} for number in (2, 3)]
+    (workspace.path / "reviews").mkdir()
+    (workspace.path / "reviews/corrections.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    workspace.save_report("evidence", {"facts": {"first_of_them": ["r2-00", "r3-00"]}, "warnings": ["r2-01: odd", "r3-01: odd"]})
+    first(workspace, tmp_path / "c1")
+    report = withdraw(workspace, recording="r2", why="not public")
+    assert (report.facts["segments"], report.facts["recordings"]) == (CLIPS, 1)
+    held = texts_in(workspace.path)
+    assert b"r2-" not in held
+    assert b'"r2"' not in held
+    assert b"r2.wav" not in held
+    for name in ("decisions", "earlier_splits", "corrected_texts", "segments"):
+        assert len(workspace.table(name)) == 4 * CLIPS
+    assert workspace.report("evidence")["facts"]["first_of_them"] == ["r3-00"]
+    assert len(index_of(location(workspace.path / "packs"))) == 4 * CLIPS
+    version(workspace, tmp_path / "c1", tmp_path / "c2")
+    check(tmp_path / "c2")
+    assert "r2" not in open_corpus(tmp_path / "c2").segments["recording_id"].to_list()
+    assert {row["recording_id"] for row in open_corpus(tmp_path / "c2").info["sources"]} == {"r0", "r1", "r3", "r4"}
+
+
+def test_segments_of_a_list_or_a_table_are_withdrawn(tmp_path):
+    workspace, *_ = start(tmp_path)
+    (tmp_path / "ids.txt").write_text("r3-01\n\nr3-02 \n")
+    withdraw(workspace, segments=tmp_path / "ids.txt", why="a name is read out")
+    pl.DataFrame({"segment_id": ["r3-03"], "note": ["x"]}).write_csv(tmp_path / "ids.csv")
+    withdraw(workspace, segments=str(tmp_path / "ids.csv"), why="a name is read out")
+    withdraw(workspace, segments=["r3-04"], why="a name is read out")
+    withdraw(workspace, segments=pl.Series(["r3-05"]), why="a name is read out")
+    left = workspace.segments.filter(pl.col("recording_id") == "r3")["segment_id"].to_list()
+    assert left == ["r3-00", *(f"r3-{clip:02d}" for clip in range(6, CLIPS))]
+    assert workspace.withdrawn["kind"].to_list() == ["segment"] * 5
+
+
+def test_bad_input_withdraws_nothing(tmp_path):
+    workspace, *_ = start(tmp_path)
+    before = contents(workspace.path)
+    (tmp_path / "empty.txt").write_text("\n")
+    pl.DataFrame({"id": ["r3-03"]}).write_csv(tmp_path / "other.csv")
+    for given, message in (
+        ({}, "name what to withdraw"),
+        ({"speaker": "s9"}, r"no speaker 's9' \(1 of 1"),
+        ({"recording": ["r1", "r9"]}, r"no recording 'r9' \(1 of 2"),
+        ({"segments": tmp_path / "empty.txt"}, "lists no segment"),
+        ({"segments": tmp_path / "other.csv"}, "no column segment_id; it has id"),
+        ({"segments": tmp_path / "missing.txt"}, "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=message):
+            withdraw(workspace, **given, why="x")
+    with pytest.raises(InputError, match="why is empty"):
+        withdraw(workspace, speaker="s1", why=" ")
+    assert contents(workspace.path) == before
+
+
+def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the_same_command(tmp_path, monkeypatch):
+    workspace, *_ = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    monkeypatch.setattr("nbaudio.corpus.withdraw.keep_clips", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        withdraw(workspace, speaker="s3", why="consent withdrawn")
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="12 withdrawn segments are still there; run the interrupted 'nbaudio withdraw' again"):
+        version(workspace, tmp_path / "c1", tmp_path / "c2")
+    report = withdraw(workspace, speaker="s3", why="consent withdrawn")
+    assert (report.facts["segments"], report.facts["recordings"]) == (CLIPS, 1)
+    after = contents(workspace.path)
+    again = withdraw(workspace, speaker="s3", why="consent withdrawn")
+    assert again.facts["segments"] == 0
+    changed = {name for name, digest in contents(workspace.path).items() if after.get(name) != digest}
+    assert changed <= {"reports/withdraw.json"}
+    version(workspace, tmp_path / "c1", tmp_path / "c2")
+    check(tmp_path / "c2")
+
+
+def test_review_clips_are_removed_and_sheets_that_hold_them_are_named(tmp_path):
+    workspace, *_ = start(tmp_path)
+    nbaudio.review.export(workspace, out=tmp_path / "sent/sheet.xlsx", n=30, zip=True)
+    nbaudio.review.export(workspace, out=tmp_path / "sent/page.html", n=20)
+    clips = {path.name for path in (tmp_path / "sent/clips").iterdir()}
+    gone = [name for name in clips if name.startswith("r3-")]
+    assert gone
+    report = withdraw(workspace, recording="r3", why="not public")
+    assert {path.name for path in (tmp_path / "sent/clips").iterdir()} == clips - set(gone)
+    named = [Path(line.partition(": holds ")[0]).name for line in report.problems]
+    assert sorted(named) == ["page.html", "sheet.xlsx", "sheet.zip"]
+
+
+def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
+    workspace, *_ = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    packs = location(workspace.path / "packs")
+    before = index_of(packs)
+    wanted = set(before["clip_key"][::2])
+    assert keep_clips(packs, wanted) == len(before) - len(wanted)
+    after = index_of(packs)
+    assert set(after["clip_key"]) == wanted
+    facts = ["clip_key", "length", "clip_samples", "clip_sha256"]
+    assert (
+        after.select(facts)
+        .sort("clip_key")
+        .equals(before.filter(pl.col("clip_key").is_in(list(wanted))).select(facts).sort("clip_key"))
+    )
+    report = first(workspace, tmp_path / "c2")
+    assert report.facts["clips_cut_now"] == len(before) - len(wanted)
+    assert shards(tmp_path / "c1") == shards(tmp_path / "c2")
+
+
+def test_verify_finds_what_should_have_been_withdrawn(tmp_path):
+    workspace, *tables = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    path = tmp_path / "c1/corpus.json"
+    info = json.loads(path.read_text())
+    info["tombstones"] = [{"kind": "recording", "sha256": tombstone("recording", "r4"), "reason": "x"}]
+    path.write_text(json.dumps(info))
+    problems = nbaudio.verify(tmp_path / "c1", jobs=1, engine="threading", show_progress=False).problems
+    assert len([line for line in problems if "was withdrawn, but is still there" in line]) == CLIPS
+    grown(tmp_path, workspace, *tables, 5)
