@@ -161,7 +161,7 @@ OPEN_PARQUET = {
         "nbaudio.runs.demo",
         "nbaudio.ui.views",
     ),
-    *(f"nbaudio.corpus.{name}" for name in ("convert", "corpus_tables", "shards", "verify")),
+    *(f"nbaudio.corpus.{name}" for name in ("base_version", "convert", "corpus_tables", "diff", "shards", "verify")),
     *(f"nbaudio.corpus.containers.{name}" for name in ("base", "parquet", "tfrecord")),
 }
 

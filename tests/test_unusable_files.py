@@ -95,6 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(top / "asr.json", *(json.dumps(row) for row in rows))
     lines(top / "list.csv", "url,name", "http://127.0.0.1:9/a.wav,a.wav")
     lines(top / "wav.scp", "a a.wav")
+    lines(top / "ids.txt", "no such segment")
     lines(top / "names.csv", "name,path", "a.wav,a.wav")
     lines(top / "job.yaml", "source: asr.json", "audio: audio")
     table = pl.DataFrame({"path": ["a.wav", "b.wav"], "start": ["0", "1"], "end": ["1", "2"], "text": ["da", "ne"]})
@@ -128,6 +129,9 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     "review correct-bounds W": {"W/segments.parquet": FEW},
     "materialize W --out D --jobs 1": {"W/segments.parquet": ALL, "W/recordings.parquet": ALL, "W/workspace.json": ALL[:3]}
     | {"W/reports/select.json": (*ALL[:3], *NO_FILES)},
+    "materialize W --base C --out D --jobs 1": {"C/corpus.json": ALL, "C/segments.parquet": ALL},
+    "withdraw W --segments ids.txt --why x": {"ids.txt": (random_bytes, empty, *NO_FILES), "W/segments.parquet": FEW},
+    "diff C W": {**TABLES, "C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
     "stats W": TABLES,
     "stats C": {"C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
     "status C": {"C/corpus.json": (truncated, random_bytes, empty, other_schema)},
