@@ -28,6 +28,7 @@ from nbaudio.corpus.plan import (
     ShardLimits,
     assign_shards,
     assign_windows,
+    short_windows,
     clip_keys,
     cut_tasks,
     cut_windows,
@@ -168,6 +169,7 @@ def materialize(
     notes = [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
+    notes += short_windows(accepted, window)
     facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())

@@ -221,6 +221,20 @@ def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
+def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
+    """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
+    lengths = segments.group_by("split", "recording_id").len("segments")
+    short, number = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique(), pl.col("segments")
+    if not short:
+        return []
+    recordings = lengths["recording_id"].n_unique()
+    windows, partial = lengths.select(((number + (size - 1)) // size).sum(), (number % size > 0).sum()).row(0)
+    return [
+        f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than {size:,} segments in a split; "
+        f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
+    ]
+
+
 def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     """Add `shard` (from 0) and `shards` (of its split), and sort rows as they are in shards.
 
