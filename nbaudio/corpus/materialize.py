@@ -28,11 +28,11 @@ from nbaudio.corpus.plan import (
     ShardLimits,
     assign_shards,
     assign_windows,
-    short_windows,
     clip_keys,
     cut_tasks,
     cut_windows,
     recording_facts,
+    short_windows,
 )
 from nbaudio.corpus.shards import restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step

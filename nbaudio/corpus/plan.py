@@ -223,6 +223,8 @@ def assign_windows(segments: pl.DataFrame, size: int) -> pl.DataFrame:
 
 def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
     """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
+    if size == 1:
+        return []
     lengths = segments.group_by("split", "recording_id").len("segments")
     short, number = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique(), pl.col("segments")
     if not short:

@@ -175,8 +175,11 @@ class Corpus:
         if batch_s is not None and not batch_s >= 1:
             raise InputError(f"batch_s must be 1 or more, not {batch_s}")
         consecutive = _whole("consecutive", consecutive, least=1)
-        if step is not None and not (step := _whole("step", step, least=1)) <= consecutive > 1:
-            raise InputError(f"step must be at most consecutive, which must be 2 or more; got {step} and {consecutive}")
+        step = None if step is None else _whole("step", step, least=1)
+        if step is not None and (consecutive == 1 or step > consecutive):
+            raise InputError(
+                f"step must be at most consecutive, which must be 2 or more; got step={step}, consecutive={consecutive}"
+            )
         order = Epoch(
             clips,
             seed=_whole("seed", seed),
