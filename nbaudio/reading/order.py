@@ -6,7 +6,7 @@ order, and shuffles its steps by the *block*, as much as fits its memory. So not
 divided again among any number of consumers.
 
 Clips are numbered by their position in the corpus (by shard, then offset). A *step* is what a consumer gets at once: one clip,
-several consecutive ones of a recording, or a batch.
+a window of consecutive ones of a recording, or a batch. Windows may overlap; those of a run do, and are read once per block.
 """
 
 import hashlib
@@ -159,7 +159,8 @@ class Epoch:
         own = left[share.of(len(left), pad=self.pad)]
         edges = [0, *_blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])]
         if self.shuffle and len(own):
-            own = own[np.concatenate([start + self._order(own.first[start:end], "block") for start, end in pairwise(edges)])]
+            first = own.first
+            own = own[np.concatenate([start + self._order(first[start:end], "block") for start, end in pairwise(edges)])]
         return own, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:

@@ -1,7 +1,7 @@
 """Stream clips, read ahead and decoded by threads of this process.
 
 Requests for one block are in flight while the block before is decoded and consumed; threads decode a few clips at a time, in
-order. Memory is bounded by two blocks and the clips decoded ahead, whatever the size of the corpus.
+order. Memory is bounded by two blocks and the clips decoded ahead or kept for further steps, whatever the size of the corpus.
 """
 
 from collections import Counter, deque
@@ -54,12 +54,12 @@ class Stream:
                 # A clip is decoded once per block, and kept until the last step that has it.
                 uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
                 for step in block:
-                    numbers = step.tolist()
-                    clips = [kept[number] if number in kept else kept.setdefault(number, next(ahead)) for number in numbers]
-                    uses.subtract(numbers)
-                    for number in numbers:
-                        if not uses[number]:
-                            del kept[number]
+                    clips = []
+                    for number in step.tolist():
+                        clips.append(kept.pop(number) if number in kept else next(ahead))
+                        uses[number] -= 1
+                        if uses[number]:
+                            kept[number] = clips[-1]
                     # Counted before the yield, so that a state taken by the consumer includes this step.
                     self._taken += 1
                     yield clips if self.listed else clips[0]
