@@ -226,11 +226,11 @@ def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
     if size == 1:
         return []
     lengths = segments.group_by("split", "recording_id").len("segments")
-    short, number = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique(), pl.col("segments")
+    short = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique()
     if not short:
         return []
-    recordings = lengths["recording_id"].n_unique()
-    windows, partial = lengths.select(((number + (size - 1)) // size).sum(), (number % size > 0).sum()).row(0)
+    recordings, counts = lengths["recording_id"].n_unique(), lengths["segments"].to_list()
+    partial, windows = sum(count % size > 0 for count in counts), sum(-(-count // size) for count in counts)
     return [
         f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than {size:,} segments in a split; "
         f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
