@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import weakref
 from collections import Counter
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -17,7 +18,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.corpus.convert import convert
 from nbaudio.corpus.materialize import materialize
 from nbaudio.corpus.plan import assign_windows, short_windows
-from nbaudio.reading import open_corpus
+from nbaudio.reading import open_corpus, streams
 from nbaudio.reading.adapters.arrays import batches
 from nbaudio.reading.clips import ClipReader
 from nbaudio.reading.order import Epoch, Partition
@@ -157,6 +158,12 @@ def make(make_workspace, tmp_path):
     return made
 
 
+class Held(np.ndarray):
+    """Samples that can be counted: an array has no hash."""
+
+    __hash__ = object.__hash__
+
+
 def ids_by_hand(corpus, split, size, step):
     rows = corpus.rows(split).sort("recording_id", "start_sample")
     groups = rows.group_by("recording_id", maintain_order=True).agg("segment_id")["segment_id"].to_list()
@@ -207,6 +214,24 @@ def test_a_clip_is_read_and_decoded_once_per_block(make, work):
     assert count < work.total() <= count + 9 * blocks < steps / 2
     work.clear()
     assert sum(map(len, corpus.stream("train", consecutive=10, step=1, run=1, buffer=1))) == work.total() == steps
+
+
+@pytest.mark.parametrize("options", [{}, {"consecutive": 4, "step": 1}], ids=str)
+def test_clips_that_no_further_window_has_are_let_go(make, monkeypatch, options):
+    monkeypatch.setattr(streams, "_AT_ONCE", 1)
+    decoded, alive, most = ClipReader.decoded, weakref.WeakSet(), 0
+
+    def watched(reader, number, data):
+        clip = decoded(reader, number, data)
+        held = Held(clip.samples.shape, clip.samples.dtype)
+        alive.add(held)
+        return replace(clip, samples=held)
+
+    monkeypatch.setattr(ClipReader, "decoded", watched)
+    corpus = make()
+    for _ in corpus.stream("train", shuffle=False, threads=1, **options):
+        most = max(most, len(alive))
+    assert most <= 12 < corpus.splits["train"] / 3
 
 
 def test_arrays_that_windows_share_are_read_only(make):
