@@ -17,7 +17,7 @@ from nbaudio.corpus.containers.base import check_locations
 from nbaudio.corpus.containers.registry import container_named
 from nbaudio.corpus.corpus_tables import SideFileWriter, publish_shards
 from nbaudio.corpus.layout import TABLES, Layout, read_corpus_info
-from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows
+from nbaudio.corpus.plan import ClipFormat, ShardLimits, assign_shards, assign_windows, short_windows
 from nbaudio.corpus.shards import name_shards, restore_records, shard_advice, write_shards
 from nbaudio.engine import EngineLocation, check_engine, worker_pool
 from nbaudio.storage.folders import folder_at
@@ -107,7 +107,7 @@ def convert(
         "seconds": round(took, 1),
         "megabytes_per_second": round(num_bytes / 1e6 / took),
     }
-    return Report("convert", facts)
+    return Report("convert", facts, short_windows(read_parquet(table, ["split", "recording_id"]), window))
 
 
 def _local(where: str | Path) -> Path:

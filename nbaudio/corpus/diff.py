@@ -15,7 +15,7 @@ from nbaudio.core import tables
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, tombstone, with_durations
+from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, reading_parquet, tombstone, with_durations
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at
@@ -104,7 +104,8 @@ def _side(where: str | Path) -> _Side:
 def _corpus(folder: Folder) -> _Side:
     info = read_corpus_info(folder)
     with folder.local("segments.parquet") as path:
-        held = pl.read_parquet_schema(path)
+        with reading_parquet(path):
+            held = pl.read_parquet_schema(path)
         rows = read_parquet(path, [name for name in _ROWS if name in held])
     with folder.local("rejected.parquet") as path:
         out = read_parquet(path, [*_OUT])

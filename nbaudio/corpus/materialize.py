@@ -33,6 +33,7 @@ from nbaudio.corpus.plan import (
     cut_tasks,
     cut_windows,
     recording_facts,
+    short_windows,
 )
 from nbaudio.corpus.shards import in_order, name_shards, restore_records, shard_advice, write_shards
 from nbaudio.corpus.status import next_step
@@ -187,6 +188,7 @@ def _materialize(
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
     if base and (others := base.left_out(tables.table_path(workspace))):
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
+    notes += short_windows(accepted, run.parameters.limits.window)
     facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
     workspace.save_report("materialize", report.to_dict())

@@ -224,6 +224,22 @@ def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.
     return segments.join(windows, on="segment_id", how="left", maintain_order="left")
 
 
+def short_windows(segments: pl.DataFrame, size: int) -> list[str]:
+    """Return a note if recordings have fewer segments in their `split` than windows of this `size` need; empty otherwise."""
+    if size == 1:
+        return []
+    lengths = segments.group_by("split", "recording_id").len("segments")
+    short = lengths.filter(pl.col("segments") < size)["recording_id"].n_unique()
+    if not short:
+        return []
+    recordings, counts = lengths["recording_id"].n_unique(), lengths["segments"].to_list()
+    partial, windows = sum(count % size > 0 for count in counts), sum(-(-count // size) for count in counts)
+    return [
+        f"window {size:,}: {short:,} of {recordings:,} recordings have fewer than {size:,} segments in a split; "
+        f"{partial:,} of {windows:,} windows are shorter, ends of longer recordings included"
+    ]
+
+
 def assign_shards(clips: pl.DataFrame, limits: ShardLimits) -> pl.DataFrame:
     """Add `shard` (from 0) and `shards` (of its split), and sort rows as they are in shards.
 

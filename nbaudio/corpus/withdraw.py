@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import tables
+from nbaudio.core import input_guards, tables
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_json
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import Ids, as_ids
@@ -152,7 +152,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
     path = Path(given)
     try:
         if path.suffix.lower() in ("", ".txt", ".list"):
-            found = path.read_text(encoding="utf-8-sig").splitlines()
+            found = input_guards.read_all(path, most=input_guards.MOST_JSON_BYTES).decode("utf-8-sig").splitlines()
         else:
             from nbaudio.formats.table import read_cells
 

@@ -133,6 +133,7 @@ class Corpus:
         worker: int = 0,
         num_workers: int = 1,
         consecutive: int = 1,
+        step: int | None = None,
         batch_s: float | None = None,
         pad: bool = False,
         buffer: int = BUFFER,
@@ -142,8 +143,9 @@ class Corpus:
     ) -> Stream:
         """Stream one epoch of a split, or a consumer's part of it: clips, or lists of them, read ahead and decoded by threads.
 
-        Every clip comes exactly once per epoch over all ranks and workers, whatever their numbers; ranks differ by at most one
-        step, and with `pad` by none. Equal arguments give equal orders, wherever the corpus is.
+        Every step comes exactly once per epoch over all ranks and workers, whatever their numbers, and so does every clip, unless
+        windows overlap; ranks differ by at most one step, and with `pad` by none. Equal arguments give equal orders, wherever the
+        corpus is.
 
         Args:
             split: such as ``train``.
@@ -154,11 +156,13 @@ class Corpus:
             world_size: processes that share an epoch.
             worker: of this rank, from 0 to `num_workers` - 1.
             num_workers: processes that share the part of a rank.
-            consecutive: steps are lists of so many consecutive clips of a recording; its last may be shorter.
+            consecutive: steps are windows: lists of so many consecutive clips of a recording; its last may be shorter.
+            step: clips from the beginning of a window to that of the next, at most `consecutive`, which is the default; with
+                less, windows overlap (sliding windows), and the arrays of samples that they share are read-only.
             batch_s: steps are lists of clips of similar durations, at most so many seconds with padding; see `Stream.padding`.
             pad: ranks with one step fewer than others also get the first one of the next rank.
             buffer: bytes of audio that are shuffled at once; memory is about four times as much.
-            run: neighbors in a shard that are drawn together, so that one request reads them.
+            run: neighbors in a shard, or windows that overlap, that are drawn together, so that they are read together.
             give: as for `read_many`.
             threads: that decode; by default one per core, at most 4.
 
@@ -170,6 +174,12 @@ class Corpus:
             raise InputError("give consecutive or batch_s, not both")
         if batch_s is not None and not batch_s >= 1:
             raise InputError(f"batch_s must be 1 or more, not {batch_s}")
+        consecutive = _whole("consecutive", consecutive, least=1)
+        step = None if step is None else _whole("step", step, least=1)
+        if step is not None and (consecutive == 1 or step > consecutive):
+            raise InputError(
+                f"step must be at most consecutive, which must be 2 or more; got step={step}, consecutive={consecutive}"
+            )
         order = Epoch(
             clips,
             seed=_whole("seed", seed),
@@ -177,7 +187,8 @@ class Corpus:
             shuffle=bool(shuffle),
             run=_whole("run", run, least=1),
             buffer=_whole("buffer", buffer, least=1),
-            consecutive=_whole("consecutive", consecutive, least=1),
+            consecutive=consecutive,
+            step=step,
             batch_s=None if batch_s is None else float(batch_s),
             pad=bool(pad),
         )

@@ -6,7 +6,7 @@ order, and shuffles its steps by the *block*, as much as fits its memory. So not
 divided again among any number of consumers.
 
 Clips are numbered by their position in the corpus (by shard, then offset). A *step* is what a consumer gets at once: one clip,
-several consecutive ones of a recording, or a batch.
+a window of consecutive ones of a recording, or a batch. Windows may overlap; those of a run do, and are read once per block.
 """
 
 import hashlib
@@ -64,33 +64,39 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Consecutive groups of clips: the numbers of their `clips`, and the `edges` of groups in them, first and last included."""
+    """Groups of consecutive `clips`, each from one of `starts` to one of `ends`; groups may overlap, none is empty."""
 
     clips: IntArray
-    edges: IntArray
+    starts: IntArray
+    ends: IntArray
 
     def __len__(self) -> int:
-        return len(self.edges) - 1
+        return len(self.starts)
 
     def __iter__(self) -> Iterator[IntArray]:
-        return (self.clips[start:end] for start, end in zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True))
+        return (self.clips[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True))
 
     def __getitem__(self, which: slice | IntArray) -> "Groups":
-        if isinstance(which, slice):
-            which = np.arange(len(self))[which]
-        sizes = np.diff(self.edges)[which]
-        edges = np.concatenate(([0], np.cumsum(sizes)))
-        inner = np.arange(edges[-1]) - np.repeat(edges[:-1], sizes)
-        return Groups(self.clips[np.repeat(self.edges[:-1][which], sizes) + inner], edges)
+        return Groups(self.clips, self.starts[which], self.ends[which])
 
     @property
     def first(self) -> IntArray:
-        """The first clip of each group."""
-        return self.clips[self.edges[:-1]]
+        """The first clip of each group, which no other group begins with."""
+        return self.clips[self.starts]
+
+    @property
+    def members(self) -> IntArray:
+        """The clips of all groups, one group after the other."""
+        sizes = self.ends - self.starts
+        return self.clips[np.repeat(self.ends - np.cumsum(sizes), sizes) + np.arange(sizes.sum())]
 
     def sums(self, values: IntArray) -> IntArray:
-        """Return the sum of a value of clips over each group; no group is empty."""
-        return np.add.reduceat(values[self.clips], self.edges[:-1]) if len(self) else np.zeros(0, np.int64)
+        """Return the sum of a value of clips over each group, without those that the group before has too."""
+        totals: IntArray = np.append(0, np.cumsum(values[self.clips]))
+        before, until = self.starts[:-1], self.ends[:-1]
+        new = self.starts.copy()
+        new[1:] = np.where((before < new[1:]) & (new[1:] < until), until, new[1:])
+        return totals[self.ends] - totals[new]
 
 
 @dataclass(frozen=True)
@@ -108,13 +114,20 @@ class Epoch:
     run: int = RUN
     buffer: int = BUFFER
     consecutive: int = 1
+    step: int | None = None
     batch_s: float | None = None
     pad: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        """Return what a state must agree on."""
-        names = ("corpus", "seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad")
+        """Return what a state must agree on; `step` only where windows overlap, as states of older versions have none."""
+        names = ["corpus", "seed", "epoch", "shuffle", "run", "buffer", "consecutive", "batch_s", "pad"]
+        names += ["step"] if self.overlapping else []
         return {"clips": len(self.index), **{name: getattr(self, name) for name in names}}
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a clip is in several steps."""
+        return self.step not in (None, self.consecutive)
 
     @cached_property
     def corpus(self) -> str:
@@ -130,21 +143,25 @@ class Epoch:
     def whole(self) -> Groups:
         """All steps of the epoch."""
         if self.consecutive > 1:
-            windows = _windows(self.index, self.consecutive)
-            return windows[self._order(windows.first, "window")] if self.shuffle else windows
+            windows = _windows(self.index, self.consecutive, self.step or self.consecutive)
+            # Windows that overlap are drawn in runs, so that what they share is read and decoded once.
+            drawn = np.arange(len(windows)) // self.run if self.overlapping else windows.first
+            return windows[self._order(drawn, "window")] if self.shuffle else windows
         if self.batch_s is None:
-            return Groups(self._drawn, np.arange(len(self._drawn) + 1))
-        ends = np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1
-        return _joined([self._batches(self._drawn[start:end], self.batch_s) for start, end in pairwise([0, *ends.tolist()])])
+            return Groups(self._drawn, np.arange(len(self._drawn)), np.arange(1, len(self._drawn) + 1))
+        pools = [0, *(np.flatnonzero(np.diff(self._pools[self._drawn], append=-1)) + 1).tolist()]
+        batches = [self._batches(self._drawn[start:end], self.batch_s) for start, end in pairwise(pools)]
+        starts = np.concatenate([start + firsts for start, (_, firsts) in zip(pools, batches, strict=False)])
+        return Groups(np.concatenate([clips for clips, _ in batches]), starts, np.append(starts[1:], pools[-1]))
 
     def of(self, share: Partition, left: Groups) -> tuple[Groups, IntArray]:
         """Return a consumer's share of the steps that are left, and the edges of its blocks among them."""
         own = left[share.of(len(left), pad=self.pad)]
-        ends = _blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])
-        blocks = [own[start:end] for start, end in pairwise([0, *ends])]
-        if self.shuffle:
-            blocks = [block[self._order(block.first, "block")] for block in blocks]
-        return _joined(blocks), np.array([0, *ends])
+        edges = [0, *_blocks(own.sums(self.index["length"].to_numpy()), self.buffer, self._pools[own.first])]
+        if self.shuffle and len(own):
+            first = own.first
+            own = own[np.concatenate([start + self._order(first[start:end], "block") for start, end in pairwise(edges)])]
+        return own, np.array(edges)
 
     def after(self, done: Sequence[Sequence[tuple[Partition, int]]]) -> Groups:
         """Return the steps that are left when consumers have taken so many each; one level per change of their number."""
@@ -173,17 +190,17 @@ class Epoch:
             pools[self._drawn] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return pools
 
-    def _batches(self, clips: IntArray, most: float) -> Groups:
-        """Return batches of clips of similar durations: clips times the longest is at most `most`, except for single clips."""
+    def _batches(self, clips: IntArray, most: float) -> tuple[IntArray, IntArray]:
+        """Return the clips by duration, and the first of each batch: clips times the longest is at most `most`, or one clip."""
         durations = self.index["duration_s"].to_numpy()[clips]
         by_length = np.argsort(durations, kind="stable")
-        edges, count = [0], 0
+        firsts, count = [0], 0
         for place, duration in enumerate(durations[by_length].tolist()):
             if count and (count + 1) * duration > most:
-                edges.append(place)
+                firsts.append(place)
                 count = 0
             count += 1
-        return Groups(clips[by_length], np.array([*edges, len(durations)]))
+        return clips[by_length], np.array(firsts)
 
     def _order(self, numbers: IntArray, purpose: str) -> IntArray:
         """Return the order of numbers by their hashes, the same in every version of NumPy: the finalizer of SplitMix64.
@@ -199,13 +216,15 @@ class Epoch:
             return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
 
 
-def _windows(index: pl.DataFrame, size: int) -> Groups:
-    """Return consecutive clips of each recording in groups of `size`; the last group of a recording may be smaller."""
+def _windows(index: pl.DataFrame, size: int, step: int) -> Groups:
+    """Return `size` consecutive clips of each recording from every `step`-th on, up to its end, where there may be fewer."""
     _, codes = np.unique(index["recording_id"].to_numpy(), return_inverse=True)
     ordered = np.lexsort((index["start_sample"].to_numpy(), codes))
     recordings = codes[ordered]
     places = np.arange(len(recordings)) - np.searchsorted(recordings, recordings)
-    return Groups(ordered, np.append(np.flatnonzero(places % size == 0), len(places)))
+    left = np.bincount(recordings)[recordings] - places
+    starts = np.flatnonzero((places % step == 0) & ((places == 0) | (left + step > size)))
+    return Groups(ordered, starts, starts + np.minimum(size, left[starts]))
 
 
 def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
@@ -220,11 +239,3 @@ def _blocks(num_bytes: IntArray, most: int, pools: IntArray) -> list[int]:
         ends.append(start)
         bound = min(2 * bound, most)
     return ends
-
-
-def _joined(blocks: Sequence[Groups]) -> Groups:
-    if not blocks:
-        return Groups(np.zeros(0, np.int64), np.zeros(1, np.int64))
-    offsets = np.cumsum([0, *(len(block.clips) for block in blocks)])
-    edges = [block.edges[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)]
-    return Groups(np.concatenate([block.clips for block in blocks]), np.concatenate([*edges, offsets[-1:]]))

@@ -1,10 +1,10 @@
 """Stream clips, read ahead and decoded by threads of this process.
 
 Requests for one block are in flight while the block before is decoded and consumed; threads decode a few clips at a time, in
-order. Memory is bounded by two blocks and the clips decoded ahead, whatever the size of the corpus.
+order. Memory is bounded by two blocks and the clips decoded ahead or kept for further steps, whatever the size of the corpus.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -50,11 +50,19 @@ class Stream:
             # Requests are canceled first, as decoding tasks wait for them.
             cleanup.callback(fetchers.shutdown, cancel_futures=True)
             ahead = chain.from_iterable(decoded)
-            for size in np.diff(self._steps.edges[self._taken :]).tolist():
-                clips = [next(ahead) for _ in range(size)]
-                # Counted before the yield, so that a state taken by the consumer includes this step.
-                self._taken += 1
-                yield clips if self.listed else clips[0]
+            for block in self._blocks():
+                # A clip is decoded once per block, and kept until the last step that has it.
+                uses, kept = Counter(block.members.tolist()), dict[int, Clip]()
+                for step in block:
+                    clips = []
+                    for number in step.tolist():
+                        clips.append(kept.pop(number) if number in kept else next(ahead))
+                        uses[number] -= 1
+                        if uses[number]:
+                            kept[number] = clips[-1]
+                    # Counted before the yield, so that a state taken by the consumer includes this step.
+                    self._taken += 1
+                    yield clips if self.listed else clips[0]
 
     def of(self, share: Partition, *, epoch: int | None = None, threads: int | None = None) -> "Stream":
         """Return the same stream for another consumer or epoch, from its beginning."""
@@ -75,8 +83,9 @@ class Stream:
             done = [[(Partition(*row[:-1]).check(), int(row[-1])) for row in rows] for rows in known[0][2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"not the state of a stream: {error!r}") from error
-        mine = self.epoch.parameters()
-        for version, other, before in known:
+        mine = {"step": self.epoch.consecutive} | self.epoch.parameters()
+        for version, given, before in known:
+            other = {"step": given.get("consecutive")} | given
             differing = [f"{name} {other.get(name)}, not {value}" for name, value in mine.items() if other.get(name) != value]
             if version != 1 or differing:
                 raise InputError(f"the state is of another stream: {', '.join(differing) or f'version {version}'}")
@@ -115,11 +124,16 @@ class Stream:
         if not 0 <= taken <= len(self._steps):
             raise InputError(f"the state is at step {taken:,} of {len(self._steps):,}")
 
+    def _blocks(self) -> list[Groups]:
+        """Return the steps that are left, by the block."""
+        edges = [max(edge, self._taken) for edge in self._edges.tolist()]
+        return [self._steps[start:end] for start, end in pairwise(edges) if end > start]
+
     def _tasks(self, fetchers: ThreadPoolExecutor) -> Iterator[_Task]:
         """Yield decoding tasks in order without keeping them, as each holds its bytes; requests are made one block ahead."""
         tasks: deque[_Task] = deque()
-        for start, end in pairwise(self._edges.tolist()):
-            following = self._request(self._steps[max(start, self._taken) : end], fetchers) if end > self._taken else deque()
+        for block in self._blocks():
+            following = self._request(block, fetchers)
             while tasks:
                 yield tasks.popleft()
             tasks = following
@@ -129,14 +143,19 @@ class Stream:
     def _request(self, steps: Groups, fetchers: ThreadPoolExecutor) -> deque[_Task]:
         """Request the audio of some steps, in the order of need; return the tasks that decode it."""
         where: dict[int, tuple[int, Future[bytes], int, int]] = {}
-        for request in self.clips.requests(steps.clips):
+        needed = list(dict.fromkeys(steps.members.tolist()))
+        for request in self.clips.requests(np.array(needed)):
             future = fetchers.submit(self.clips.read, request.shard, request.start, request.stop)
             where |= {clip: (clip, future, start, end) for clip, start, end in request.clips}
-        parts = [steps.clips[at : at + _AT_ONCE].tolist() for at in range(0, len(steps.clips), _AT_ONCE)]
+        parts = [needed[at : at + _AT_ONCE] for at in range(0, len(needed), _AT_ONCE)]
         return deque([where.pop(clip) for clip in part] for part in parts)
 
     def _decode(self, task: _Task) -> list[Clip]:
-        return [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]
+        clips = [self.clips.decoded(clip, memoryview(data.result())[start:end]) for clip, data, start, end in task]
+        for clip in clips if self.epoch.overlapping else ():
+            if clip.samples is not None:  # several steps have this array: none may change it for the others
+                clip.samples.flags.writeable = False
+        return clips
 
 
 def _check_complete(shares: list[Partition]) -> None:

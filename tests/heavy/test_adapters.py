@@ -394,6 +394,26 @@ def test_lhotse_samplers_in_workers_give_each_clip_once(corpus: Corpus, workers:
 # all of them
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sliding_windows_come_once_and_whole(corpus: Corpus, workers: int) -> None:
+    def stream() -> Any:
+        return corpus.stream("train", consecutive=6, step=2)
+
+    wanted = sorted([clip.segment_id for clip in window] for window in stream())
+    clips = {clip.segment_id: clip.samples for clip in corpus.read_many(corpus.rows("train")["segment_id"].to_list())}
+    loader = DataLoader(stream_dataset(stream(), dtype="int16"), batch_size=None, num_workers=workers)
+    windows = list(loader)
+    assert sorted(flat(windows)) == wanted
+    for window in windows:
+        for key, samples, length in zip(window["segment_id"], window["samples"], window["lengths"], strict=True):
+            np.testing.assert_array_equal(samples[:length], clips[key])
+    steps = tensorflow.dataset(stream()).as_numpy_iterator()
+    assert sorted([key.decode() for key in step["segment_id"]] for step in steps) == wanted
+    assert [cut.id for cut in cuts(stream())] == [clip.segment_id for window in stream() for clip in window]
+    with pytest.raises(InputError, match="rows are single clips"):
+        huggingface.dataset(stream())
+
+
 @pytest.mark.parametrize(
     ("cell", "shown"), [("08-7", r"^torch.Size\("), ("08-10", r"IterableDataset\(\{"), ("08-16", r"^\(\d+, \d+\) \(\d+,\) ")]
 )

@@ -19,7 +19,8 @@ def cuts(stream: Stream) -> Any:
     stream. The rank is the stream's: give it either to the stream or to the sampler, not to both.
 
     Each cut has one recording and one supervision, named as the segment, with its text, speaker, and all other metadata in
-    ``custom``. Steps that are lists give their cuts one after the other. With ``give="encoded"`` cuts hold a clip's bytes as in
+    ``custom``. Steps that are lists give their cuts one after the other, a clip of several windows once for each. With
+    ``give="encoded"`` cuts hold a clip's bytes as in
     the corpus, and Lhotse decodes them.
 
     Raises:
