@@ -312,9 +312,12 @@ def stats(
         str | None, typer.Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")
     ] = None,
     audio: Annotated[bool, typer.Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
+    base: Annotated[
+        str | None, typer.Option(metavar="EARLIER", help="compare with it on the page; default: the base beside a corpus")
+    ] = None,
 ) -> Report:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
-    return nbaudio.stats(path, out=out, audio=audio)
+    return nbaudio.stats(path, out=out, audio=audio, base=base)
 
 
 @common.command("wheel --out dist")

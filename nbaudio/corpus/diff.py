@@ -4,7 +4,8 @@ Segments are compared by their ids. Audio has changed if the recording has anoth
 are the same, it has changed if clips of the same format have other bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import tables
+from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, reading_parquet, tombstone, with_durations
+from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, tombstone, with_durations
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at
+from nbaudio.storage.urls import stays_inside
 from nbaudio.storage.workspace import Workspace
 
 _ROWS = pl.Schema(
@@ -92,6 +95,16 @@ def diff(a: str | Path, b: str | Path) -> Report:
     return Report("diff", facts)
 
 
+def find_base(folder: Folder) -> str | None:
+    """Return the base of a corpus if it is beside it, under its name and with the hash of its corpus.json."""
+    base = read_corpus_info(folder).get("base")
+    if not base or not stays_inside(str(base.get("corpus", ""))):
+        return None
+    found = Folder(folder.place.parent / base["corpus"])
+    there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
+    return str(found) if there else None
+
+
 def _side(where: str | Path) -> _Side:
     folder = folder_at(where)
     if folder.exists(CORPUS_JSON):
@@ -103,19 +116,27 @@ def _side(where: str | Path) -> _Side:
 
 def _corpus(folder: Folder) -> _Side:
     info = read_corpus_info(folder)
-    with folder.local("segments.parquet") as path:
-        with reading_parquet(path):
-            held = pl.read_parquet_schema(path)
-        rows = read_parquet(path, [name for name in _ROWS if name in held])
-    with folder.local("rejected.parquet") as path:
+    with _whole(folder, info, "segments.parquet") as path:
+        names = [name for name in pl.read_parquet_schema(path) if name in _ROWS]
+        rows = tables.conform(read_parquet(path, names), _ROWS, f"{folder}/segments.parquet").drop("sha256")
+    with _whole(folder, info, "rejected.parquet") as path:
         out = read_parquet(path, [*_OUT])
     sources = pl.DataFrame(info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
-    kept = tables.conform(rows.join(sources, on="recording_id", how="left", maintain_order="left"), _ROWS, str(folder))
+    kept = rows.join(sources, on="recording_id", how="left", maintain_order="left")
     parameters = info["parameters"]
     withdrawn = pl.DataFrame(info.get("tombstones", []), schema=TOMBSTONES)
     shards = {shard["name"]: shard for shard in info["shards"]}
     clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
     return _Side(str(folder), kept, out, withdrawn, shards, info.get("evidence") or {}, clips)
+
+
+@contextmanager
+def _whole(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]:
+    """Yield a table of a corpus on this machine; raise InputError if it is not as it was written."""
+    with folder.local(name) as path:
+        if sha256_file(path) != info["tables"][name]:
+            raise InputError(f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
+        yield path
 
 
 def _workspace(workspace: Workspace) -> _Side:

@@ -17,6 +17,7 @@ import polars as pl
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
+from nbaudio.corpus.diff import diff, find_base
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
@@ -36,7 +37,12 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True
+    path: str | Path,
+    segments: pl.DataFrame,
+    facts: Mapping[str, Any],
+    *,
+    audio: bool = True,
+    base: str | Path | None = None,
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
@@ -57,11 +63,34 @@ def page_sections(
         *_leakage(notes.get("leakage", {})),
         with_clips(_reasons(segments), REASONS),
         _vocabulary(kept),
+        *_since(base or (None if state else find_base(folder)), path),
     ]
     if state is None:
         plot = plots.shards(path)
         found.append(Section("Shards", "The files of the corpus.", {}, plot, plot.alt_text))
     return notes.get("about", {}).get("title") or str(path).rstrip("/").rpartition("/")[2], found
+
+
+def _since(base: str | Path | None, path: str | Path) -> list[Section]:
+    """Return the comparison with an earlier version; nothing without one."""
+    if base is None:
+        return []
+    found = diff(base, path).facts
+    kinds = ("added", "removed", "moved", "changed")
+    rows = [{"what": kind, **{name: found[kind][name] for name in ("segments", "hours", "speakers")}} for kind in kinds]
+    reasons = [
+        {"what": kind, **row, "examples": ", ".join(row["examples"])}
+        for kind, name in zip(kinds, ("added_because", "removed_because", "moved_between"), strict=False)
+        for row in found.get(name, [])
+    ]
+    tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(found["by_split"])}
+    tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
+    tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
+    tables |= (
+        {"Evidence before and after": pl.DataFrame(found["evidence"], infer_schema_length=None)} if "evidence" in found else {}
+    )
+    headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
+    return [Section("Since the earlier version", f"Compared with {found['before']['of']}.", tables, None, headline)]
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:
