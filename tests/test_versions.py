@@ -339,3 +339,44 @@ def test_a_copy_is_made_where_no_link_can_be(tmp_path, monkeypatch):
     names = shards(tmp_path / "c1")
     assert not any((tmp_path / "c1" / name).samefile(tmp_path / "c2" / name) for name in names)
     check(tmp_path / "c2")
+
+
+RUN = "import sys; from nbaudio import materialize; materialize(sys.argv[1], base=sys.argv[2], out=sys.argv[3], jobs=2)"
+# When to kill, by what is in the folder of the new version.
+MOMENTS = {
+    "claimed": lambda out: (out / ".work/identity.json").exists(),
+    "first link": lambda out: any(out.glob("*/*.tar")),
+    "some links": lambda out: len(list(out.glob("*/*.tar"))) >= 8,
+    "first shard begun": lambda out: any(out.glob("*/.*-v2-*.partial")),
+    "first shard done": lambda out: any(out.glob("*/*-v2-*.tar")),
+    "tables written": lambda out: (out / "rejected.parquet").exists(),
+}
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(name, marks=() if name == "some links" else pytest.mark.slow) for name in MOMENTS]
+)
+def test_a_killed_version_is_finished_by_another_run_with_the_same_bytes(tmp_path, moment):
+    workspace, *tables = start(tmp_path, 8)
+    first(workspace, tmp_path / "c1", shard_size="60kB")
+    base = contents(tmp_path / "c1")
+    recordings, segments = grown(tmp_path, workspace, *tables, *range(8, 14))
+    segments[5 * CLIPS] |= {"text": "druga"}
+    save(workspace, recordings, segments)
+    out = tmp_path / "c2"
+    command = [sys.executable, "-c", RUN, workspace.path, tmp_path / "c1", out]
+    run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while run.poll() is None and not MOMENTS[moment](out):
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    left = {name: digest for name, digest in contents(out).items() if not name.endswith(".partial")}
+    version(workspace, tmp_path / "c1", out)
+    check(out)
+    assert not list(out.rglob("*.partial"))
+    version(workspace, tmp_path / "c1", tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
+    assert left.items() <= contents(out).items()
+    assert contents(tmp_path / "c1") == base

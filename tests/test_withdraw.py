@@ -180,3 +180,44 @@ def test_verify_finds_what_should_have_been_withdrawn(tmp_path):
     problems = nbaudio.verify(tmp_path / "c1", jobs=1, engine="threading", show_progress=False).problems
     assert len([line for line in problems if "was withdrawn, but is still there" in line]) == CLIPS
     grown(tmp_path, workspace, *tables, 5)
+
+
+def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(tmp_path, monkeypatch):
+    def prepared(folder):
+        folder.mkdir()
+        workspace, _, segments = start(folder)
+        everywhere = pl.DataFrame({"segment_id": [row["segment_id"] for row in segments], "decision": "accept", "reason": "x"})
+        earlier = everywhere.select("segment_id", split=pl.lit("train"), sentence=pl.lit("x"))
+        workspace.save(decisions=everywhere, earlier_splits=earlier)
+        workspace.save_report("evidence", {"facts": {"first_of_them": ["r3-00", "r4-00"]}})
+        first(workspace, folder / "c1")
+        return workspace
+
+    def state(workspace):
+        """What a workspace holds: its tables, its reports but for this one's, and the clips of its packs."""
+        tables = {path.name: pl.read_parquet(path).write_ndjson() for path in workspace.path.glob("*.parquet")}
+        clips = index_of(location(workspace.path / "packs")).sort("clip_key")["clip_sha256"].to_list()
+        return tables, workspace.report("evidence"), clips
+
+    whole = prepared(tmp_path / "whole")
+    withdraw(whole, speaker="s3", why="consent withdrawn")
+    replace, stops = Path.replace, 0
+    while True:
+        workspace = prepared(tmp_path / f"stop{stops}")
+        done = iter(range(stops))
+
+        def stopping(path, target, done=done):
+            if next(done, None) is None:
+                raise KeyboardInterrupt
+            return replace(path, target)
+
+        monkeypatch.setattr(Path, "replace", stopping)
+        try:
+            withdraw(workspace, speaker="s3", why="consent withdrawn")
+            break
+        except KeyboardInterrupt:
+            monkeypatch.undo()
+        withdraw(workspace, speaker="s3", why="consent withdrawn")
+        assert state(workspace) == state(whole)
+        stops += 1
+    assert stops >= 6
