@@ -3,6 +3,10 @@
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import polars as pl
