@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nbaudio.core.report import Report as Report
     from nbaudio.corpus.convert import convert as convert
     from nbaudio.corpus.materialize import materialize as materialize
+    from nbaudio.corpus.publish import publish as publish
     from nbaudio.corpus.status import status as status
     from nbaudio.corpus.verify import verify as verify
     from nbaudio.formats.export import export as export
@@ -58,6 +59,7 @@ __getattr__, __dir__, __all__ = lazy_imports.attach(
         "materialize": "nbaudio.corpus.materialize",
         "NbaudioError": "nbaudio.core.errors",
         "open_corpus": "nbaudio.reading",
+        "publish": "nbaudio.corpus.publish",
         "Report": "nbaudio.core.report",
         "review": "nbaudio.review",
         "run": "nbaudio.runs.run",

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.storage.http import HttpFiles
+from nbaudio.storage.hub import prepare_hub
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
@@ -57,6 +58,8 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
     """Return a filesystem of fsspec and the path in it."""
     archive = address.rpartition("::")[2]
+    if scheme == "hf":
+        prepare_hub(network)
     try:
         from fsspec.core import filesystem, url_to_fs
 
@@ -78,6 +81,8 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
 def _options(scheme: str, network: Network) -> dict[str, Any]:
     if scheme in ("memory", *ARCHIVES):
         return {}
+    if scheme == "hf":  # one listing a run: its filesystems are cached by their options
+        return {"run": network.run}
     # Listings are never served from fsspec's cache.
     own: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":
