@@ -101,6 +101,8 @@ _STORAGE = {"put", "storage"}
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
     hub: Hub
 
     def log_message(self, *args) -> None:
@@ -182,7 +184,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.hub.created.append(wish)
         name = f"{wish['organization']}/{wish['name']}"
         if name in self.hub.datasets:
-            return self._answer(409, {"error": "You already created this dataset repo"})
+            return self._answer(409, {"error": "You already created this dataset repo", "url": f"{self.hub.url}/datasets/{name}"})
         self.hub.datasets[name] = dataset = Dataset(wish.get("visibility") == "private")
         dataset.add({".gitattributes": ("git", b"*.parquet filter=lfs\n")})
         return self._answer(200, {"url": f"{self.hub.url}/datasets/{name}"})

@@ -18,9 +18,10 @@ from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.hub import HubDataset, Upload
 from nbaudio.storage.remote import remote
 from nbaudio.storage.retry import RemoteNotFoundError, convert_error
+from nbaudio.storage.urls import redact_url
 
-# Shards of the first version that are committed together.
-_COMMIT_FILES, _COMMIT_BYTES = 100, 5_000_000_000
+# So many shards of the first version are committed together; those of a killed upload are not sent again either.
+_COMMIT_FILES = 100
 _TITLE = "Publish a corpus of nbaudio"
 _DATASET = re.compile(r"hf://datasets/[\w.-]+/[\w.-]+")
 # What a new dataset may hold.
@@ -58,8 +59,9 @@ def publish(
         ExistsError: the dataset holds something else, or is public.
         NbaudioError: the Hub refuses, or does not respond after retries.
     """
-    if not _DATASET.fullmatch(url.rstrip("/")):
-        raise InputError(f"{url}: expected hf://datasets/OWNER/NAME, without a revision or folder")
+    url = url.rstrip("/")
+    if not _DATASET.fullmatch(url):
+        raise InputError(f"{redact_url(url)}: expected hf://datasets/OWNER/NAME, without a revision or folder")
     folder = folder_at(corpus)
     info = _finished_corpus(folder)
     uploads = _uploads(folder, info)
@@ -68,7 +70,7 @@ def publish(
     if notes and not dry_run:
         raise InputError(notes[0])
     with convert_error(AudioError, NbaudioError):
-        dataset = HubDataset(remote(url.rstrip("/")))
+        dataset = HubDataset(remote(url))
         notes += _look(dataset, dry_run=dry_run)
         if private and dataset.exists and not dataset.private:
             raise ExistsError(f"{url}: is public, not --private; make it private on its settings page, or choose another name")
@@ -76,7 +78,7 @@ def publish(
         removed = sorted(_earlier_files(dataset, url, info, notes, replaces_card=CARD in changed) - uploads.keys())
         facts = {
             "corpus": str(folder),
-            "dataset": url.rstrip("/"),
+            "dataset": url,
             "private": dataset.private if dataset.exists else private,
             "license": license_,
             "consent": basis or None,
@@ -96,7 +98,7 @@ def publish(
             for batch, is_last in _batches(changed, is_new=CORPUS_JSON not in dataset.files):
                 dataset.commit(batch, removed if is_last else (), title=_TITLE, text=text, show=show_progress)
                 advance(len(batch))
-    facts |= {"private": dataset.private, "commit": dataset.head, "next": f"nbaudio verify {facts['dataset']}"}
+    facts |= {"private": dataset.private, "commit": dataset.head, "next": f"nbaudio verify {url}"}
     return Report("publish", facts, notes)
 
 
@@ -166,7 +168,7 @@ def _earlier_files(dataset: HubDataset, url: str, info: dict[str, Any], notes: l
         if strangers := dataset.files.keys() - own - _INITIAL:
             raise ExistsError(f"{url}: holds other files than a corpus ({min(strangers)}); publish into a new dataset")
         return own
-    earlier = folder_at(f"{url.rstrip('/')}@{dataset.head}")
+    earlier = folder_at(f"{url}@{dataset.head}")
     before = read_corpus_info(earlier)
     if replaces_card and CARD in dataset.files and not earlier.holds(CARD, before.get("card", "")):
         notes.append(f"{CARD} of the dataset is not the card of its corpus: the new corpus's card replaces it")
@@ -181,13 +183,8 @@ def _own_files(names: Collection[str], info: dict[str, Any]) -> set[str]:
 
 def _batches(changed: dict[str, Upload], *, is_new: bool) -> Iterator[tuple[dict[str, Upload], bool]]:
     """Yield the files of each commit, and whether it is the last one: shards of the first version come in several."""
-    batch: dict[str, Upload] = {}
     early = {name: each for name, each in changed.items() if is_new and SHARD_NAME.fullmatch(name)}
-    for name, each in early.items():
-        batch[name] = each
-        if len(batch) >= _COMMIT_FILES or sum(one.num_bytes for one in batch.values()) >= _COMMIT_BYTES:
-            yield batch, False
-            batch = {}
-    if batch:
-        yield batch, False
+    names = list(early)
+    for start in range(0, len(names), _COMMIT_FILES):
+        yield {name: early[name] for name in names[start : start + _COMMIT_FILES]}, False
     yield {name: each for name, each in changed.items() if name not in early}, True

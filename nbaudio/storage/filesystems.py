@@ -59,7 +59,7 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
     """Return a filesystem of fsspec and the path in it."""
     archive = address.rpartition("::")[2]
     if scheme == "hf":
-        prepare_hub(network)
+        prepare_hub(network.timeout)
     try:
         from fsspec.core import filesystem, url_to_fs
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
-from nbaudio.storage.network import Network
 from nbaudio.storage.retry import with_retries
 
 if TYPE_CHECKING:
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# A commit takes the Hub longer than other responses.
-_TIMEOUTS = 4
+# A commit takes the Hub longer than other responses: so many timeouts.
+_COMMIT_TIMEOUTS = 4
 
 
-def prepare_hub(network: Network) -> None:
+def prepare_hub(seconds: float) -> None:
     """Give requests of huggingface_hub a timeout, which it has for downloads only, and redact signed URLs in its log."""
     with requires_extra("hub"):
         from huggingface_hub import get_session
     logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
-    get_session().timeout = _TIMEOUTS * network.timeout
+    get_session().timeout = seconds
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
@@ -84,8 +83,8 @@ class HubDataset:
 
     def __init__(self, place: "Remote") -> None:
         """Prepare requests; `refresh` sends the first one."""
-        prepare_hub(place.network)
-        from huggingface_hub import HfApi
+        with requires_extra("hub"):
+            from huggingface_hub import HfApi
 
         self._place, self._api, self._name = place, HfApi(), str(place).removeprefix("hf://datasets/")
         self.exists, self.private, self.head = False, False, ""
@@ -146,6 +145,7 @@ class HubDataset:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
+            prepare_hub(_COMMIT_TIMEOUTS * self._place.network.timeout)  # another session may have replaced it
             try:
                 return request()
             except JSONDecodeError:

@@ -91,7 +91,9 @@ def with_retries(
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
                 wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(cause)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
-            if attempt == network.tries:
+            # The Hub's library has already retried a request that took so long.
+            retried = done == "read" and str(place).startswith("hf://") and now - began > network.timeout
+            if attempt == network.tries or retried:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = backoff_seconds(attempt, random.random()) if delay is None else 0.0  # noqa: S311 - spreads requests, no secret
             with waiting(host):

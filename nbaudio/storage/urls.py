@@ -71,7 +71,7 @@ def check_writable(address: str) -> None:
 def redact_url(name: str) -> str:
     """Replace what may be secret in a URL; other names stay as they are."""
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
-    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
+    return re.sub(r"((?:https?|hf)://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
 
 def public_url(address: str) -> str:
