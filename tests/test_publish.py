@@ -20,6 +20,7 @@ from nbaudio import materialize, publish, verify
 from nbaudio.core.errors import ExistsError, InputError, MissingExtraError, NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.storage import retry
+from nbaudio.storage.location import location
 
 # As huggingface_hub uploads.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
@@ -108,7 +109,7 @@ def test_a_published_corpus_is_the_local_one(hub, corpus):
     assert report.facts["commit"] == hub.datasets[NAME].commits[-1][0]
     assert hub.descriptions == [f"License: cc-by-4.0\nConsent: {CONSENT}"] * 2
     checked = verify(URL, jobs=1, show_progress=False)
-    assert checked.problems == []
+    assert checked.problems == checked.warnings == []
     assert checked.facts | {"corpus": ""} == verify(corpus, jobs=1, show_progress=False).facts | {"corpus": ""}
     assert hub.leaked == []
     here, there = open_corpus(corpus), open_corpus(URL)
@@ -319,11 +320,42 @@ def test_refusals_are_said_in_one_line_without_token_or_signed_url(hub, corpus, 
 
 
 def test_a_hub_that_is_silent_is_given_up(hub, corpus, monkeypatch):
-    monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.02")
+    monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.25")
     monkeypatch.setenv("NBAUDIO_TRIES", "1")
     hub.hangs = {"commit"}
     with pytest.raises(NbaudioError, match=r"could not be written in 1 tries \(timed out"):
         put(corpus)
+
+
+def test_a_hub_that_is_silent_is_read_in_bounded_time(hub, corpus, monkeypatch):
+    put(corpus)
+    monkeypatch.setenv("NBAUDIO_TIMEOUT", "0.3")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.06)
+    hub.hangs, asked = {"resolve"}, hub.asked["resolve"]
+    with pytest.raises(NbaudioError, match=r"segments.parquet: could not be read in 1 tries \(timed out"):
+        open_corpus(URL)
+    assert hub.asked["resolve"] - asked == 6  # the library's own tries
+    hub.hangs, asked = {"tree"}, hub.asked["tree"]
+    with pytest.raises(NbaudioError, match=r"segments.parquet: could not be read in 1 tries \(timed out"):
+        open_corpus(URL)
+    assert hub.asked["tree"] - asked == 6
+
+
+def test_folders_on_the_hub_are_listed_as_those_of_other_stores(hub, corpus):
+    put(corpus)
+    there, here = location(URL), location(corpus)
+    for folder in (there, there / "train", there / "nothing"):
+        assert [name for name in folder.files() if name != ".gitattributes"] == [
+            path.relative_to(corpus / folder.path).as_posix()
+            for path in sorted((corpus / folder.path).rglob("*"))
+            if path.is_file()
+        ]
+    assert [place.listing(lambda name: name.endswith(".tar"))[1] for place in (there, here)] == [[], []]
+    names = [list(place.listing(lambda name: name.endswith(".tar"))[0]) for place in (there, here)]
+    assert names[0] == names[1] != []
+    assert [(there / name).is_folder() for name in ("", "dev", "corpus.json")] == [True, True, False]
+    versions = {(there / name).status().version for name in names[0]}
+    assert len(versions) == len(names[0])
 
 
 def test_wrong_and_missing_tokens(hub, corpus, monkeypatch, tmp_path):

@@ -153,9 +153,8 @@ def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
 
 
 def _retry_after_of(error: BaseException) -> float | None:
-    headers = (
-        getattr(error, "headers", None) or getattr(_response(error), "headers", None) or _boto_metadata(error).get("HTTPHeaders")
-    )
+    known = (getattr(each, "headers", None) for each in (error, _response(error)))
+    headers = next(filter(None, known), None) or _boto_metadata(error).get("HTTPHeaders")
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
