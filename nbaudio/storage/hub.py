@@ -23,14 +23,23 @@ Result = TypeVar("Result")
 
 # A commit takes the Hub longer than other responses: so many timeouts.
 _COMMIT_TIMEOUTS = 4
+_limits = {"timeout": 15.0}
 
 
 def prepare_hub(seconds: float) -> None:
-    """Give requests of huggingface_hub a timeout, which it has for downloads only, and redact signed URLs in its log."""
+    """Give all requests of huggingface_hub a timeout, of which it sends most without, and redact signed URLs in its log."""
     with requires_extra("hub"):
         from huggingface_hub import get_session
     logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
-    get_session().timeout = seconds
+    _limits["timeout"] = seconds
+    if _limit_request not in (hooks := get_session().event_hooks["request"]):
+        hooks.append(_limit_request)
+
+
+def _limit_request(request: Any) -> None:
+    """Set the timeouts of a request that are None."""
+    found = request.extensions.get("timeout", {})
+    request.extensions["timeout"] = {name: _limits["timeout"] if value is None else value for name, value in found.items()}
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
