@@ -188,6 +188,11 @@ def test_clips_are_read_by_ranges(hub, corpus):
     wanted = [f"bytes={offset}-{offset + length - 1}" for offset, length in rows.select("offset", "length").rows()[:2]]
     assert sorted(hub.ranges) == sorted(wanted)
     assert hub.asked["resolve"] - asked["resolve"] == 2
+    # Folders have been listed now, for all threads.
+    list(there.stream("train", seed=1, threads=3))
+    asked = hub.asked.copy()
+    list(there.stream("train", seed=2, threads=3))
+    assert {part for part in hub.asked if hub.asked[part] > asked[part]} == {"resolve", "storage"}
 
 
 def test_a_new_listing_is_taken_for_each_corpus_that_is_opened(hub, workspace, corpus, tmp_path):

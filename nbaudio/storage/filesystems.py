@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.storage.http import HttpFiles
-from nbaudio.storage.hub import prepare_hub
+from nbaudio.storage.hub import hub_filesystem
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
@@ -42,6 +42,8 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
         return cast(FilesystemPath, _ARCHIVE.place)
     if scheme in WEB:
         return FilesystemPath(HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+    if scheme == "hf":
+        return FilesystemPath(hub_filesystem(network), address.removeprefix("hf://"), scheme)
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES
@@ -58,8 +60,6 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
 def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, str]:
     """Return a filesystem of fsspec and the path in it."""
     archive = address.rpartition("::")[2]
-    if scheme == "hf":
-        prepare_hub(network.timeout)
     try:
         from fsspec.core import filesystem, url_to_fs
 
@@ -81,8 +81,6 @@ def _open_filesystem(address: str, scheme: str, network: Network) -> tuple[Any, 
 def _options(scheme: str, network: Network) -> dict[str, Any]:
     if scheme in ("memory", *ARCHIVES):
         return {}
-    if scheme == "hf":  # one listing a run: its filesystems are cached by their options
-        return {"run": network.run}
     # Listings are never served from fsspec's cache.
     own: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":

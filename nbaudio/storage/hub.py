@@ -8,12 +8,14 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError, requires_extra, strip_queries
+from nbaudio.storage.network import Network
 from nbaudio.storage.retry import with_retries
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _COMMIT_TIMEOUTS = 4
 _limits = {"timeout": 15.0}
 
 
-def prepare_hub(seconds: float) -> None:
+def _prepare(seconds: float) -> None:
     """Give all requests of huggingface_hub a timeout, of which it sends most without, and redact signed URLs in its log."""
     with requires_extra("hub"):
         from huggingface_hub import get_session
@@ -45,6 +47,19 @@ def _limit_request(request: Any) -> None:
 def _redact_record(record: logging.LogRecord) -> bool:
     record.msg, record.args = strip_queries(record.getMessage()), ()
     return True
+
+
+def hub_filesystem(network: Network) -> Any:
+    """Return the filesystem of all datasets: each run lists a folder once, in whichever thread."""
+    _prepare(network.timeout)
+    return _filesystem(network.run)
+
+
+@lru_cache(maxsize=8)
+def _filesystem(run: str) -> Any:  # noqa: ARG001 - another run, another listing
+    from huggingface_hub import HfFileSystem
+
+    return HfFileSystem(skip_instance_cache=True)
 
 
 @contextmanager
@@ -154,7 +169,7 @@ class HubDataset:
         """Call the library with retries beyond its own."""
 
         def once() -> Result:
-            prepare_hub(_COMMIT_TIMEOUTS * self._place.network.timeout)  # another session may have replaced it
+            _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)  # another session may have replaced it
             try:
                 return request()
             except JSONDecodeError:
