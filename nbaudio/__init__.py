@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nbaudio.corpus.convert import convert as convert
     from nbaudio.corpus.diff import diff as diff
     from nbaudio.corpus.materialize import materialize as materialize
+    from nbaudio.corpus.publish import publish as publish
     from nbaudio.corpus.status import status as status
     from nbaudio.corpus.verify import verify as verify
     from nbaudio.corpus.withdraw import withdraw as withdraw
@@ -61,6 +62,7 @@ __getattr__, __dir__, __all__ = lazy_imports.attach(
         "materialize": "nbaudio.corpus.materialize",
         "NbaudioError": "nbaudio.core.errors",
         "open_corpus": "nbaudio.reading",
+        "publish": "nbaudio.corpus.publish",
         "Report": "nbaudio.core.report",
         "review": "nbaudio.review",
         "run": "nbaudio.runs.run",

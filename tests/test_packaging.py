@@ -255,7 +255,7 @@ def test_bundled_refuses_what_does_not_come_with_nbaudio(name):
 # which module may import what: each library behind one door
 
 DOORS = {
-    **dict.fromkeys(("fsspec", "urllib3"), frozenset({"storage"})),
+    **dict.fromkeys(("fsspec", "huggingface_hub", "urllib3"), frozenset({"storage"})),
     **dict.fromkeys(("av", "miniaudio", "pydub", "soundfile", "soxr"), frozenset({"audio"})),
     "rapidfuzz": {"text"},
     **dict.fromkeys(("apache_beam", "distributed", "joblib", "py4j", "pyspark", "ray"), frozenset({"engine"})),
@@ -274,6 +274,7 @@ DOORS = {
     "pandas": {"core", "reading", "storage"},
 }
 OPTIONAL = {"apache_beam", "dask", "datasets", "distributed", "lhotse", "pyspark", "ray", "tensorflow", "torch", "webdataset"}
+OPTIONAL |= {"huggingface_hub"}
 OPTIONAL |= {"py4j"}  # of pyspark
 
 

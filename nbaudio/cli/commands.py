@@ -305,6 +305,20 @@ def verify(
     return nbaudio.verify(**locals())
 
 
+@common.command("publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'", fetches=True)
+def publish(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder of a finished corpus")],
+    url: Annotated[str, typer.Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")],
+    consent: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="on which basis these recordings of people may be published")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="create a dataset that others cannot read")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="report what would be uploaded and removed")] = False,
+) -> Report:
+    """Upload a corpus, only what changed, to the Hugging Face Hub; run it again after a kill to resume."""
+    return nbaudio.publish(**locals())
+
+
 @common.command("stats W --out report.html", fetches=True)
 def stats(
     path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],

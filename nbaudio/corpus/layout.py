@@ -25,7 +25,7 @@ _WORK = ".work"
 IDENTITY = f"{_WORK}/identity.json"
 UNREADABLE_AUDIO = "unreadable_audio"
 """The rule that rejects a segment whose audio cannot be cut."""
-_SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
+SHARD_NAME = re.compile(r"(?P<split>\w+)/((?P=split)(-v\d+)?-\d{5}-of-\d{5}(\.\w+|/[^/]+)|recording\.\d{6}\.tar)")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Layout:
 
 def shard_names(folder: Folder) -> set[str]:
     """Return all files of a corpus that have the name of a shard, or of a file in one."""
-    return {name for name in folder.names() if _SHARD_NAME.fullmatch(name)}
+    return {name for name in folder.names() if SHARD_NAME.fullmatch(name)}
 
 
 _SplitName = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w{0,63}$")]

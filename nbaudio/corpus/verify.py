@@ -111,7 +111,7 @@ def _report(folder: Folder, engine: str | None, site: EngineLocation, *, show: b
             card = "edited"
             notes.append(f"{CARD} is not the card that was written: what it says is not verified")
         known = {CORPUS_JSON, CARD, *info["tables"], *segments["shard"], *(shard["name"] for shard in info["shards"])}
-        others = {name for name in folder.names() if name not in known and not name.startswith(".work/")}
+        others = {name for name in folder.names() if name not in known and not name.startswith((".work/", ".gitattributes"))}
         if others and (others := others - shard_names(folder)):
             few = ", ".join(first_lines(sorted(others), "the folder", most=5))
             notes.append(f"not verified, as {CORPUS_JSON} does not list them: {few}")

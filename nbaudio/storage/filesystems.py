@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nbaudio.core.errors import InputError, MissingExtraError
 from nbaudio.core.input_guards import check_regular
 from nbaudio.storage.http import HttpFiles
+from nbaudio.storage.hub import hub_filesystem
 from nbaudio.storage.network import Network
 from nbaudio.storage.urls import ARCHIVES, WEB, stays_inside
 
@@ -41,6 +42,8 @@ def filesystem_path(address: str, network: Network) -> FilesystemPath:
         return cast(FilesystemPath, _ARCHIVE.place)
     if scheme in WEB:
         return FilesystemPath(HttpFiles(network), quote(address, safe="%/:=&~+!$,;'@()*[]"), scheme)
+    if scheme == "hf":
+        return FilesystemPath(hub_filesystem(network), address.removeprefix("hf://"), scheme)
     fs, path = _open_filesystem(address, scheme, network)
     if scheme == "s3":
         fs.retries = _S3_TRIES

@@ -47,7 +47,21 @@ _OBJECT_STORES: Mapping[str, Mapping[str, Any]] = {
 _PARTIAL = ".partial"
 
 # Names of filesystems for what changes with the content, the most reliable first.
-_VERSIONS = ("ETag", "etag", "md5Hash", "CRC", "Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created")
+_VERSIONS = (
+    *(
+        "ETag",
+        "etag",
+        "blob_id",
+        "md5Hash",
+        "CRC",
+        "Last-Modified",
+        "LastModified",
+        "last_modified",
+        "mtime",
+        "modified",
+        "created",
+    ),
+)
 
 
 class Content(NamedTuple):
@@ -99,6 +113,8 @@ class Remote:
     def host(self) -> str:
         """The server with its port, or the bucket; of an archive, that of the archive."""
         address = (self.path if self.is_scheme else self.root).rpartition("::")[2]
+        if address.startswith("hf://"):
+            return "the Hugging Face Hub"
         return urlsplit(address).netloc or "this machine"
 
     def status(self) -> FileStatus:
@@ -295,10 +311,10 @@ class Remote:
         return f"{self}\n{status.num_bytes}\n{status.version}"
 
     def _download(self, partial: Path, found: FileStatus) -> None:
-        """Fetch the whole file; on the web, resume with the missing bytes."""
-        held = size_of(partial)
-        if not (self._is_on_web and found.version and 0 < held < found.num_bytes and self._resumed(partial, held, found)):
-            fs, path, scheme = self.located
+        """Fetch the whole file; on the web, resume with the missing bytes; from the Hub, in ranges, as its library shows bars."""
+        held, (fs, path, scheme) = size_of(partial), self.located
+        resumable = scheme == "hf" or (self._is_on_web and 0 < held < found.num_bytes)
+        if not (resumable and found.version and self._resumed(partial, held, found)):
             # S3: one part in memory at a time.
             options = {"num_bytes": found.num_bytes} if scheme in WEB else {"max_concurrency": 1} if scheme == "s3" else {}
             fs.get_file(path, str(partial), **options)
@@ -319,8 +335,10 @@ class Remote:
         return True
 
     def _range(self, start: int, stop: int) -> bytes:
-        fs, path, _ = self.located
-        data: bytes = fs.cat_file(path, start=start, end=stop)
+        fs, path, scheme = self.located
+        # The Hub's filesystem would read ahead.
+        options = {"cache_type": "none", "size": stop} if scheme == "hf" else {}
+        data: bytes = fs.cat_file(path, start=start, end=stop, **options)
         if len(data) != stop - start:
             raise ConnectionError(f"{len(data):,} of {stop - start:,} bytes came")
         return data

@@ -11,7 +11,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -56,12 +56,15 @@ def convert_error(caught: type[Exception], raised: type[Exception]) -> Iterator[
         raise raised(str(error)) from error
 
 
-def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True) -> Result:
+def with_retries(
+    place: "Remote", request: Callable[[], Result], *, done: str = "read", proves: bool = True, names_host: bool = True
+) -> Result:
     """Return the result of a request; retry broken connections, short responses and statuses 408, 425, 429 and 5xx.
 
     `done` names the request in messages: ``read``, ``written``. `proves`: a result shows that the host works, which a response
-    without content does not. Raises RemoteNotFoundError, RemoteRefusedError, or AudioError if all tries failed, Retry-After
-    exceeds `Network.max_wait`, or the host has only failed in this run.
+    without content does not. `names_host`: progress names the host while it is silent. Raises RemoteNotFoundError,
+    RemoteRefusedError, or AudioError if all tries failed, Retry-After exceeds `Network.max_wait`, or the host has only failed in
+    this run.
     """
     network, host = place.network, place.host
     first, pause = time.monotonic(), 0.0
@@ -70,7 +73,7 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             raise AudioError(f"{place}: {given_up}")
         began = time.monotonic()
         try:
-            with waiting(host):
+            with waiting(host) if names_host else nullcontext():
                 result = request()
         except NbaudioError:
             raise
@@ -88,7 +91,9 @@ def with_retries(place: "Remote", request: Callable[[], Result], *, done: str = 
             if delay is not None and not network.may_wait(host, delay, item=now - first, now=now):
                 wish = f"the server requires a wait of {delay:,.0f} s ({one_line_error(cause)})"
                 raise AudioError(f"{place}: {wish}; try later") from None
-            if attempt == network.tries:
+            # The Hub's library has already retried a request that took so long.
+            retried = done == "read" and str(place).startswith("hf://") and now - began > network.timeout
+            if attempt == network.tries or retried:
                 raise AudioError(f"{place}: could not be {done} in {attempt} tries ({one_line_error(cause)})") from None
             pause = backoff_seconds(attempt, random.random()) if delay is None else 0.0  # noqa: S311 - spreads requests, no secret
             with waiting(host):
@@ -119,8 +124,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def http_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error (`status`), of Azure, Google or botocore, if it has one."""
-    known = (getattr(error, name, None) for name in ("status", "status_code", "code"))
+    """Return the HTTP status of an error (`status`), of Azure, Google, botocore or huggingface_hub, if it has one."""
+    known = (getattr(each, name, None) for each in (error, _response(error)) for name in ("status", "status_code", "code"))
     found = next((each for each in known if isinstance(each, int)), None)
     return _boto_metadata(error).get("HTTPStatusCode") if found is None else found
 
@@ -134,6 +139,10 @@ def one_line_error(error: BaseException) -> str:
     return re.sub(r"\S+://\S+", "...", " ".join(str(error).split())) or type(error).__name__
 
 
+def _response(error: BaseException) -> object:
+    return getattr(error, "response", None)
+
+
 def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
     """Return what botocore keeps of a response (HTTPStatusCode, HTTPHeaders); s3fs raises its own error from botocore's."""
     for each in (error, error.__cause__):
@@ -144,7 +153,8 @@ def _boto_metadata(error: BaseException) -> Mapping[str, Any]:
 
 
 def _retry_after_of(error: BaseException) -> float | None:
-    headers = getattr(error, "headers", None) or _boto_metadata(error).get("HTTPHeaders")
+    known = (getattr(each, "headers", None) for each in (error, _response(error)))
+    headers = next(filter(None, known), None) or _boto_metadata(error).get("HTTPHeaders")
     return retry_after({name.title(): value for name, value in headers.items()}) if isinstance(headers, Mapping) else None
 
 
@@ -156,9 +166,11 @@ def _permanent_error(place: "Remote", error: BaseException, done: str) -> AudioE
     if isinstance(error, RedirectError):
         return RemoteRefusedError(f"{place}: {error}")
     if isinstance(error, PermissionError) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment")
+        hint = " (HF_TOKEN, or 'hf auth login')" if str(place).startswith("hf://") else ""
+        return RemoteRefusedError(f"{place}: may not be {done} with the credentials of this environment{hint}")
     if status is not None and 400 <= status < 500 and status not in RETRYABLE:
-        return RemoteRefusedError(f"{place}: the server responded with {status}")
+        changed = "was changed meanwhile by somebody else; run the same command again"
+        return RemoteRefusedError(f"{place}: {changed if status == 412 else f'the server responded with {status}'}")
     if isinstance(error, _PERMANENT):
         hint = "; fetch the archive first, as with 'nbaudio download'" if "::" in str(place) else ""
         return AudioError(f"{place}: cannot be {done} ({one_line_error(error)}){hint}")

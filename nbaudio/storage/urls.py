@@ -1,8 +1,8 @@
 """URLs of remote files and folders: validation, and redaction of secrets.
 
-A URL names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip. A bare scheme
-(``s3://``) stands for all URLs of that scheme. A URL never holds credentials: those come from the environment and the
-files that the filesystems read themselves.
+A URL names a file or folder: https://host/folder, s3://bucket/a.json, zip://folder::https://host/a.zip,
+hf://datasets/OWNER/NAME/a.json. A bare scheme (``s3://``) stands for all URLs of that scheme. A URL never holds
+credentials: those come from the environment and the files that the filesystems read themselves.
 """
 
 import hashlib
@@ -15,10 +15,12 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from nbaudio.core.errors import InputError, strip_queries
 
 #: Supported schemes, and those that can be written to.
-SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "zip", "tar", "memory")
+SCHEMES = ("http", "https", "s3", "gs", "abfs", "hdfs", "hf", "zip", "tar", "memory")
 WRITABLE = ("s3", "gs", "abfs", "hdfs", "memory")
 WEB = ("http", "https")
 ARCHIVES = ("zip", "tar")
+# A dataset on the Hugging Face Hub, with a revision and a path in it.
+_HUB_DATASET = re.compile(r"hf://(datasets/[\w.-]+/[\w.-]+(@[^@:?#]+|/[^@?#]*)?)?")
 # Shorter values of a query may occur in a text by chance.
 _MIN_SECRET_CHARACTERS = 4
 
@@ -42,6 +44,8 @@ def check_url(address: str) -> str:
         if scheme in ARCHIVES and part == parts[-1]:
             wanted = f"{scheme}://FOLDER-INSIDE::ARCHIVE, such as {scheme}://::https://host/a.{scheme}"
             raise InputError(f"{shown}: expected {wanted}")
+        if scheme == "hf" and not _HUB_DATASET.fullmatch(part):
+            raise InputError(f"{shown}: expected hf://datasets/OWNER/NAME, or hf://datasets/OWNER/NAME@REVISION")
         user = part.partition("://")[2].partition("/")[0].rpartition("@")[0]
         if ":" in user or (user and scheme in WEB):
             raise InputError(f"{shown}: a URL must not contain a user or password; put them into ~/.netrc or the environment")
@@ -60,13 +64,14 @@ def check_writable(address: str) -> None:
     scheme, _, path = address.partition("://")
     if scheme not in WRITABLE or "::" in address or not path.strip("/"):
         known = ", ".join(f"{name}://" for name in WRITABLE[:-1])
-        raise InputError(f"{address}: cannot be written; give a folder, or {known} with bucket and folder")
+        hint = "; 'nbaudio publish' uploads a finished corpus there" if scheme == "hf" else ""
+        raise InputError(f"{address}: cannot be written; give a folder, or {known} with bucket and folder{hint}")
 
 
 def redact_url(name: str) -> str:
     """Replace what may be secret in a URL; other names stay as they are."""
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
-    return re.sub(r"(https?://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
+    return re.sub(r"((?:https?|hf)://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
 
 
 def public_url(address: str) -> str:

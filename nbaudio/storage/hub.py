@@ -1,0 +1,180 @@
+"""Datasets on the Hugging Face Hub by huggingface_hub: timeouts and log of requests; what a dataset holds, and commits to it.
+
+Tokens come from where that library looks (HF_TOKEN, its own file) and are never read here.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from json import JSONDecodeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nbaudio.core.atomic import sha256_file
+from nbaudio.core.errors import InputError, requires_extra, strip_queries
+from nbaudio.storage.network import Network
+from nbaudio.storage.retry import with_retries
+
+if TYPE_CHECKING:
+    from nbaudio.storage.remote import Remote
+
+Result = TypeVar("Result")
+
+# A commit takes the Hub longer than other responses: so many timeouts.
+_COMMIT_TIMEOUTS = 4
+_limits = {"timeout": 15.0}
+
+
+def _prepare(seconds: float) -> None:
+    """Give all requests of huggingface_hub a timeout, of which it sends most without, and redact signed URLs in its log."""
+    with requires_extra("hub"):
+        from huggingface_hub import get_session
+    logging.getLogger("huggingface_hub.utils._http").addFilter(_redact_record)
+    _limits["timeout"] = seconds
+    if _limit_request not in (hooks := get_session().event_hooks["request"]):
+        hooks.append(_limit_request)
+
+
+def _limit_request(request: Any) -> None:
+    """Set the timeouts of a request that are None."""
+    found = request.extensions.get("timeout", {})
+    request.extensions["timeout"] = {name: _limits["timeout"] if value is None else value for name, value in found.items()}
+
+
+def _redact_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = strip_queries(record.getMessage()), ()
+    return True
+
+
+def hub_filesystem(network: Network) -> Any:
+    """Return the filesystem of all datasets: each run lists a folder once, in whichever thread."""
+    _prepare(network.timeout)
+    return _filesystem(network.run)
+
+
+@lru_cache(maxsize=8)
+def _filesystem(run: str) -> Any:  # noqa: ARG001 - another run, another listing
+    from huggingface_hub import HfFileSystem
+
+    return HfFileSystem(skip_instance_cache=True)
+
+
+@contextmanager
+def _progress_bars(*, show: bool) -> Iterator[None]:
+    """Show the library's bars of uploads, or none."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if show or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A local file, and the SHA-256 that it must have, if known."""
+
+    path: Path
+    num_bytes: int
+    sha256: str | None = None
+
+    def equals(self, there: Any) -> bool:
+        """Return whether a file on the Hub, a RepoFile, has the same bytes."""
+        if there.size != self.num_bytes:
+            return False
+        if there.lfs:
+            return bool(there.lfs.sha256 == (self.sha256 or sha256_file(self.path)))
+        data = self.path.read_bytes()  # small, as it is in git itself
+        return bool(there.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())
+
+
+class HubDataset:
+    """A dataset at a URL without revision: its files and last commit when it was last listed, and commits on top of that.
+
+    Attributes:
+        exists: whether there is such a dataset.
+        private: whether others may not read it.
+        head: the last commit.
+        files: what it holds, by path.
+    """
+
+    def __init__(self, place: "Remote") -> None:
+        """Prepare requests; `refresh` sends the first one."""
+        with requires_extra("hub"):
+            from huggingface_hub import HfApi
+
+        self._place, self._api, self._name = place, HfApi(), str(place).removeprefix("hf://datasets/")
+        self.exists, self.private, self.head = False, False, ""
+        self.files: dict[str, Any] = {}
+
+    def refresh(self) -> None:
+        """List the dataset; raise RemoteNotFoundError if it does not exist, other AudioErrors as `with_retries` does."""
+        self._send(self._list)
+
+    def changed(self, uploads: Mapping[str, Upload]) -> dict[str, Upload]:
+        """Return the files that the dataset does not have, or has with other bytes."""
+        return {name: each for name, each in uploads.items() if name not in self.files or not each.equals(self.files[name])}
+
+    def create(self, *, private: bool) -> None:
+        """Create the dataset, and list it."""
+        create = self._api.create_repo
+        self._send(lambda: create(self._name, repo_type="dataset", private=private or None, exist_ok=True), done="written")
+        self.refresh()
+
+    def commit(self, uploads: Mapping[str, Upload], removed: Collection[str], *, title: str, text: str, show: bool) -> None:
+        """Upload files and commit them, with removals, on top of `head`; what the Hub already has is not sent.
+
+        Raises InputError if a file has other bytes than it must have, AudioError if a commit fails or others have committed.
+        """
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        head, tries = self.head, 0
+
+        def send() -> None:
+            nonlocal tries
+            tries += 1
+            missing = uploads
+            if tries > 1:  # the last try may have been done although its response was lost
+                self._list()
+                missing = self.changed(uploads)
+            additions = []
+            for name, upload in missing.items():
+                additions.append(CommitOperationAdd(name, upload.path))
+                if upload.sha256 not in (None, additions[-1].upload_info.sha256.hex()):
+                    raise InputError(f"{upload.path}: its bytes are not those that were written; run 'nbaudio verify'")
+            deletions = [CommitOperationDelete(name) for name in removed if name in self.files]
+            if additions or deletions:
+                commit = {"commit_message": title, "commit_description": text, "parent_commit": head, "repo_type": "dataset"}
+                self.head = self._api.create_commit(self._name, [*additions, *deletions], **commit).oid
+
+        with _progress_bars(show=show):
+            self._send(send, done="written", names_host=False)
+
+    def _list(self) -> None:
+        from huggingface_hub import RepoFile
+
+        found = self._api.repo_info(self._name, repo_type="dataset")
+        tree = self._api.list_repo_tree(self._name, recursive=True, revision=found.sha, repo_type="dataset")
+        self.files = {each.path: each for each in tree if isinstance(each, RepoFile)}
+        self.exists, self.private, self.head = True, bool(found.private), str(found.sha)
+
+    def _send(self, request: Callable[[], Result], *, done: str = "read", names_host: bool = True) -> Result:
+        """Call the library with retries beyond its own."""
+
+        def once() -> Result:
+            _prepare(_COMMIT_TIMEOUTS * self._place.network.timeout)  # another session may have replaced it
+            try:
+                return request()
+            except JSONDecodeError:
+                raise ConnectionError("a response that is not JSON") from None
+            except RuntimeError as error:  # names the file of an upload; the cause is the response
+                raise error.__cause__ or error from None
+
+        return with_retries(self._place, once, done=done, names_host=names_host)
