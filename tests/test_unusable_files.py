@@ -132,6 +132,7 @@ CASES: dict[str, dict[str, Iterable[Damage]]] = {
     "materialize W --base C --out D --jobs 1": {"C/corpus.json": ALL, "C/segments.parquet": ALL},
     "withdraw W --segments ids.txt --why x": {"ids.txt": (random_bytes, empty, *NO_FILES), "W/segments.parquet": FEW},
     "diff C W": {**TABLES, "C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
+    "publish C hf://datasets/a/b --consent x": {"C/corpus.json": ALL},
     "stats W": TABLES,
     "stats C": {"C/corpus.json": ALL, "C/segments.parquet": ALL, "C/rejected.parquet": ALL},
     "status C": {"C/corpus.json": (truncated, random_bytes, empty, other_schema)},
