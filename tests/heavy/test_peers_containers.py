@@ -34,21 +34,31 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
-    """A corpus in a container; ids, texts and word times of all sorts, two shards and more of train."""
+    """The second version of a corpus in a container; ids, texts and word times of all sorts, two shards and more of train."""
     workspace = make_workspace({"one [AbC-d_f0123].wav": (48.0, 48000), "two.flac": (36.0, 22050)})
     number = workspace.segments.height
-    words = [[{"start": 0.0, "end": 0.5}, {"start": 0.5, "end": 1.25}][: i % 3] for i in range(number)]
+    # Each shard of a zip needs a value in each column: `datasets` infers types from each of them.
+    words = [[{"start": 0.0, "end": 0.5}, {"start": 0.5, "end": 1.25}][: i % 3 or int(i % 4 == 3)] for i in range(number)]
     hostile = ["../../x", "č ž/š", "x" * 300, "\U0001f600", "C:\\con", "a%2Fb"]
     segments = workspace.segments.with_columns(
         segment_id=pl.Series([*hostile, *workspace.segments["segment_id"][len(hostile) :]]),
         text=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit('=1+1 „čšž“ <b>"x"</b>,\n')).otherwise("text"),
         word_times=pl.Series(words),
     )
-    workspace.save(segments=segments)
+    later = pl.int_range(pl.len()) % 4 == 3
 
     def make(container: str, **options: Any) -> Path:
         out = tmp_path / container
-        materialize(workspace, out=out, container=container, jobs=1, show_progress=False, **{"shard_size": "200kB"} | options)
+        base = out.with_name(f"{container}-base")
+        usual: dict[str, Any] = {"container": container, "jobs": 1, "show_progress": False, "shard_size": "200kB"}
+        workspace.save(segments=segments.filter(~later))
+        materialize(workspace, out=base, **usual | options)
+        # One clip of the base is out, which rewrites its shard, and one has changed.
+        out_now, changed = (base_ids := segments.filter(~later)["segment_id"])[1], base_ids[7]
+        text = pl.when(pl.col("segment_id") == changed).then(pl.lit("drugo")).otherwise("text").alias("text")
+        workspace.save(segments=segments.filter(pl.col("segment_id") != out_now).with_columns(text))
+        materialize(workspace, out=out, base=base, **usual | options)
+        assert container == "lhotse" or any("-v2-" in name for name in open_corpus(out).shards["name"])
         return out
 
     return make
@@ -116,7 +126,10 @@ def test_tensorflow_datasets_builds_from_the_directory(corpus: Make) -> None:
     folder = corpus("tfrecord")
     builder = tfds.builder_from_directory(folder)
     clips = open_corpus(folder).segments
-    assert {name: split.num_examples for name, split in builder.info.splits.items()} == dict(clips["split"].value_counts().rows())
+    is_new = pl.col("shard").str.contains("-v2-")
+    counts = clips.select(pl.when(is_new).then(pl.col("split") + "_v2").otherwise("split").alias("name"))["name"].value_counts()
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == dict(counts.rows())
+    assert len(tfds.as_numpy(builder.as_dataset("train+train_v2"))) == clips.filter(pl.col("split") == "train").height
 
     def rows() -> Iterable[tuple[dict[str, Any], bytes]]:
         for split in builder.info.splits:
