@@ -54,7 +54,7 @@ def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
         workspace.save(segments=segments.filter(~later))
         materialize(workspace, out=base, **usual | options)
         # One clip of the base is out, which rewrites its shard, and one has changed.
-        out_now, changed = (base_ids := segments.filter(~later)["segment_id"])[1], base_ids[7]
+        out_now, changed = (base_ids := segments.filter(~later)["segment_id"])[1], base_ids[8]
         text = pl.when(pl.col("segment_id") == changed).then(pl.lit("drugo")).otherwise("text").alias("text")
         workspace.save(segments=segments.filter(pl.col("segment_id") != out_now).with_columns(text))
         materialize(workspace, out=out, base=base, **usual | options)
