@@ -106,12 +106,13 @@ def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSpl
 
 def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
     frame = cells.frame
-    has = f"it has {', '.join(frame.columns) or 'no columns'}"
     if cells.problems:
         raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
+    if frame.is_empty():
+        raise InputError(f"{where}: no rows")
     keys = [key for key in KEYS if key in frame.columns]
     if len(keys) != 1 or "split" not in frame.columns:
-        raise InputError(f"{where}: expected a column split and one of {', '.join(KEYS)}; {has}")
+        raise InputError(f"{where}: expected a column split and one of {', '.join(KEYS)}; it has {', '.join(frame.columns)}")
     (key,) = keys
     texts = [cell_texts(Path(where), frame[name], empty=False).str.strip_chars() for name in (key, "split")]
     table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))

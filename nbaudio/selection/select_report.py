@@ -73,6 +73,7 @@ def select_report(
     warnings = [
         *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
         *_split_warnings(chosen, parameters, taken, fixed),
+        *_size_warnings(timed.with_columns(fixed.rows["fixed"]).filter(pl.col("fixed") == pl.col("split")), parameters),
         *fixed.warnings(chosen, grouping.columns),
         *_decision_warnings(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
@@ -152,6 +153,16 @@ def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping
             if by_default and fixed.is_any:
                 why = "nothing is left for it beside the segments whose split is fixed"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
+
+
+def _size_warnings(kept: pl.DataFrame, parameters: Parameters) -> Iterator[str]:
+    """Warn of splits of which more is `kept` because it is fixed than was requested."""
+    for name in HELD_OUT:
+        own = kept.filter(pl.col("split").is_in([split for split in kept["split"].unique() if split_role(split) == name]))
+        target = parameters.target(name, default=len(own))
+        have = target._replace(amount=len(own) if target.unit == "segments" else int(own["micros"].sum()))
+        if have.amount > target.amount:
+            yield f"{name}: {target} requested, but {have} are fixed, and stay"
 
 
 def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:
