@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from specimens import librispeech_tree, lines
+from test_select import corpus, crossing, recordings_table
 from typer.testing import CliRunner
 
 import nbaudio
@@ -15,8 +17,6 @@ from nbaudio.selection.parameters import Parameters
 from nbaudio.selection.select import select
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
-from specimens import librispeech_tree, lines
-from test_select import corpus, crossing, recordings_table
 
 
 @pytest.fixture
@@ -257,12 +257,12 @@ def librispeech(tmp_path):
 
 @pytest.mark.parametrize("container", ["webdataset", "tfrecord", "files"])
 def test_splits_of_a_source_ship_under_their_names(librispeech, tmp_path, container):
-    W, out = tmp_path / "w", tmp_path / "corpus"
-    nbaudio.ingest("librispeech", librispeech, out=W)
-    report = nbaudio.select(W, splits="source")
+    where, out = tmp_path / "w", tmp_path / "corpus"
+    nbaudio.ingest("librispeech", librispeech, out=where)
+    report = nbaudio.select(where, splits="source")
     # Reader 2 is in dev-clean and in train.
     assert report.facts["shared_by_fixed_splits"] == [{"check": "speaker_id", "splits": "train and dev_clean", "shared": 1}]
-    nbaudio.materialize(W, out=out, container=container, rate=8000, jobs=1, engine="threading")
+    nbaudio.materialize(where, out=out, container=container, rate=8000, jobs=1, engine="threading")
     assert nbaudio.verify(out, jobs=1, engine="threading").problems == []
     info = read_corpus_info(folder_at(out))
     sizes = {name: facts["segments"] for name, facts in info["splits"].items()}
