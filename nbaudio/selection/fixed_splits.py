@@ -103,7 +103,7 @@ class FixedSplits:
         shared = self.shared(chosen, keys)
         if listed := "; ".join(f"{check}: {splits} {number:,}" for check, splits, number in shared.iter_rows()):
             yield f"fixed splits share values, and stay as they are: {listed}"
-        before = self.earlier.filter(~in_training(self.earlier["split"])).select("segment_id", earlier="split")
+        before = self.earlier.filter(~in_training(self.earlier["split"])).select("segment_id", earlier="split").unique()
         lost = before.join(chosen.filter(pl.col("split").is_not_null()), on="segment_id", how="anti")
         if len(lost):
             reasons = lost.join(chosen.select("segment_id", "reason"), on="segment_id", how="left")["reason"].fill_null(

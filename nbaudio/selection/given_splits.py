@@ -151,12 +151,12 @@ def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplit
     except (AudioError, InputError, msgspec.ValidationError) as error:
         tables = ", ".join(ENDINGS)
         raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {error}") from error
-    columns = [*dict.fromkeys(name for name in info.selection.parameters.group_by if name != "segment_id")]
+    columns = [*dict.fromkeys(name for name in info.selection.parameters.group_by if name not in ("segment_id", "split", "sentence"))]
     with corpus.local("segments.parquet") as path:
         frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
         raise InputError(f"{corpus}/segments.parquet: {nested[0]} is {frame.schema[nested[0]]}, not text")
-    frame = frame.cast(pl.String).drop_nulls(["segment_id", "split"])
+    frame = frame.cast(pl.String, strict=False).drop_nulls(["segment_id", "split"])
     table = frame.select("segment_id", "split", *columns, sentence=sentences(pl.col("text")))
     if odd := [name for name in table["split"].unique() if not is_split_name(name)]:
         raise InputError(f"{corpus}/segments.parquet: {odd[0]!r} is no name of a split")
