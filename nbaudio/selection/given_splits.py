@@ -23,6 +23,8 @@ SOURCE = "source"
 KEYS = ("segment_id", "recording_id", "speaker_id")
 """The columns by which a table gives splits; it has one of them."""
 
+_OWN = ("segment_id", "split", "sentence")
+
 Splits = str | Path | Frame
 
 
@@ -151,7 +153,7 @@ def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplit
     except (AudioError, InputError, msgspec.ValidationError) as error:
         tables = ", ".join(ENDINGS)
         raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {error}") from error
-    columns = [*dict.fromkeys(name for name in info.selection.parameters.group_by if name not in ("segment_id", "split", "sentence"))]
+    columns = [*dict.fromkeys(name for name in info.selection.parameters.group_by if name not in _OWN)]
     with corpus.local("segments.parquet") as path:
         frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:

@@ -191,7 +191,7 @@ def decide(
     is_gold = rest.select(_in(gold)).to_series() if parameters.gold else None
     if is_gold is not None:
         _check_gold(frame, gold, parameters, fixed)
-    needed = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, given=fixed.given_roles())
+    needed = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
     optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
 
     def divide_by(keys: Sequence[str]) -> pl.DataFrame:
@@ -234,7 +234,12 @@ def decide(
     )
     if budget:
         first = (pl.col("earlier").is_not_null(), _decided(hand)[0])
-        over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed, first=first)
+        kept = fit.filter(pl.col("reason").is_null())
+        # An earlier version is as large as a budget that it leaves less of than the longest segment takes.
+        used = budget.total(kept.filter(~in_training(kept["split"]) | first[0]))
+        if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
+            budget = budget._replace(limit=min(used, budget.limit))
+        over = over_budget(kept, budget, seed=parameters.seed, first=first)
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
     reason = pl.coalesce("reason", "later")
     decided = (
@@ -264,25 +269,24 @@ def _check_gold(frame: pl.DataFrame, gold: Collection[str], parameters: Paramete
 
 
 def still_needed(
-    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, given: Collection[str | None]
+    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
 ) -> dict[str, Target]:
-    """Return what is missing from test and dev, besides the segments in `fit` whose split is fixed.
+    """Return what test and dev need besides the segments in `fit` whose split is fixed; `gold` is for the others.
 
-    By default nothing is added to a split that is given. Hours that lack less than the longest segment are complete.
+    By default nothing is added to a split that is given. A split is full if less than the longest segment is missing.
     """
     needed = {}
+    roles = fit["fixed"].map_elements(split_role, return_dtype=pl.String)
     for name in HELD_OUT:
-        own = fit.filter(
-            pl.col("fixed").is_in([split for split in fit["fixed"].drop_nulls().unique() if split_role(split) == name])
-        )
-        gold_size = len(own) + int(gold.sum()) if gold is not None and name == "test" else None
-        size = gold_size if gold_size is not None else len(own) if name in given else default
-        target = parameters.target(name, default=size)
-        have, spare = len(own), 0
+        own = fit.filter(roles == name)
+        more = 0 if name in fixed.given_roles() else default - len(own)
+        more = more if gold is None or name != "test" else int(gold.sum())
+        target = parameters.target(name, default=len(own) + max(more, 0))
+        have, spare = len(own), 1
         if target.unit == "micros":
-            have, spare = int(own["micros"].sum()), int(fit.select(pl.col("micros").max().fill_null(0)).item())
+            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
         missing = target.amount - have
-        needed[name] = target._replace(amount=0 if have and missing < spare else max(missing, 0))
+        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
     return needed
 
 

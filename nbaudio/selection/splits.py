@@ -118,12 +118,14 @@ def assign_splits(
     for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
-        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}")
+        # A split that needs nothing more is full for all.
+        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}") | (within & (target.amount == 0))
     division.release(kept=~beyond & ~unfit & (split > _TRAIN))
     split = division.split_of_rows()
-    out = split > _TRAIN
-    reasons = {"crosses_splits": (split < 0) | (out & ~eligible), "beyond_split_size": out & beyond, "not_gold": out & unfit}
-    split[out & (beyond | unfit)] = _OPEN
+    out = (split > _TRAIN) & (beyond | unfit)
+    no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
+    reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
+    split[out] = _OPEN
     return pl.select(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.String),
         reason=pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items()),

@@ -27,6 +27,6 @@ def test_the_manifest_of_a_layout_runs(name, tmp_path):
     verified = nbaudio.verify(report.facts["corpus"], jobs=1, engine="threading", show_progress=False)
     assert verified.problems == []
     # What a reviewer was given stays out of training; splits of the source may hold it out.
-    reasons = nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"].drop_nulls().to_list()
-    assert reasons == ["reviewed"] * REVIEWED or (reasons == [] and name in ("librispeech", "commonvoice"))
-    assert verified.facts["clips_decoded"] == len(made.segments) - len(reasons)
+    reviewed = (nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed").sum()
+    assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
+    assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
