@@ -68,59 +68,50 @@ class FixedSplits:
         """Return what the given splits are for."""
         return {split_role(name) for name in self.rows.filter("is_given")["fixed"].unique()}
 
-    def shared(self, chosen: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """Count what several fixed splits share: `check`, `splits`, and `shared`, the number of values."""
-        kept = chosen.with_columns(self.rows["fixed"]).drop_nulls(["fixed", "split"])
-        order = ordered_splits(kept["split"].unique())
-        place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
-        held_out = pl.col("split").is_in([*filter(is_held_out, order)])
-        found = [pl.DataFrame(schema={"check": pl.String, "splits": pl.String, "shared": pl.UInt32})]
-        for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
-            value = sentences(pl.col("text")) if check == SENTENCE else pl.col(check).cast(pl.String)
-            pairs = kept.select("split", value=value).drop_nulls().unique()
-            several = pairs.group_by("value").agg(pl.col("split").sort_by(place), is_held_out=held_out.any())
-            several = several.filter(pl.col("is_held_out") & (pl.col("split").list.len() > 1))
-            counts = several.group_by(splits=pl.col("split").list.join(" and ")).agg(shared=pl.len()).sort("splits")
-            found.append(counts.select(pl.lit(check).alias("check"), "splits", "shared"))
-        return pl.concat(found)
-
-    def facts(self, chosen: pl.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
-        """Return facts for the report of a selection that was grouped by `keys`."""
-        found: dict[str, Any] = {}
+    def report(self, chosen: pl.DataFrame, keys: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Return facts and warnings for the report of a selection that was grouped by `keys`."""
+        facts: dict[str, Any] = {}
+        warnings = []
         if len(self.earlier):
             kept = chosen.select("split", earlier=self.rows["earlier"]).drop_nulls("split")
             for name, part in (("kept_from_earlier", pl.col("earlier").is_not_null()), ("new", pl.col("earlier").is_null())):
                 counts = dict(kept.filter(part)["split"].value_counts().iter_rows())
-                found[name] = {split: counts[split] for split in ordered_splits(counts)}
-            if ids := self._rejected_train(chosen):
-                found["earlier_train_rejected"] = {"segments": len(ids), "first": ids[:_LISTED]}
-        if len(shared := self.shared(chosen, keys)):
-            found["shared_by_fixed_splits"] = shared.to_dicts()
-        return found
-
-    def warnings(self, chosen: pl.DataFrame, keys: Sequence[str]) -> Iterator[str]:
-        """Warn of what fixed splits share, and of segments of an earlier version that are out."""
-        shared = self.shared(chosen, keys)
-        if listed := "; ".join(f"{check}: {splits} {number:,}" for check, splits, number in shared.iter_rows()):
-            yield f"fixed splits share values, and stay as they are: {listed}"
-        before = self.earlier.filter(~in_training(self.earlier["split"])).select("segment_id", earlier="split").unique()
-        lost = before.join(chosen.filter(pl.col("split").is_not_null()), on="segment_id", how="anti")
+                facts[name] = {split: counts[split] for split in ordered_splits(counts)}
+        if shared := list(self._shared(chosen, keys)):
+            facts["shared_by_fixed_splits"] = shared
+            listed = "; ".join(f"{row['check']}: {row['splits']} {row['shared']:,}" for row in shared)
+            warnings.append(f"fixed splits share values, and stay as they are: {listed}")
+        before = self.earlier.filter(~in_training(self.earlier["split"])).select("segment_id", before="split").unique()
+        lost = before.join(chosen.drop_nulls("split"), on="segment_id", how="anti")
         if len(lost):
-            reasons = lost.join(chosen.select("segment_id", "reason"), on="segment_id", how="left")["reason"].fill_null(
-                "not in the tables"
+            reasons = lost.join(chosen, on="segment_id", how="left")["reason"].fill_null("not in the tables")
+            causes = f"for these reasons: {_counted(reasons)}"
+            warnings.append(
+                f"{len(lost):,} segments that an earlier version held out are lost ({_counted(lost['before'])}), {causes}"
             )
-            yield (
-                f"{len(lost):,} segments that an earlier version held out are lost ({_counted(lost['earlier'])}), "
-                f"for these reasons: {_counted(reasons)}"
-            )
-        if ids := self._rejected_train(chosen):
-            named = ", ".join(ids[:_LISTED]) + (", ..." if len(ids) > _LISTED else "")
+        rejected = chosen.filter(in_training(self.rows["earlier"]) & chosen["reason"].is_in(GROUPING_RULES))
+        if ids := rejected["segment_id"].sort().to_list():
+            facts["earlier_train_rejected"] = {"segments": len(ids), "first": ids[:_LISTED]}
             columns = ", ".join(dict.fromkeys((*keys, *self.columns)))
-            yield f"{len(ids):,} segments of the earlier train share {columns} with what is held out, and are out: {named}"
+            named = ", ".join((*ids[:_LISTED], *(["..."] if len(ids) > _LISTED else [])))
+            warnings.append(
+                f"{len(ids):,} segments of the earlier train share {columns} with what is held out, and are out: {named}"
+            )
+        return facts, warnings
 
-    def _rejected_train(self, chosen: pl.DataFrame) -> list[str]:
-        was_train = in_training(self.rows["earlier"])
-        return chosen.filter(was_train & chosen["reason"].is_in(GROUPING_RULES))["segment_id"].sort().to_list()
+    def _shared(self, chosen: pl.DataFrame, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield what several fixed splits share: `check`, `splits`, and `shared`, how many; sentences of given ones only."""
+        kept = chosen.with_columns(self.rows["fixed", "is_given"]).drop_nulls(["fixed", "split"])
+        order = ordered_splits(kept["split"].unique())
+        place = pl.col("split").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+        held_out = pl.col("split").is_in([*filter(is_held_out, order)])
+        for check in dict.fromkeys((*GROUPS, *keys, SENTENCE)):
+            value = pl.when("is_given").then(sentences(pl.col("text"))) if check == SENTENCE else pl.col(check).cast(pl.String)
+            pairs = kept.select("split", value=value).drop_nulls().unique()
+            several = pairs.group_by("value").agg(pl.col("split").sort_by(place), is_held_out=held_out.any())
+            several = several.filter(pl.col("is_held_out") & (pl.col("split").list.len() > 1))
+            counts = several.group_by(splits=pl.col("split").list.join(" and ")).agg(shared=pl.len()).sort("splits")
+            yield from ({"check": check, **row} for row in counts.iter_rows(named=True))
 
 
 def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earlier: pl.DataFrame | None = None) -> FixedSplits:

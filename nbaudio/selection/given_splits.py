@@ -50,9 +50,7 @@ class _CorpusInfo(msgspec.Struct):
 
 def splits_name(splits: Splits | None) -> str | None:
     """Return what is stored of the parameter ``splits``: a path or URL without secrets, ``table`` for a table in memory."""
-    if splits is None:
-        return None
-    return redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
+    return None if splits is None else redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
 
 
 def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:

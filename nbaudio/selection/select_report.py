@@ -42,6 +42,7 @@ def select_report(
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
     taken = _taken_by(chosen, reviews)
+    fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
     held_out = _held_out_in_train(kept)
     by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
     facts: dict[str, Any] = {
@@ -50,7 +51,7 @@ def select_report(
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in listed_splits(kept["split"].unique())},
         "rejected": dict(rejected.iter_rows()),
-        **fixed.facts(chosen, grouping.columns),
+        **fixed_facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
         **({} if held_out is None else {"source_held_out_in_train": by_split}),
@@ -74,7 +75,7 @@ def select_report(
         *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
         *_split_warnings(chosen, parameters, taken, fixed),
         *_size_warnings(timed.with_columns(fixed.rows["fixed"]).filter(pl.col("fixed") == pl.col("split")), parameters),
-        *fixed.warnings(chosen, grouping.columns),
+        *fixed_warnings,
         *_decision_warnings(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
