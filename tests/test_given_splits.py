@@ -1,20 +1,27 @@
 import json
+from collections import defaultdict
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given as given_rows
+from hypothesis import settings
+from hypothesis import strategies as st
 from specimens import librispeech_tree, lines
-from test_select import corpus, crossing, recordings_table
+from test_earlier_splits import grow, parameters, some_rows, table
+from test_select import corpus, crossing, judge, recordings_table, segment, segments_table
 from typer.testing import CliRunner
 
 import nbaudio
 from nbaudio.cli import app as cli
 from nbaudio.core.errors import InputError
+from nbaudio.core.tables import GROUPING_RULES
 from nbaudio.corpus.layout import read_corpus_info
+from nbaudio.selection.fixed_splits import fixed_splits
 from nbaudio.selection.given_splits import given_splits
 from nbaudio.selection.parameters import Parameters
-from nbaudio.selection.select import select
+from nbaudio.selection.select import decide, select
 from nbaudio.storage.folders import folder_at
 from nbaudio.storage.workspace import Workspace
 
@@ -246,6 +253,21 @@ def test_gold_and_a_given_test_are_refused_together(workspace):
         select(workspace, splits=given, gold=True)
 
 
+def test_an_earlier_test_that_is_not_gold_stays_beside_gold(workspace):
+    select(workspace, dev=0, test=6)
+    grow(workspace, workspace.segments.head(0))
+    test = workspace.segments.filter(pl.col("split") == "test")["segment_id"].to_list()
+    new = segments_table([segment(500 + n, recording=f"n{n // 2}", speaker=f"n{n // 2}", text=f"other {n}") for n in range(8)])
+    judge_right = new["segment_id"][:3].to_list()
+    workspace.save(segments=pl.concat([workspace.segments, new], how="diagonal_relaxed"))
+    workspace.save(recordings=recordings_table(workspace.segments["recording_id"].unique(maintain_order=True)))
+    judge(workspace, *((one, "ok", "me") for one in judge_right))
+    select(workspace, dev=0, gold=True)
+    rows = workspace.segments
+    assert rows.filter(pl.col("split") == "test")["segment_id"].to_list() == sorted([*test, *judge_right])
+    assert rows.filter(pl.col("segment_id") == new["segment_id"][3])["reason"].to_list() == ["not_gold"]
+
+
 @pytest.fixture
 def librispeech(tmp_path):
     parts = {"dev-clean": (1, 2), "dev-other": (3,), "test-clean": (4,), "train-clean-100": (5, 6, 7), "train-other-500": (2, 8)}
@@ -302,3 +324,29 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
     names = given_splits(workspace.segments, "source", earlier=earlier).split
     assert names.to_list()[0:12:6] == ["dev", "dev_other"]
     assert given_splits(workspace.segments, "source").split.to_list()[0:12:6] == ["dev_clean", "dev_other"]
+
+
+@given_rows(
+    some_rows,
+    parameters,
+    st.lists(st.sampled_from([None, None, "train", "train_2", "dev", "test", "test_2", "x"]), min_size=25, max_size=25),
+)
+@settings(max_examples=150, deadline=None)
+def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names):
+    segments, keys = table(rows), changes["group_by"]
+    fixed = fixed_splits(segments, given=pl.Series("given", names[: len(rows)], dtype=pl.String))
+    try:
+        chosen, _ = decide(recordings_table([f"r{n}" for n in range(6)]), segments, (), Parameters(**changes), fixed=fixed)
+    except InputError:
+        return
+    claimed = defaultdict(set)
+    for row, name in zip(chosen.iter_rows(named=True), names, strict=False):
+        for key in keys if name else ():
+            claimed[key, row[key]].add("train" if name == "train_2" else name)
+    for row, name in zip(chosen.iter_rows(named=True), names, strict=False):
+        assert (row["split"] is None) == (row["reason"] is not None)
+        if name is not None:
+            assert row["split"] == name or (row["split"] is None and row["reason"] not in GROUPING_RULES)
+        elif row["split"] is not None:
+            assert row["split"] in ("train", "dev", "test")
+            assert all(claimed[key, row[key]] <= {row["split"]} for key in keys if row[key] is not None)

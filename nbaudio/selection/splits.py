@@ -27,6 +27,7 @@ _HOUR = 3600 * MICROSECONDS
 # Columns that `select` writes, that are unique to a segment, or that are used internally.
 _NO_KEYS = frozenset(
     ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
+    + ("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later")
 )
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
