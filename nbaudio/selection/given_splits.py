@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import polars as pl
 
 from nbaudio.core.dataframes import Frame, as_polars
-from nbaudio.core.errors import AudioError, InputError
+from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.source_splits import is_held_out, is_split_name, split_role
 from nbaudio.core.tables import read_parquet
 from nbaudio.formats.table import ENDINGS, Cells, cell_texts, read_cells
@@ -34,18 +33,6 @@ class GivenSplits(NamedTuple):
     split: pl.Series | None
     corpus: pl.DataFrame | None = None
     notes: tuple[str, ...] = ()
-
-
-class _Parameters(msgspec.Struct):
-    group_by: list[str] = []
-
-
-class _Selection(msgspec.Struct):
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
-
-
-class _CorpusInfo(msgspec.Struct):
-    selection: _Selection
 
 
 def splits_name(splits: Splits | None) -> str | None:
@@ -147,11 +134,11 @@ def _named(segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str) ->
 
 def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:
     try:
-        info = msgspec.convert(read_object(corpus, "corpus.json"), _CorpusInfo)
-    except (AudioError, InputError, msgspec.ValidationError) as error:
+        grouped = [str(name) for name in read_object(corpus, "corpus.json")["selection"]["parameters"]["group_by"]]
+    except (AudioError, InputError, KeyError, TypeError) as error:
         tables = ", ".join(ENDINGS)
-        raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {error}") from error
-    columns = [*dict.fromkeys(name for name in info.selection.parameters.group_by if name not in _OWN)]
+        raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {one_line(error)}") from error
+    columns = [name for name in dict.fromkeys(grouped) if name not in _OWN]
     with corpus.local("segments.parquet") as path:
         frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:

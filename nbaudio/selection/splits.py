@@ -24,11 +24,10 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICROSECONDS
-# Columns that `select` writes, that are unique to a segment, or that are used internally.
-_NO_KEYS = frozenset(
-    ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
-    + ("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later")
-)
+# Columns that are used internally, and those that `select` writes or that are unique to a segment.
+_FIXED = frozenset(("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later"))
+_INTERNAL = frozenset(("row", "micros", "rate", "longest", "shortest")) | _FIXED
+_NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason")) | _INTERNAL
 _TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _MIN_GROUPS = 10
