@@ -82,7 +82,7 @@ def select_report(
     if held_out:
         warnings.append(
             f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on; "
-            f"'{parameters.command(where, splits='source')}' keeps the source's splits"
+            f"'{parameters.command(where, splits='source', dev=None, test=None)}' keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
 
