@@ -268,7 +268,7 @@ FIXED = {
 }
 FREE = {
     *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
-    *("max_size", "cache", "shard_size", "disk", "dev", "test", "group_by", "text", "title", "language", "license"),
+    *("max_size", "cache", "shard_size", "disk", "dev", "test", "splits", "group_by", "text", "title", "language", "license"),
     *("reviewers", "reviewer", "verdicts", "only", "set_", "options", "url", "consent"),
     *("base", "why", "speaker", "recording", "segments", "a", "b"),
 }

@@ -159,6 +159,7 @@ OPEN_PARQUET = {
         "nbaudio.formats.source_columns",
         "nbaudio.reading.corpora",
         "nbaudio.runs.demo",
+        "nbaudio.selection.given_splits",
         "nbaudio.ui.views",
     ),
     *(f"nbaudio.corpus.{name}" for name in ("base_version", "convert", "corpus_tables", "diff", "shards", "verify")),

@@ -54,6 +54,12 @@ def test_unknown_parameter_of_a_manifest_is_an_error_that_names_it_and_the_known
         run(manifest("source: a.jsonl\nmin_similarty: 0.9\n"))
 
 
+@pytest.mark.parametrize(("said", "value"), [("source", "source"), ("my.csv", "{}/my.csv"), ("s3://b/old", "s3://b/old")])
+def test_splits_are_those_of_the_source_or_a_path_that_is_relative_to_the_manifest(manifest, said, value):
+    path = manifest(f"splits: {said}")
+    assert parameters(path, {})["splits"] == value.format(path.parent)
+
+
 def test_unknown_setting_is_an_error_too(manifest):
     with pytest.raises(InputError, match=r"setting: unknown parameter sead; known are .*seed"):
         run(manifest("seed: 1"), settings={"sead": 2})
@@ -208,7 +214,7 @@ def test_defaults_are_those_of_the_demo(notebook):
     for name, value in defaults(notebook).items():
         if name in ("workspace", "corpus"):
             assert value == f"../demo-output/{name}"
-        elif name in PATHS:
+        elif name in PATHS and value is not None:
             assert (notebook.parent / value).resolve() == (path.parent / demo[name]).resolve()
         elif name == "min_similarity":
             assert (value, demo[name]) == (None, MIN_SIMILARITY)  # None: the one chosen in the tuner, at first the same
@@ -376,7 +382,7 @@ def test_papermill_takes_every_manifest_for_every_notebook_from_every_folder(che
             for name, value in given.items():
                 if name in ("workspace", "corpus"):
                     assert value == str(checkout / f"{manifest}-output" / name)
-                elif name in PATHS and said[name] is not None:
+                elif name in PATHS and said[name] not in (None, "source"):
                     assert value == str(checkout / "data_manifests" / said[name])
                 else:
                     assert value == typed(said[name], KNOWN[name])

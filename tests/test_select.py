@@ -333,7 +333,7 @@ def judge(workspace, *said):
     )
 
 
-@pytest.mark.parametrize("key", ["segment_id", "split", "reason", "start_sample", "micros"])
+@pytest.mark.parametrize("key", ["segment_id", "split", "reason", "start_sample", "micros", "sentence", "earlier"])
 def test_what_is_each_segments_own_groups_nothing(workspace, key):
     before = workspace.segments.with_columns(micros=pl.lit(1))
     workspace.save(segments=before)

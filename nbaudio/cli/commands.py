@@ -164,6 +164,10 @@ def select(
     ] = None,
     max_duration: Annotated[float, typer.Option(help="seconds; longer segments are rejected")] = 20.0,
     min_duration: Annotated[float, typer.Option(help="seconds; shorter segments are rejected")] = 0.0,
+    splits: Annotated[
+        str | None,
+        typer.Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
+    ] = None,
     hours: Annotated[float | None, typer.Option(help="budget of the corpus in hours, spread over all speakers")] = None,
     disk: Annotated[
         str | None, typer.Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")

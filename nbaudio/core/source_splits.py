@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Literal
 
+import polars as pl
+
 Role = Literal["train", "dev", "test"]
 _ROLES: tuple[Role, ...] = ("train", "dev", "test")
 
@@ -47,6 +49,11 @@ def split_in(path: str) -> str | None:
 def is_held_out(name: str) -> bool:
     """Return whether a split is kept out of training: every split but those for training."""
     return split_role(name) != "train"
+
+
+def in_training(splits: pl.Series) -> pl.Series:
+    """Return whether each split is for training; null where there is none."""
+    return splits.is_in([name for name in splits.drop_nulls().unique() if not is_held_out(name)])
 
 
 def is_split_name(name: str) -> bool:

@@ -151,8 +151,14 @@ class _SelectParameters(msgspec.Struct):
     group_by: list[str] = []
 
 
+class _Shared(msgspec.Struct):
+    check: str
+    shared: int
+
+
 class _Selection(msgspec.Struct):
     parameters: _SelectParameters = msgspec.field(default_factory=_SelectParameters)
+    shared_by_fixed_splits: list[_Shared] = []
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True):

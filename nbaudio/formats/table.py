@@ -28,7 +28,8 @@ _OURS = frozenset((*TRANSCRIPTS, *SEGMENTS, *RECORDINGS, "source_split", "source
 _YES_NO = {"yes": True, "no": False, None: None}
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
-_ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
+ENDINGS = (*_SEPARATORS, *_JSON_LINES, ".parquet", ".xlsx")
+"""Endings of the names of tables that can be read."""
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -36,7 +37,7 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _Row = tuple[int, Mapping[str, str | None]] | Problem
 
 
-class _Cells(NamedTuple):
+class Cells(NamedTuple):
     """A table, the line of each row (from 1; the row where a format has no lines), and what could not be read."""
 
     frame: pl.DataFrame
@@ -69,7 +70,7 @@ def read(
     """
     if quotes not in _YES_NO:
         raise InputError(f"option quotes={quotes!r}: must be yes or no")
-    cells = _read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
+    cells = read_cells(source, separator="\t" if separator == "tab" else separator, quotes=_YES_NO[quotes], sheet=sheet)
     if cells.frame.is_empty():
         first = f"; line {cells.problems[0].line}: {cells.problems[0].reason}" if cells.problems else ""
         raise InputError(f"{source}: no readable rows{first}")
@@ -87,7 +88,7 @@ def read(
     }
     columns, notes = _columns(source, cells.frame, chosen)
     ours = _timed(
-        {key: _strings(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
+        {key: cell_texts(source, cells.frame[column], empty=key in ("text", "asr_text")) for key, column in columns.items()}
     )
     kept = [column.alias(source_column(column.name, _OURS, cells.frame.columns)) for column in cells.frame.drop(columns.values())]
     given = pl.DataFrame([*(values.alias(key) for key, values in ours.items()), *kept])
@@ -126,7 +127,7 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
         raise InputError(f"{source}: an end needs a start; {has}")
     if "segment_id" in guessed:
         column = columns["segment_id"]
-        ids = _strings(source, frame[column], empty=False)
+        ids = cell_texts(source, frame[column], empty=False)
         if 10 * ids.drop_nulls().n_unique() < 9 * len(ids):
             del columns["segment_id"]
             notes = [note for note in notes if not note.startswith("segment_id ")]
@@ -136,7 +137,7 @@ def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -
     return columns, notes
 
 
-def _strings(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
+def cell_texts(source: Path, column: pl.Series, *, empty: bool) -> pl.Series:
     """Convert a column to text; blank values become null unless `empty`."""
     kind = column.dtype
     if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Decimal, pl.Null):
@@ -170,8 +171,16 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
     return ours
 
 
-def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, sheet: str | None) -> _Cells:
-    ending = source.suffix.lower()
+def read_cells(
+    source: Path,
+    *,
+    ending: str | None = None,
+    separator: str | None = None,
+    quotes: bool | None = None,
+    sheet: str | None = None,
+) -> Cells:
+    """Read a table as it is written, not yet in our columns; `ending` is that of its own name if the file has another one."""
+    ending = source.suffix.lower() if ending is None else ending
     try:
         input_guards.check_regular(source)
         if ending in _SEPARATORS:
@@ -181,13 +190,13 @@ def _read_cells(source: Path, *, separator: str | None, quotes: bool | None, she
             return _joined(_json_lines(source))
         if ending in (".parquet", ".xlsx"):
             frame, first = (_parquet(source), 1) if ending == ".parquet" else (_sheet(source, sheet), 2)
-            return _Cells(frame, range(first, first + len(frame)), [])
+            return Cells(frame, range(first, first + len(frame)), [])
     except (OSError, ValueError, csv.Error, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(f"{source}: cannot be read as a table ({one_line(error)})") from error
-    raise InputError(f"{source}: expected a file that ends in one of {', '.join(_ENDINGS)}")
+    raise InputError(f"{source}: expected a file that ends in one of {', '.join(ENDINGS)}")
 
 
-def _joined(rows: Iterator[_Row]) -> _Cells:
+def _joined(rows: Iterator[_Row]) -> Cells:
     """Collect rows as columns, with every column that any row has."""
     frames = [pl.DataFrame()]
     lines, problems = array("I"), list[Problem]()
@@ -199,7 +208,7 @@ def _joined(rows: Iterator[_Row]) -> _Cells:
         frames.append(
             pl.DataFrame({name: pl.Series([values.get(name) for _, values in read], dtype=pl.String) for name in names})
         )
-    return _Cells(pl.concat(frames, how="diagonal", rechunk=True), lines, problems)
+    return Cells(pl.concat(frames, how="diagonal", rechunk=True), lines, problems)
 
 
 def _separated(source: Path, separator: str, *, quotes: bool) -> Iterator[_Row]:

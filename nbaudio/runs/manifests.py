@@ -20,7 +20,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import read_all
 from nbaudio.storage.urls import redact_url
 
-PATHS = ("source", "audio", "names", "returned", "workspace", "corpus")
+PATHS = ("source", "audio", "names", "returned", "splits", "workspace", "corpus")
 # Deprecated names of parameters in manifests and settings.
 RENAMED = {"licence": "license"}
 
@@ -68,7 +68,7 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
                 raise InputError(f"{where}: {name} must be a path, not {value!r}")
             if isinstance(value, str) and redact_url(value) != value:  # notebooks hold their parameters
                 raise InputError(f"{where}: {name} is a URL with a password or query, which notebooks would store")
-            is_path = name in PATHS and value is not None and not _URL.match(value)
+            is_path = name in PATHS and value is not None and not _URL.match(value) and (name, value) != ("splits", "source")
             values[name] = str((folder / value).absolute()) if is_path else typed(value, known[name])
     return {name: value for name, value in values.items() if value is not None or name not in ("workspace", "corpus")}
 

@@ -25,6 +25,7 @@ class Parameters:
     min_similarity: float = MIN_SIMILARITY
     max_duration: float = 20.0
     min_duration: float = 0.0
+    splits: str | None = None
     hours: float | None = None
     disk: int | str | None = None
     dev: int | str | None = None

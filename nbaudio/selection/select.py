@@ -7,6 +7,7 @@ those of `tables.segment_failures`, then ``no_audio``, ``below_similarity``, ``t
 is a microsecond instead of a sample. Choices follow hashes of ids and the seed, so they do not depend on the order of rows.
 """
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +20,20 @@ from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.report import Report
-from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
+from nbaudio.core.source_splits import in_training, split_role
+from nbaudio.core.tables import EARLIER_SPLITS, RECORDINGS, SEGMENTS, conform, segment_failures, whole_recording, without_audio
 from nbaudio.core.times import to_samples_column
 from nbaudio.review.manual_decisions import decisions
 from nbaudio.review.rounds import JUDGED, gold_ids
 from nbaudio.review.state import ReviewState, reviewed_by_review
+from nbaudio.selection.fixed_splits import FixedSplits, fixed_splits
+from nbaudio.selection.given_splits import GivenSplits, Splits, given_splits, splits_name
 from nbaudio.selection.grouping import AUTO, Grouping, choose_grouping
 from nbaudio.selection.leakage import GROUPS
 from nbaudio.selection.parameters import HELD_OUT, MIN_SIMILARITY, Parameters
 from nbaudio.selection.select_report import reasons_of, select_report
 from nbaudio.selection.size_budget import MICROSECONDS, PCM, measure_clip_size, over_budget
-from nbaudio.selection.splits import assign_splits, usable_keys
+from nbaudio.selection.splits import Target, assign_splits, usable_keys
 from nbaudio.storage.workspace import Workspace
 
 _MEASURED_CLIPS = 64
@@ -43,6 +47,7 @@ def select(
     min_similarity: float | None = None,
     max_duration: float = 20.0,
     min_duration: float = 0.0,
+    splits: Splits | None = None,
     hours: float | None = None,
     disk: int | str | None = None,
     dev: int | str | None = None,
@@ -59,13 +64,17 @@ def select(
             threshold that was chosen in the tuner (`Workspace.threshold`), which the report then names, or 0.8.
         max_duration: maximum duration of a segment in seconds.
         min_duration: minimum duration of a segment in seconds.
+        splits: given splits, which stay as they are: ``"source"`` for the source's own (`source_split`), a table with `split` and
+            one of segment_id, recording_id and speaker_id (or its path or URL), or an earlier corpus. Other segments are divided
+            around them. The splits of earlier versions of a workspace that has grown are always kept.
         hours: budget of the whole corpus in hours: dev and test first, the rest for train, speakers in turns.
         disk: the same as bytes on disk, such as ``"900GB"``, for 16 kHz mono FLAC; give one of the two.
         dev: size of dev, a number of segments or hours such as ``"1.5h"``; by default 2000 segments, at most 5 % of those
-            that the filters and the budget leave.
+            that the filters and the budget leave. Segments whose split is given count; by default no others are added to them.
         test: the same for test.
         group_by: columns, none of whose values may be in two splits; a sequence, or names separated by commas; empty for none.
-            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments.
+            ``"auto"`` takes speaker_id and recording_id, or speaker_id alone if both would lose more than 5 % of the segments;
+            where there are earlier versions, their columns.
         seed: of all random choices.
         gold: fill test only with segments that reviewers judged right (see `nbaudio.review.rounds`), by default of all of them
             that pass the filters. Segments that share a value of `group_by` with them are rejected.
@@ -88,12 +97,16 @@ def select(
     workspace = Workspace.open(workspace)
     names = group_by.split(",") if isinstance(group_by, str) else group_by or ()
     columns = tuple(filter(None, map(str.strip, names)))
+    recordings, segments, fixed, notes = _read(workspace, columns, splits)
+    if columns == (AUTO,) and len(fixed.earlier):
+        columns = fixed.columns
     tuned = workspace.threshold
     least = next((value for value in (min_similarity, tuned) if value is not None), MIN_SIMILARITY)
     parameters = Parameters(
         min_similarity=least,
         max_duration=max_duration,
         min_duration=min_duration,
+        splits=splits_name(splits),
         hours=hours,
         disk=disk,
         dev=dev,
@@ -102,9 +115,6 @@ def select(
         seed=seed,
         gold=gold,
     )
-    recordings = workspace.recordings
-    held = {**SEGMENTS, **tables.table_schema(workspace)}
-    segments = tables.read(workspace, (name for name in held if name not in _UNREAD or name in columns))
     if disk is not None and (root := workspace.audio) and not without_audio(recordings):
         fit = filtered(recordings, segments, parameters).filter(pl.col("reason").is_null())
         sample = fit[hash_column(fit["segment_id"], f"measure {seed}").arg_sort()[:_MEASURED_CLIPS]]
@@ -116,10 +126,19 @@ def select(
     right = gold_ids(state, tables.read(workspace, JUDGED)) if gold else set()
     reviews = reviewed_by_review(state)
     by_hand = decisions(workspace)
-    chosen, grouping = decide(recordings, segments, set().union(*reviews.values()), parameters, gold=right, by_hand=by_hand)
+    reviewed = set().union(*reviews.values())
+    chosen, grouping = decide(recordings, segments, reviewed, parameters, gold=right, by_hand=by_hand, fixed=fixed)
     report = select_report(
-        workspace.path, recordings, chosen, parameters=parameters, grouping=grouping, reviews=reviews, by_hand=by_hand
+        workspace.path,
+        recordings,
+        chosen,
+        parameters=parameters,
+        grouping=grouping,
+        reviews=reviews,
+        by_hand=by_hand,
+        fixed=fixed,
     )
+    report.warnings[:0] = notes
     if tuned is not None and min_similarity is None:
         report.facts["threshold"] = f"similarity {tuned:g}, chosen in the tuner"
     elif tuned is not None and tuned != min_similarity:
@@ -127,6 +146,21 @@ def select(
     tables.replace_columns(workspace, chosen.select("split", "decision", "reason"))
     workspace.save_report("select", report.to_dict())
     return report
+
+
+def _read(
+    workspace: Workspace, columns: Collection[str], splits: Splits | None
+) -> tuple[pl.DataFrame, pl.DataFrame, FixedSplits, tuple[str, ...]]:
+    """Read the recordings, the columns of the segments that `select` needs, the fixed splits, and notes about given ones."""
+    has_earlier = os.path.lexists(tables.table_path(workspace, EARLIER_SPLITS))
+    earlier = workspace.table(EARLIER_SPLITS) if has_earlier else None
+    needed = {*columns, *(earlier.columns if earlier is not None else ())}
+    held = {**SEGMENTS, **tables.table_schema(workspace)}
+    segments = tables.read(workspace, (name for name in held if name not in _UNREAD or name in needed))
+    given = GivenSplits(None) if splits is None else given_splits(segments, splits, earlier=earlier)
+    known = [table for table in (earlier, given.corpus) if table is not None]
+    before = pl.concat(known, how="diagonal_relaxed") if known else None
+    return workspace.recordings, segments, fixed_splits(segments, given=given.split, earlier=before), given.notes
 
 
 def decide(
@@ -137,34 +171,43 @@ def decide(
     *,
     gold: Collection[str] = (),
     by_hand: Frame | None = None,
+    fixed: FixedSplits | None = None,
 ) -> tuple[pl.DataFrame, Grouping]:
     """Return `segments` with `decision`, `split` and `reason`, and what the splits were grouped by; no file is read.
 
     `reviewed` are ids of segments that reviewers were given or judged, `gold` of those that they judged right. `by_hand` has
-    `segment_id`, `decision` and `reason` of what people accept or reject.
+    `segment_id`, `decision` and `reason` of what people accept or reject, `fixed` the splits that are fixed for `segments`.
     """
     recordings, segments = as_polars(recordings, "recordings"), conform(as_polars(segments, "segments"), SEGMENTS, "segments")
     hand = None if by_hand is None else as_polars(by_hand, "by_hand")
     frame = filtered(recordings, segments, parameters, by_hand=hand)
+    fixed = fixed or fixed_splits(segments)
+    frame = frame.hstack(fixed.rows[frame["row"]])
     fit = frame.filter(pl.col("reason").is_null()).drop("reason")
     budget, default = parameters.budget(), len(fit)
     if budget and default:
         default = default * min(budget.limit, budget.total(fit)) // budget.total(fit)
-    sizes = dict.fromkeys(HELD_OUT, min(2000, default // 20))
-    is_gold = fit.select(_in(gold)).to_series() if parameters.gold else None
+    rest = fit.filter(pl.col("fixed").is_null())
+    is_gold = rest.select(_in(gold)).to_series() if parameters.gold else None
     if is_gold is not None:
-        sizes["test"] = int(is_gold.sum())
-        if not sizes["test"]:
-            out = reasons_of(frame.filter(_in(gold))["reason"], parameters)
-            raise InputError(
-                "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
-                + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
-            )
-    targets = {split: parameters.target(split, default=size) for split, size in sizes.items()}
+        _check_gold(frame, gold, parameters, fixed)
+    needed = still_needed(fit, parameters, default=min(2000, default // 20), gold=is_gold, fixed=fixed)
+    optional = [name for name in HELD_OUT if getattr(parameters, name) is None and fixed.is_any]
 
     def divide_by(keys: Sequence[str]) -> pl.DataFrame:
-        divided = assign_splits(fit, keys=keys, targets=targets, seed=parameters.seed, gold=is_gold)
-        if divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
+        divided = assign_splits(
+            rest,
+            keys=keys,
+            targets=needed,
+            seed=parameters.seed,
+            gold=is_gold,
+            may_hold_out=rest["may_hold_out"],
+            preset={key: fixed.preset(key) for key in keys if fixed.is_any},
+            optional=optional,
+        )
+        divided = fit.select("row", "fixed").join(divided.with_columns(rest["row"]), on="row", how="left", maintain_order="left")
+        divided = divided.select(pl.coalesce("fixed", "split").alias("split"), "reason")
+        if not fixed.is_any and divided["reason"].null_count() < len(fit) and not (divided["split"] == "train").any():
             raise InputError(
                 f"group_by: with no {' and no '.join(keys)} in two splits, dev and test leave nothing for train; "
                 "group by fewer or other columns, or request less (dev=0, test=0)"
@@ -184,12 +227,19 @@ def decide(
     except InputError as error:
         out = reasons_of(frame["reason"], parameters)
         raise InputError(f"{error}" + (f"; of {len(frame):,} segments the filters reject {out}" if out else "")) from error
-    reviewed_train = (pl.col("split") == "train") & _in(reviewed)
+    is_train = pl.lit(in_training(grouping.divided["split"]))
+    barred = pl.coalesce(pl.when(_in(reviewed)).then(pl.lit("reviewed")), "not_train")
     fit = pl.concat([fit, grouping.divided], how="horizontal").with_columns(
-        reason=pl.when(reviewed_train).then(pl.lit("reviewed")).otherwise("reason")
+        reason=pl.coalesce(pl.when(is_train).then(barred), "reason")
     )
     if budget:
-        over = over_budget(fit.filter(pl.col("reason").is_null()), budget, seed=parameters.seed, first=_decided(hand)[0])
+        first = (pl.col("earlier").is_not_null(), _decided(hand)[0])
+        kept = fit.filter(pl.col("reason").is_null())
+        # An earlier version is as large as a budget that it leaves less of than the longest segment takes.
+        used = budget.total(kept.filter(~in_training(kept["split"]) | first[0]))
+        if len(fixed.earlier) and budget.limit - used < fit.select(budget.cost.max()).item():
+            budget = budget._replace(limit=min(used, budget.limit))
+        over = over_budget(kept, budget, seed=parameters.seed, first=first)
         fit = fit.with_columns(reason=pl.when(_in(over)).then(pl.lit("over_budget")).otherwise("reason"))
     reason = pl.coalesce("reason", "later")
     decided = (
@@ -203,6 +253,41 @@ def decide(
         )
     )
     return segments.with_columns(decided), grouping
+
+
+def _check_gold(frame: pl.DataFrame, gold: Collection[str], parameters: Parameters, fixed: FixedSplits) -> None:
+    """Raise InputError if test is given, or no gold segment passes the filters."""
+    if "test" in fixed.given_roles():
+        raise InputError(f"gold: test is given by splits={parameters.splits}, and gold would fill it; leave one of the two out")
+    own = frame.filter(_in(gold))
+    if own["reason"].null_count() == 0:
+        out = reasons_of(own["reason"], parameters)
+        raise InputError(
+            "gold: of the segments that pass the filters, reviewers judged none right as they are now; import verdicts first"
+            + (f", or keep more; of those that they call right the filters reject {out}" if out else "")
+        )
+
+
+def still_needed(
+    fit: pl.DataFrame, parameters: Parameters, *, default: int, gold: pl.Series | None, fixed: FixedSplits
+) -> dict[str, Target]:
+    """Return what test and dev need besides the segments in `fit` whose split is fixed; `gold` is for the others.
+
+    By default nothing is added to a split that is given. A split is full if less than the longest segment is missing.
+    """
+    needed = {}
+    roles = fit["fixed"].map_elements(split_role, return_dtype=pl.String)
+    for name in HELD_OUT:
+        own = fit.filter(roles == name)
+        more = 0 if name in fixed.given_roles() else default - len(own)
+        more = more if gold is None or name != "test" else int(gold.sum())
+        target = parameters.target(name, default=len(own) + max(more, 0))
+        have, spare = len(own), 1
+        if target.unit == "micros":
+            have, spare = int(own["micros"].sum()), fit.select(pl.col("micros").max().fill_null(0)).item()
+        missing = target.amount - have
+        needed[name] = target._replace(amount=0 if fixed.is_any and missing < spare else max(missing, 0))
+    return needed
 
 
 def filtered(

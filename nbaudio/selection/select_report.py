@@ -8,12 +8,14 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.report import Report, fact_key
-from nbaudio.core.source_splits import listed_splits, split_role
+from nbaudio.core.source_splits import in_training, is_held_out, listed_splits, ordered_splits, split_role
 from nbaudio.core.tables import GROUPING_RULES, LATER_RULES, with_durations, without_audio
+from nbaudio.selection.fixed_splits import FixedSplits
 from nbaudio.selection.grouping import Grouping
 from nbaudio.selection.leakage import GROUPS, leakage
 from nbaudio.selection.parameters import HELD_OUT, Parameters
 from nbaudio.selection.size_budget import MICROSECONDS, PCM
+from nbaudio.storage.urls import is_url
 
 # The report warns if reviews remove at least this share of train.
 _MUCH_REVIEWED = 0.1
@@ -28,6 +30,7 @@ def select_report(
     grouping: Grouping,
     reviews: Mapping[str, set[str]],
     by_hand: pl.DataFrame,
+    fixed: FixedSplits,
 ) -> Report:
     """Count the decisions in `chosen`; `where` is the workspace's folder, `reviews` has the ids of each review by its name."""
     counted = chosen.drop({"text", "text_normalized", "asr_text", "word_times"} - {*grouping.columns}, strict=False)
@@ -39,6 +42,7 @@ def select_report(
     leaks = leakage(chosen, keys=tuple(dict.fromkeys((*GROUPS, *grouping.columns))))
     own = grouping.losses[grouping.columns]
     taken = _taken_by(chosen, reviews)
+    fixed_facts, fixed_warnings = fixed.report(chosen, grouping.columns)
     held_out = _held_out_in_train(kept)
     by_split = [{"split": name, "segments": count} for name, count in (held_out or {}).items()]
     facts: dict[str, Any] = {
@@ -47,6 +51,7 @@ def select_report(
         "hours": _hours(kept),
         **{split: _counts(kept.filter(pl.col("split") == split)) for split in listed_splits(kept["split"].unique())},
         "rejected": dict(rejected.iter_rows()),
+        **fixed_facts,
         **({"by_hand": dict(decided.iter_rows())} if len(by_hand) else {}),
         **({"reviewed": [{"review": name, "segments": count} for name, count in taken.items()]} if taken else {}),
         **({} if held_out is None else {"source_held_out_in_train": by_split}),
@@ -64,16 +69,20 @@ def select_report(
         }
     facts["parameters"] = {name: value for name, value in asdict(parameters).items() if name != "clip_size"}
     facts["parameters"]["group_by"] = list(grouping.columns)
+    if parameters.splits is not None and not is_url(parameters.splits):
+        facts["parameters"]["splits"] = Path(parameters.splits).name  # the same from another folder
     warnings = [
         *_data_warnings(timed, parameters=parameters, preview=without_audio(recordings), columns=grouping.columns),
-        *_split_warnings(chosen, parameters, taken),
+        *_split_warnings(chosen, parameters, taken, fixed),
+        *_size_warnings(timed.with_columns(fixed.rows["fixed"]).filter(pl.col("fixed") == pl.col("split")), parameters),
+        *fixed_warnings,
         *_decision_warnings(timed, parameters, by_hand),
         *grouping.warnings(lambda columns: f"'{parameters.command(where, group_by=tuple(columns))}'"),
     ]
     if held_out:
         warnings.append(
-            f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on: select "
-            "does not follow source_split; ingest the source's other splits alone to keep them out of train"
+            f"{sum(held_out.values()):,} segments that the source holds out ({_listed(held_out)}) would be trained on; "
+            f"'{parameters.command(where, splits='source', dev=None, test=None)}' keeps the source's splits"
         )
     return Report("select", facts, warnings=warnings)
 
@@ -119,17 +128,18 @@ def _held_out_in_train(kept: pl.DataFrame) -> dict[str, int] | None:
     """Count the segments of train by the source's own held-out split; None if the source has no splits."""
     if "source_split" not in kept.columns:
         return None
-    train = kept["source_split"].cast(pl.String).filter(kept["split"] == "train").drop_nulls()
+    train = kept["source_split"].cast(pl.String).filter(in_training(kept["split"])).drop_nulls()
     counts = train.value_counts().sort("source_split").iter_rows()
     return {name: number for name, number in counts if split_role(name) in HELD_OUT}
 
 
-def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int]) -> Iterator[str]:
+def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping[str, int], fixed: FixedSplits) -> Iterator[str]:
     """Warn of splits that are empty though they were requested, or from which reviews removed many segments, with the causes."""
     sizes: dict[str | None, int] = dict(chosen["split"].cast(pl.String).value_counts().iter_rows())
+    splits = ordered_splits(sizes)
     out = reasons_of(chosen["reason"], parameters, taken)
-    held = "".join(f", {sizes[split]:,} in {split}" for split in HELD_OUT if split in sizes)
-    train, reviewed = sizes.get("train", 0), sum(taken.values())
+    held = "".join(f", {sizes[split]:,} in {split}" for split in splits if is_held_out(split))
+    train, reviewed = sum(sizes[split] for split in splits if not is_held_out(split)), sum(taken.values())
     if len(chosen) and not train:
         what = "train is empty" if held else "nothing is kept"
         yield f"{what}; of {len(chosen):,} segments: {out or 'none is out'}{held}"
@@ -138,10 +148,22 @@ def _split_warnings(chosen: pl.DataFrame, parameters: Parameters, taken: Mapping
     fit = len(chosen.filter(pl.col("reason").is_null() | pl.col("reason").is_in(LATER_RULES)))
     for split in HELD_OUT:
         target = parameters.target(split, default=1)
-        if train and split not in sizes and target.amount:
+        if train and split not in {split_role(name) for name in splits} and target.amount:
             by_default = getattr(parameters, split) is None
             why = f"5 % of the {fit:,} segments that pass the filters is less than one" if by_default else f"{target} hold none"
+            if by_default and fixed.is_any:
+                why = "nothing is left for it beside the segments whose split is fixed"
             yield f"{split} is empty: {why}{f' (out: {out})' if out else ''}; set a size, such as --{split} 10"
+
+
+def _size_warnings(kept: pl.DataFrame, parameters: Parameters) -> Iterator[str]:
+    """Warn of splits of which more is `kept` because it is fixed than was requested."""
+    for name in HELD_OUT:
+        own = kept.filter(pl.col("split").is_in([split for split in kept["split"].unique() if split_role(split) == name]))
+        target = parameters.target(name, default=len(own))
+        have = target._replace(amount=len(own) if target.unit == "segments" else int(own["micros"].sum()))
+        if have.amount > target.amount:
+            yield f"{name}: {target} requested, but {have} are fixed, and stay"
 
 
 def _data_warnings(timed: pl.DataFrame, *, parameters: Parameters, preview: bool, columns: tuple[str, ...]) -> Iterator[str]:

@@ -5,6 +5,7 @@ Estimates of disk are for 16 kHz mono FLAC, the default of `materialize`.
 """
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from nbaudio.core.channels import source_channel
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import hash_column
 from nbaudio.core.input_guards import parse_size
+from nbaudio.core.source_splits import in_training
 from nbaudio.core.times import rescale
 from nbaudio.storage.base import LocationLike
 from nbaudio.storage.location import location
@@ -92,13 +94,14 @@ def make_budget(*, hours: float | None = None, disk: int | str | None = None, cl
     return None
 
 
-def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr) -> pl.Series:
+def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: Sequence[pl.Expr]) -> pl.Series:
     """Return the ids of train segments that exceed a budget, after dev and test.
 
     Speakers take turns, in seeded order: in each turn every speaker with segments left gives one, until one does not fit. The
-    recording stands for an unknown speaker. `first` is whether a segment goes before all others.
+    recording stands for an unknown speaker. Segments that fulfill the first of the conditions `first` go before all others, then
+    those that fulfill the second, and so on.
     """
-    in_train = pl.col("split") == "train"
+    in_train = pl.lit(in_training(kept["split"]))
     held_out = budget.total(kept.filter(~in_train))
     if held_out > budget.limit:
         raise InputError(
@@ -112,6 +115,6 @@ def over_budget(kept: pl.DataFrame, budget: Budget, *, seed: int, first: pl.Expr
     return (
         train.with_columns(turn=draw, place=place)
         .with_columns(turn=pl.col("turn").rank("ordinal").over(speaker))
-        .sort(~first, "turn", "place", "segment_id")
+        .sort(*(~one for one in first), "turn", "place", "segment_id")
         .filter(budget.cost.cum_sum() > budget.limit - held_out)["segment_id"]
     )

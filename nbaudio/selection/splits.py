@@ -2,10 +2,11 @@
 
 A *value* is one value of one grouping key, such as a speaker, a *unit* a distinct tuple of values of the keys. Each value
 belongs to one split, and a segment is in a split if all its values are: units whose values belong to different splits are lost.
+Values of segments whose split is fixed beforehand are preset, or closed if no other segment may have them.
 Lengths are whole microseconds, so that sums are exact. Choices follow hashes of values and segment ids, never the order of rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
@@ -23,11 +24,11 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _HOUR = 3600 * MICROSECONDS
-# Columns that `select` writes, that are unique to a segment, or that are used internally.
-_NO_KEYS = frozenset(
-    ("segment_id", "start_sample", "end_sample", "split", "decision", "reason", "row", "micros", "rate", "longest", "shortest")
-)
-_TRAIN, _OPEN = SPLITS.index("train"), -1
+# Columns that are used internally, and those that `select` writes or that are unique to a segment.
+_FIXED = frozenset(("sentence", "fixed", "is_given", "earlier", "may_hold_out", "not_train", "later"))
+_INTERNAL = frozenset(("row", "micros", "rate", "longest", "shortest")) | _FIXED
+_NO_KEYS = frozenset(("segment_id", "start_sample", "end_sample", "split", "decision", "reason")) | _INTERNAL
+_TRAIN, _OPEN, _CLOSED = SPLITS.index("train"), -1, -2
 
 _MIN_GROUPS = 10
 # Limits of the search for a division that loses less: the share that may be lost without a search, trials, and visits of a value
@@ -71,47 +72,63 @@ def usable_keys(segments: pl.DataFrame, group_by: Sequence[str]) -> list[str]:
 
 
 def assign_splits(
-    segments: pl.DataFrame, *, keys: Sequence[str], targets: Mapping[str, Target], seed: int, gold: pl.Series | None = None
+    segments: pl.DataFrame,
+    *,
+    keys: Sequence[str],
+    targets: Mapping[str, Target],
+    seed: int,
+    gold: pl.Series | None = None,
+    may_hold_out: pl.Series | None = None,
+    preset: Mapping[str, pl.DataFrame] | None = None,
+    optional: Collection[str] = (),
 ) -> pl.DataFrame:
     """Divide segments into splits; no value of any key is in two of them.
 
     Separate groups that fit are taken whole, in seeded order, small ones first. What is then missing from a split is taken value
     by value, always the one that adds most for what it makes unusable (see `_Division._best_step`). Then parts of the held-out
     splits are freed and filled again as long as less is lost (see `_Division.improve`). Finally each split is trimmed to its
-    target in seeded order; trimmed segments without any value of the keys go to train.
+    target in seeded order, and values that no segment of the split has then go to train.
 
     `segments` have `micros` (duration, whole microseconds); rows that are null in a key are not grouped by it. Train gets what
-    the `targets` of the other splits leave. `gold` is whether each segment may be in test; others that share a value with test
-    are out. Returns `split` (null if out) and `reason` of each segment.
+    the `targets` of the other splits leave. `gold` is whether each segment may be in test, `may_hold_out` in any held-out split;
+    others that share a value with it are out. `preset` has by key the `split` of each `value` that has one: one of `SPLITS`, or
+    another text for a value that no segment here may have. The targets of `optional` splits may be missed. Returns `split` (null
+    if out) and `reason` of each segment.
     """
-    division = _Division(segments, keys, seed)
+    division = _Division(segments, keys, seed, preset or {})
     everywhere = np.ones(len(segments), dtype=np.bool_)
-    allowed = dict.fromkeys(targets, everywhere) | ({} if gold is None else {"test": gold.to_numpy()})
+    eligible = everywhere if may_hold_out is None else may_hold_out.to_numpy()
+    allowed = dict.fromkeys(targets, eligible) | ({} if gold is None else {"test": eligible & gold.to_numpy()})
+    filled = dict(targets)
     for name, target in targets.items():
         have = division.fill(SPLITS.index(name), target, allowed[name])
-        if have < target.amount:
+        filled[name] = target._replace(amount=min(have, target.amount))
+        if have < target.amount and name not in optional:
             grouping = f", where no {' and no '.join(keys)} may be in two splits," if keys else ""
+            beside = " beside those whose split is fixed" if preset else ""
             remedy = "request less" + (" or group by fewer or other columns" if keys else "")
             such = "segments that pass the filters" + (" and are gold" if gold is not None and name == "test" else "")
             raise InputError(
-                f"{name}: {target} requested, but of the {allowed[name].sum():,} {such}{grouping} "
+                f"{name}: {target} requested{beside}, but of the {allowed[name].sum():,} {such}{grouping} "
                 f"{Target(have, target.unit)} are available: {remedy}"
             )
-    division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in targets.items()}, seed)
+    division.improve({SPLITS.index(name): (target, allowed[name]) for name, target in filled.items()}, seed)
     split = division.split_of_rows()
-    crossing = split == _OPEN
     beyond, unfit = ~everywhere, ~everywhere
-    for name, target in targets.items():
+    for name, target in filled.items():
         within = np.equal(split, SPLITS.index(name))
         unfit |= within & ~allowed[name]
-        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}")
-    trimmed = beyond & ~division.alone
-    split[beyond] = _TRAIN
-    split[trimmed | unfit] = _OPEN
-    reasons = {"crosses_splits": crossing, "beyond_split_size": trimmed, "not_gold": unfit}
+        # A split that needs nothing more is full for all.
+        beyond |= _beyond(segments, within & allowed[name], target, f"{name} trim {seed}") | (within & (target.amount == 0))
+    division.release(kept=~beyond & ~unfit & (split > _TRAIN))
+    split = division.split_of_rows()
+    out = (split > _TRAIN) & (beyond | unfit)
+    no_gold = ~everywhere if gold is None else ~gold.to_numpy() & (split == SPLITS.index("test"))
+    reasons = {"not_gold": out & no_gold, "beyond_split_size": out & beyond, "crosses_splits": out | (split < 0)}
+    split[out] = _OPEN
     return pl.select(
         split=pl.Series(split).replace_strict(dict(enumerate(SPLITS)), default=None, return_dtype=pl.String),
-        reason=pl.coalesce(pl.when(pl.Series(out)).then(pl.lit(reason)) for reason, out in reasons.items()),
+        reason=pl.coalesce(pl.when(pl.Series(hit)).then(pl.lit(reason)) for reason, hit in reasons.items()),
     )
 
 
@@ -128,18 +145,23 @@ def _beyond(segments: pl.DataFrame, members: Flags, target: Target, salt: str) -
 class _Division:
     """Units and values as arrays, the split of each value so far, and pairs of a unit and a value that it holds."""
 
-    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int) -> None:
+    def __init__(self, segments: pl.DataFrame, keys: Sequence[str], seed: int, preset: Mapping[str, pl.DataFrame]) -> None:
         columns = {f"key {key}": segments[key].cast(pl.String) for key in keys}
-        self.alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
+        alone = np.logical_and.reduce([c.is_null().to_numpy() for c in columns.values()] or [np.ones(len(segments), bool)])
         # A row without values is a group of its own.
-        columns["row"] = pl.select(pl.when(pl.Series(self.alone)).then(segments["segment_id"])).to_series()
+        columns["row"] = pl.select(pl.when(pl.Series(alone)).then(segments["segment_id"])).to_series()
+        known = {f"key {key}": dict(values.select("value", "split").iter_rows()) for key, values in preset.items()}
+        numbers = {name: number for number, name in enumerate(SPLITS)}
         unit = np.zeros(len(segments), dtype=np.int64)
         codes, hashes, num_values = [], [np.empty(0, dtype=np.uint64)], 0
+        split = [np.empty(0, dtype=np.int64)]
         for salt, column in columns.items():
             names = column.drop_nulls().unique().sort()
             code = column.replace_strict(names, range(len(names)), default=-1, return_dtype=pl.Int64).to_numpy()
             codes.append(np.where(code < 0, -1, code + num_values))
             hashes.append(hash_column(names, f"{salt} {seed}").to_numpy())
+            found = [known.get(salt, {}).get(name) for name in names]
+            split.append(np.array([_OPEN if one is None else numbers.get(one, _CLOSED) for one in found], dtype=np.int64))
             num_values += len(names)
             unit = np.unique(unit * (len(names) + 1) + code + 1, return_inverse=True)[1]
         self.unit_of_row = unit
@@ -153,19 +175,27 @@ class _Division:
         np.add.at(self.unit_hash, self.pair_unit, self.value_hash[self.pair_value])
         self.size = np.bincount(self.pair_unit, minlength=self.num_units)
         self.weights = {"segments": np.ones(len(unit)), "micros": segments["micros"].to_numpy()}
-        self.split = np.full(num_values, _OPEN)
+        self.split = np.concatenate(split)
+        self.preset = self.split != _OPEN
         self.group = _connected(self.pair_unit, self.pair_value, self.num_units, num_values)
         self.visits = 0
         self.shuffle = np.uint64(0)  # another number is another order of groups
 
     def split_of_rows(self) -> Integers:
-        """Return the split of each row: values that are still open go to train, crossing units to none."""
+        """Return the split of each row, negative for none: values that are still open go to train, crossing units to none."""
         split = np.where(self.split == _OPEN, _TRAIN, self.split)[self.pair_value]
         low = np.full(self.num_units, len(SPLITS))
         high = np.full(self.num_units, -1)
         np.minimum.at(low, self.pair_unit, split)
         np.maximum.at(high, self.pair_unit, split)
         return np.asarray(np.where(low == high, low, _OPEN)[self.unit_of_row], dtype=np.int64)
+
+    def release(self, *, kept: Flags) -> None:
+        """Give the values of held-out splits that none of the `kept` rows has to train."""
+        used = np.bincount(self.unit_of_row, kept, minlength=self.num_units) > 0
+        spare = ~self.preset & (self.split != _OPEN)
+        spare[self.pair_value[used[self.pair_unit]]] = False
+        self.split[spare] = _TRAIN
 
     def improve(self, wanted: Mapping[int, tuple[Target, Flags]], seed: int) -> None:
         """Search for a division that loses fewer segments (large neighborhood search; Shaw, 1998).
@@ -177,13 +207,14 @@ class _Division:
         max_visits = self.visits + _MAX_VISITS
         fewest = self._lost(wanted)
         for trial in range(_MAX_TRIALS):
-            if fewest <= _TOLERATED_LOSS * len(self.unit_of_row) or self.visits > max_visits:
+            free = ~self.preset & (self.split != _OPEN)
+            if fewest <= _TOLERATED_LOSS * len(self.unit_of_row) or self.visits > max_visits or not free.any():
                 break
             before = self.split.copy()
             self.visits += _TRIAL_VISITS * len(self.pair_unit)
             self.shuffle = np.uint64(draw())
             order = list(wanted)[:: 1 if draw() % 2 else -1]
-            held = np.flatnonzero(self.split != _OPEN if trial % 2 else self.split == order[0])
+            held = np.flatnonzero(free if trial % 2 else free & (self.split == order[0]))
             self.split[held[draw(len(held)) % np.uint64(3) == 0]] = _OPEN
             is_full = all(self.fill(split, *wanted[split]) >= wanted[split][0].amount for split in order)
             lost = self._lost(wanted)
@@ -195,7 +226,7 @@ class _Division:
     def _lost(self, wanted: Mapping[int, tuple[Target, Flags]]) -> float:
         """Count the segments that cross splits, exceed a split's target or are not allowed in it."""
         split = self.split_of_rows()
-        lost = float((split == _OPEN).sum())
+        lost = float((split < 0).sum())
         for number, (target, allowed) in wanted.items():
             within = split == number
             useful = within & allowed

@@ -1,0 +1,150 @@
+"""Splits that a source, a table or an earlier corpus gives to segments; `select` divides the other segments around them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from nbaudio.core.dataframes import Frame, as_polars
+from nbaudio.core.errors import AudioError, InputError, one_line
+from nbaudio.core.source_splits import is_held_out, is_split_name, split_role
+from nbaudio.core.tables import read_parquet
+from nbaudio.formats.table import ENDINGS, Cells, cell_texts, read_cells
+from nbaudio.storage.folders import Folder, folder_at, read_object
+from nbaudio.storage.location import location
+from nbaudio.storage.urls import redact_url
+from nbaudio.text.near_duplicates import sentences
+
+SOURCE = "source"
+"""The value of ``splits`` that takes the splits of the source, from the column `source_split`."""
+
+KEYS = ("segment_id", "recording_id", "speaker_id")
+"""The columns by which a table gives splits; it has one of them."""
+
+_OWN = ("segment_id", "split", "sentence")
+
+Splits = str | Path | Frame
+
+
+class GivenSplits(NamedTuple):
+    """The `split` of each segment or null, the segments of an earlier corpus (as `EARLIER_SPLITS`), and notes for the report."""
+
+    split: pl.Series | None
+    corpus: pl.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+
+def splits_name(splits: Splits | None) -> str | None:
+    """Return what is stored of the parameter ``splits``: a path or URL without secrets, ``table`` for a table in memory."""
+    return None if splits is None else redact_url(str(splits)) if isinstance(splits, str | Path) else "table"
+
+
+def given_splits(segments: pl.DataFrame, splits: Splits, *, earlier: pl.DataFrame | None = None) -> GivenSplits:
+    """Read the splits that are given to segments.
+
+    Args:
+        segments: the segments table.
+        splits: `SOURCE`; a path or URL of a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with `split` and one of `KEYS`, or of a
+            corpus; or such a table in memory.
+        earlier: splits of earlier versions, whose names the sets of a source keep.
+
+    Raises:
+        InputError: the splits cannot be read, contradict each other, or name no segment.
+    """
+    if isinstance(splits, str) and splits == SOURCE:
+        return _of_source(segments, earlier)
+    if not isinstance(splits, str | Path):
+        frame = as_polars(splits, "splits")
+        return _of_table(segments, Cells(frame, range(1, len(frame) + 1), []), "splits")
+    name = redact_url(str(splits))
+    ending = Path(name).suffix.lower()
+    place = location(splits)
+    if ending in ENDINGS and not place.is_folder():
+        with folder_at(str(place.parent)).local(place.name) as path:
+            return _of_table(segments, read_cells(path, ending=ending), name)
+    return _of_corpus(segments, folder_at(splits), name)
+
+
+def _of_source(segments: pl.DataFrame, earlier: pl.DataFrame | None) -> GivenSplits:
+    """Translate `source_split`: two held-out sets of one kind keep their own names, and all keep those of an earlier version."""
+    if "source_split" not in segments.columns or segments["source_split"].null_count() == len(segments):
+        raise InputError("splits=source: the source gives no splits (no source_split); name a table or a corpus instead")
+    own = segments.select("segment_id", source_split=pl.col("source_split").cast(pl.String))
+    counts = dict(own["source_split"].drop_nulls().value_counts().sort("source_split").iter_rows())
+    roles = {name: role for name in counts if (role := split_role(name))}
+    held_out = [role for role in roles.values() if role != "train"]
+    names: dict[str, str] = {}
+    for name, role in roles.items():
+        plain = re.sub(r"\W", "_", name)[:64]
+        separate = role != "train" and held_out.count(role) > 1
+        names[name] = (plain if is_split_name(plain) else f"{role}_{plain}"[:64]) if separate else role
+    if earlier is not None:
+        known = own.join(earlier.select("segment_id", "split"), on="segment_id").select("source_split", "split").unique()
+        for name, before in known.group_by("source_split").agg("split").iter_rows():
+            if name in names and len(before) == 1 and is_held_out(before[0]) and names[name] != "train":
+                names[name] = before[0]
+    unknown = {name: count for name, count in counts.items() if name not in names}
+    listed = ", ".join(f"{name!r} {count:,}" for name, count in unknown.items())
+    notes = (f"splits=source: no split is known by these names, and their segments are divided as usual: {listed}",)
+    split = own["source_split"].replace_strict(names, default=None, return_dtype=pl.String)
+    return GivenSplits(split.alias("given"), None, notes if unknown else ())
+
+
+def _of_table(segments: pl.DataFrame, cells: Cells, where: str) -> GivenSplits:
+    frame = cells.frame
+    if cells.problems:
+        raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
+    if frame.is_empty():
+        raise InputError(f"{where}: no rows")
+    keys = [key for key in KEYS if key in frame.columns]
+    if len(keys) != 1 or "split" not in frame.columns:
+        raise InputError(f"{where}: expected a column split and one of {', '.join(KEYS)}; it has {', '.join(frame.columns)}")
+    (key,) = keys
+    texts = [cell_texts(Path(where), frame[name], empty=False).str.strip_chars() for name in (key, "split")]
+    table = pl.DataFrame(texts).with_columns(line=pl.Series(cells.lines, dtype=pl.Int64))
+    for line, value, split in table.select("line", key, "split").iter_rows():
+        if value is None or split is None:
+            raise InputError(f"{where}: row {line}: {key if value is None else 'split'} is empty")
+        if not is_split_name(split):
+            raise InputError(
+                f"{where}: row {line}: split {split!r}: a name has letters, digits and _, at most 64, no digit first"
+            )
+    spelled = table["split"].unique().sort()
+    if folded := spelled.filter(spelled.str.to_lowercase().is_duplicated()).to_list():
+        raise InputError(f"{where}: the splits {' and '.join(folded)} differ only in case")
+    first = table.unique([key, "split"], keep="first", maintain_order=True)
+    if twice := first.filter(pl.col(key).is_duplicated()).sort(key, "line", maintain_order=True).head(2).rows(named=True):
+        one, other = twice
+        both = f"{key} {one[key]!r} is given as {other['split']}, in row {one['line']} as {one['split']}"
+        raise InputError(f"{where}: row {other['line']}: {both}")
+    found = _named(segments, key, first, where)
+    if found.split is not None and found.split.null_count() == len(segments):
+        raise InputError(f"{where}: none of its {len(first):,} values of {key} is in the workspace")
+    return found
+
+
+def _named(segments: pl.DataFrame, key: str, table: pl.DataFrame, where: str) -> GivenSplits:
+    """Give splits by the values of a key; values that no segment has are noted."""
+    split = segments[key].replace_strict(table[key], table["split"], default=None, return_dtype=pl.String).alias("given")
+    missing = table[key].filter(~table[key].is_in(segments[key].drop_nulls().unique().implode())).sort()
+    note = f"{where}: {len(missing):,} of {len(table):,} values of {key} are not in the workspace, such as {missing.first()!r}"
+    return GivenSplits(split, None, (note,) if len(missing) else ())
+
+
+def _of_corpus(segments: pl.DataFrame, corpus: Folder, where: str) -> GivenSplits:
+    try:
+        grouped = [str(name) for name in read_object(corpus, "corpus.json")["selection"]["parameters"]["group_by"]]
+    except (AudioError, InputError, KeyError, TypeError) as error:
+        tables = ", ".join(ENDINGS)
+        raise InputError(f"splits={where}: neither {SOURCE!r}, a table ({tables}) nor a corpus: {one_line(error)}") from error
+    columns = [name for name in dict.fromkeys(grouped) if name not in _OWN]
+    with corpus.local("segments.parquet") as path:
+        frame = read_parquet(path, [*dict.fromkeys(("segment_id", "split", "text", *columns))])
+    if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
+        raise InputError(f"{corpus}/segments.parquet: {nested[0]} is {frame.schema[nested[0]]}, not text")
+    frame = frame.cast(pl.String, strict=False).drop_nulls(["segment_id", "split"])
+    table = frame.select("segment_id", "split", *columns, sentence=sentences(pl.col("text")))
+    if odd := [name for name in table["split"].unique() if not is_split_name(name)]:
+        raise InputError(f"{corpus}/segments.parquet: {odd[0]!r} is no name of a split")
+    return _named(segments, "segment_id", table.unique("segment_id", keep="first"), where)._replace(corpus=table)
