@@ -156,7 +156,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
         else:
             from nbaudio.formats.table import read_cells
 
-            cells = read_cells(path)
+            cells = read_cells(path).frame
             if "segment_id" not in cells.columns:
                 raise InputError(f"{path}: no column segment_id; it has {', '.join(cells.columns)}")
             found = cells["segment_id"].cast(pl.String).drop_nulls().to_list()

@@ -104,14 +104,6 @@ def read(
     return with_audio_root(Transcripts(found, problems, columns=columns, notes=notes), source.parent)
 
 
-def read_cells(source: Path) -> pl.DataFrame:
-    """Read a table of any supported format as it is; raise InputError for a row that cannot be read."""
-    cells = _read_cells(source, separator=None, quotes=None, sheet=None)
-    for problem in cells.problems:
-        raise InputError(f"{source}, line {problem.line}: {problem.reason}")
-    return cells.frame
-
-
 def _columns(source: Path, frame: pl.DataFrame, chosen: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
     """Find the column of each field, with notes for the report."""
     has = f"it has {', '.join(frame.columns)}"

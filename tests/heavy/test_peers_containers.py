@@ -52,7 +52,12 @@ def corpus(make_workspace: Callable[..., Workspace], tmp_path: Path) -> Make:
         usual: dict[str, Any] = {"container": container, "jobs": 1, "show_progress": False, "shard_size": "200kB"}
         words = pl.col("word_times")
         # `datasets` infers types from each zip, so that a small one needs a value in each column.
-        filled = pl.when(words.list.len() == 0).then(pl.lit(pl.Series([[{"start": 0.0, "end": 0.5}]]))).otherwise(words)
+        filled = (
+            pl.when(words.list.len() == 0)
+            .then(pl.lit(pl.Series([[{"start": 0.0, "end": 0.5}]])))
+            .otherwise(words)
+            .alias("word_times")
+        )
         rows = segments.with_columns(filled if container == "zip" else words)
         workspace.save(segments=rows.filter(~later))
         materialize(workspace, out=base, **usual | options)
