@@ -5,8 +5,6 @@ the last line about a segment holds. `<name>.json` is the record of a review: wh
 returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of the corpus it was drawn from.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +19,7 @@ import polars as pl
 from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
-from nbaudio.core.hashing import hash_column
+from nbaudio.core.hashing import hash_column, short_hash
 from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
@@ -137,8 +135,8 @@ class ReviewRecord:
 
         A content hash alone would show whether the hypothesis equals the transcript.
         """
-        salt = _short_hash(self.contents)
-        return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
+        salt = short_hash(self.contents)
+        return [short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
@@ -307,7 +305,7 @@ def _listed(value: object) -> str:
 
 def fingerprint(segments: pl.DataFrame) -> str:
     """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits."""
-    return _short_hash(segments["segment_id"].sort().to_list())
+    return short_hash(segments["segment_id"].sort().to_list())
 
 
 def content_hashes(segments: pl.DataFrame) -> list[str]:
@@ -316,13 +314,9 @@ def content_hashes(segments: pl.DataFrame) -> list[str]:
     if "corrected_by" in segments.columns:
         bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()
         rows = ((*row, start, end) if by else row for row, (start, end, by) in zip(rows, bounds, strict=True))
-    return [_short_hash(row) for row in rows]
+    return [short_hash(row) for row in rows]
 
 
 def word_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
-    return [_short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
-
-
-def _short_hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+    return [short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]

@@ -16,6 +16,8 @@ W/publishing/          files before their upload to a remote corpus, and hashes 
 """
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +26,10 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.atomic import read_json, remove, write_json
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
+from nbaudio.core.hashing import short_hash
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.source_splits import listed_splits
 from nbaudio.storage.base import Location
@@ -35,6 +38,9 @@ from nbaudio.storage.location import location
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Folders of files that get their names together: while they are written, and when they are complete.
+_SAVING, _SAVED = "saving", "saved"
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,30 @@ class Workspace:
         except (FileNotFoundError, NotADirectoryError) as error:
             remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
             raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
+        workspace._finish_saving()
         return workspace
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that `create` stored."""
         return read_json(self.path / "workspace.json")
+
+    @property
+    def generation(self) -> int:
+        """1 after the first ingest, one more whenever `ingest --add` adds or changes segments."""
+        return int(self.settings.get("generation", 1))
+
+    def fingerprint(self, segment_ids: pl.Series) -> str:
+        """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
+        own = short_hash(segment_ids.sort().to_list())
+        return own if self.generation == 1 else f"{own} {self.generation}"
+
+    def known_states(self) -> list[str]:
+        """Return the fingerprints of the segments table that reviews were drawn from: the earlier ones, and the current one."""
+        earlier = list(self.settings.get("generations", []))
+        drawn = any((self.path / "reviews").glob("*.json"))
+        now = [self.fingerprint(tables.read(self, ["segment_id"])["segment_id"])] if drawn else []
+        return list(dict.fromkeys([*earlier, *now]))
 
     @property
     def threshold(self) -> float | None:
@@ -117,8 +141,9 @@ class Workspace:
         settings = self.settings
         if not (audio := settings.get("audio")):
             return None
-        root = location(audio, Cache(self.path / "fetched", settings.get("cache", LIMIT)))
-        return root if root.local is None else location(root.local.absolute())
+        cache = Cache(self.path / "fetched", settings.get("cache", LIMIT))
+        root = location(audio, cache)
+        return root if root.local is None else location(root.local.absolute(), cache)
 
     @property
     def audio_root(self) -> Path | Location | None:
@@ -160,6 +185,29 @@ class Workspace:
         """Write pandas or polars tables by name, each atomically."""
         for name, table in named.items():
             tables.write(self, as_polars(table, name), table=name)
+
+    def save_together(self, *, settings: Mapping[str, Any] | None = None, **named: Frame | Iterator[pl.DataFrame]) -> None:
+        """Write tables, and settings, that belong together; if the run is killed, all of them are written or none.
+
+        A table may come as frames with the same columns, taken one after the other.
+        """
+        staged = self.path / _SAVING
+        remove(staged)
+        for name, table in named.items():
+            tables.write(staged, table if isinstance(table, Iterator) else as_polars(table, name), table=name)
+        if settings is not None:
+            write_json(staged / "workspace.json", settings)
+        staged.replace(self.path / _SAVED)
+        self._finish_saving()
+
+    def _finish_saving(self) -> None:
+        """Give the files of a complete `save_together` their names, also after a run that was killed meanwhile."""
+        saved = self.path / _SAVED
+        for path in sorted(saved.iterdir()) if saved.is_dir() else ():
+            with suppress(FileNotFoundError):  # another process does the same
+                path.replace(self.path / path.name)
+        with suppress(OSError):
+            saved.rmdir()
 
     def report(self, step: str) -> dict[str, Any]:
         """Return the last report of a step; empty if it has not run."""
