@@ -5,6 +5,8 @@ the last line about a segment holds. `<name>.json` is the record of a review: wh
 returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of the corpus it was drawn from.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,8 +21,8 @@ import polars as pl
 from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
-from nbaudio.core.hashing import hash_column, short_hash
-from nbaudio.core.tables import CORRECTED_TEXTS, table_path
+from nbaudio.core.hashing import hash_column
+from nbaudio.core.tables import CORRECTED_TEXTS, GROWN, GROWTH, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -135,8 +137,8 @@ class ReviewRecord:
 
         A content hash alone would show whether the hypothesis equals the transcript.
         """
-        salt = short_hash(self.contents)
-        return [short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
+        salt = _short_hash(self.contents)
+        return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
         """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
@@ -172,10 +174,38 @@ class ReviewState:
         return _frame(read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict"), Verdict)
 
     @cached_property
+    def growth(self) -> pl.DataFrame:
+        """The segments that later ingests added or changed, as `tables.GROWN`."""
+        there = table_path(self.workspace, GROWTH).exists()
+        return self.workspace.table(GROWTH) if there else pl.DataFrame(schema=GROWN)
+
+    @cached_property
+    def generations(self) -> Mapping[str, int]:
+        """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
+        return {one: int(one.partition(" ")[2] or 1) for one in self.workspace.known_states()}
+
+    def later(self, corpus: str) -> pl.Series:
+        """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""
+        generation = self.generations.get(corpus, self.workspace.generation)
+        return self.growth.filter(pl.col("added_in") > generation)["segment_id"]
+
+    def since_changed(self, log: pl.DataFrame, name: str) -> pl.DataFrame:
+        """Return the lines of a log without those about what a segment was before `ingest --add` changed it."""
+        if self.growth.is_empty():
+            return log
+        before = self.growth.select("segment_id", before=name)
+        numbered = log.with_row_index("line").join(before, on="segment_id", how="left", maintain_order="left")
+        return numbered.filter(pl.col("line") >= pl.col("before").fill_null(0)).drop("line", "before")
+
+    @cached_property
     def verdicts(self) -> pl.DataFrame:
         """The last verdict of each reviewer on each segment and content; withdrawn ones are left out."""
-        last = self.verdict_log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
-        return last.filter(pl.col("verdict").is_not_null())
+        return _last(self.since_changed(self.verdict_log, "verdicts"))
+
+    @cached_property
+    def verdicts_ever(self) -> pl.DataFrame:
+        """The same with verdicts on what a segment was before `ingest --add` changed it: they tell how far reviewers have come."""
+        return _last(self.verdict_log)
 
     @cached_property
     def records(self) -> Mapping[str, ReviewRecord]:
@@ -195,6 +225,11 @@ class ReviewState:
         """Texts and scores of corrected segments from before; None before the first correction."""
         kept = table_path(self.workspace, CORRECTED_TEXTS).exists()
         return self.workspace.table(CORRECTED_TEXTS) if kept else None
+
+
+def _last(log: pl.DataFrame) -> pl.DataFrame:
+    last = log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
+    return last.filter(pl.col("verdict").is_not_null())
 
 
 def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
@@ -294,7 +329,8 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
-    log = _frame(ReviewState.load(workspace).correction_log, Correction)
+    state = ReviewState.load(workspace)
+    log = state.since_changed(_frame(state.correction_log, Correction), "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
@@ -303,20 +339,19 @@ def _listed(value: object) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def fingerprint(segments: pl.DataFrame) -> str:
-    """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits."""
-    return short_hash(segments["segment_id"].sort().to_list())
-
-
 def content_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of what a reviewer judges in each segment: recording, times, corrected bounds, both texts; 16 hex digits."""
     rows: Iterable[tuple[object, ...]] = segments.select(*_TIMING, "text", "asr_text").iter_rows()
     if "corrected_by" in segments.columns:
         bounds = segments.select("start_sample", "end_sample", "corrected_by").iter_rows()
         rows = ((*row, start, end) if by else row for row, (start, end, by) in zip(rows, bounds, strict=True))
-    return [short_hash(row) for row in rows]
+    return [_short_hash(row) for row in rows]
 
 
 def word_hashes(segments: pl.DataFrame) -> list[str]:
     """Return a hash of recording, times and words of each segment, which stays the same if texts are normalized."""
-    return [short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
+    return [_short_hash(row) for row in segments.select(*_TIMING, sentences(pl.col("text"))).iter_rows()]
+
+
+def _short_hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

@@ -293,5 +293,7 @@ def grown_settings(before: Before, settings: Mapping[str, Any], audio: Location 
     first = own if before.number == 0 else {}
     new = {**held, **first, "audio": audio and str(audio), "sources": sources}
     if replaced:
-        new |= {"generation": before.workspace.generation + 1, "generations": before.workspace.known_states()}
+        drawn = any((before.workspace.path / "reviews").glob("*.json"))
+        known = before.workspace.known_states() if drawn else held.get("generations", [])
+        new |= {"generation": before.workspace.generation + 1, "generations": known}
     return new | ({"cache": settings["cache"]} if "cache" in settings else {})

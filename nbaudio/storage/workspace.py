@@ -15,6 +15,8 @@ W/logs/<corpus>.jsonl  run log of the run that finished a corpus
 W/publishing/          files before their upload to a remote corpus, and hashes of uploaded ones
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -29,7 +31,6 @@ from nbaudio.core import tables
 from nbaudio.core.atomic import read_json, remove, write_json
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
-from nbaudio.core.hashing import short_hash
 from nbaudio.core.input_guards import check_regular
 from nbaudio.core.source_splits import listed_splits
 from nbaudio.storage.base import Location
@@ -96,15 +97,17 @@ class Workspace:
 
     def fingerprint(self, segment_ids: pl.Series) -> str:
         """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
-        own = short_hash(segment_ids.sort().to_list())
+        hashed = hashlib.sha256(b"[")
+        for number, key in enumerate(segment_ids.sort()):
+            hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
+        hashed.update(b"]")
+        own = hashed.hexdigest()[:16]
         return own if self.generation == 1 else f"{own} {self.generation}"
 
     def known_states(self) -> list[str]:
-        """Return the fingerprints of the segments table that reviews were drawn from: the earlier ones, and the current one."""
-        earlier = list(self.settings.get("generations", []))
-        drawn = any((self.path / "reviews").glob("*.json"))
-        now = [self.fingerprint(tables.read(self, ["segment_id"])["segment_id"])] if drawn else []
-        return list(dict.fromkeys([*earlier, *now]))
+        """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
+        now = self.fingerprint(tables.read(self, ["segment_id"])["segment_id"])
+        return list(dict.fromkeys([*self.settings.get("generations", []), now]))
 
     @property
     def threshold(self) -> float | None:
