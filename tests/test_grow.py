@@ -253,6 +253,29 @@ def test_other_words_times_or_hypotheses_under_the_same_id_are_changed_segments(
     assert workspace.segments["similarity"].null_count() == 0
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_tables_of_many_row_groups_are_merged_row_by_row(sittings, chosen, bring, monkeypatch, rows):
+    before = chosen.segments
+    monkeypatch.setattr("nbaudio.core.tables.ROWS_A_GROUP", rows)
+    some = [*sentences("s0.wav", 5), *sentences("s1.wav", 5), *sentences("s2.wav", 5)]
+    for number in (0, 3, 4, 9):
+        some[number] = {**some[number], "words": ["promjena", str(number)]}
+    write(sittings / "asr.json", some[::-1])
+    bring()
+    after = chosen.segments
+    assert after["segment_id"].to_list()[:10] == before["segment_id"].to_list()
+    texts = ["promjena 0", *before["text"][1:3], "promjena 3", "promjena 4", *before["text"][5:9], "promjena 9"]
+    assert after["text"].to_list()[:10] == texts
+    assert [row is None for row in after["similarity"]] == [n in (0, 3, 4, 9) or n > 9 for n in range(15)]
+
+
+def test_the_audio_folder_of_a_source_may_be_left_out(sittings, chosen, bring):
+    write(sittings / "asr.json", [*sentences("s0.wav", 5), *sentences("s2.wav", 1)])
+    report = bring(audio=None)
+    assert report.facts["recordings_by_status"] == {"new": 1, "changed": 0, "arrived": 0, "lost": 0, "unchanged": 1}
+    assert chosen.settings["audio"] == chosen.settings["sources"][0]["audio"] == str(sittings / "audio")
+
+
 def test_audio_that_was_replaced_changes_its_segments_also_those_that_the_source_no_longer_has(sittings, chosen, bring):
     before = chosen.segments
     file = sittings / "audio/s1.wav"

@@ -22,7 +22,7 @@ from nbaudio.core import input_guards
 from nbaudio.core.atomic import append_lines, read_lines
 from nbaudio.core.errors import ExistsError, InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.tables import CORRECTED_TEXTS, GROWN, GROWTH, table_path
+from nbaudio.core.tables import CORRECTED_TEXTS, table_path
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.near_duplicates import sentences
 
@@ -175,9 +175,8 @@ class ReviewState:
 
     @cached_property
     def growth(self) -> pl.DataFrame:
-        """The segments that later ingests added or changed, as `tables.GROWN`."""
-        there = table_path(self.workspace, GROWTH).exists()
-        return self.workspace.table(GROWTH) if there else pl.DataFrame(schema=GROWN)
+        """`Workspace.growth`, read once."""
+        return self.workspace.growth
 
     @cached_property
     def generations(self) -> Mapping[str, int]:
@@ -204,7 +203,7 @@ class ReviewState:
 
     @cached_property
     def verdicts_ever(self) -> pl.DataFrame:
-        """The same with verdicts on what a segment was before `ingest --add` changed it: they tell how far reviewers have come."""
+        """The same with verdicts on what segments were before `ingest --add` changed them: they show how far reviewers are."""
         return _last(self.verdict_log)
 
     @cached_property

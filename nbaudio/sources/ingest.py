@@ -133,7 +133,7 @@ def ingest(
         root = LocalPath(out / f"audio{further}")
         create_workspace(root)
         _write_embedded(transcripts.embedded, root.local)
-    root = root or _audio_folder(transcripts.audio_root, store)
+    root = root or _audio_folder(transcripts.audio_root, store) or _audio_folder(before.audio if before else None, store)
     transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
     resolved = _resolve_names(transcripts, mapping, root)
     create_workspace(root)
@@ -173,9 +173,7 @@ def _place(
     recordings = merged = _recordings_table(kept, facts, keys)
     status = None
     if before:
-        merged, status = merge_recordings(
-            old, recordings, before.others("names").get_column("recording_id", default=pl.Series(dtype=pl.String))
-        )
+        merged, status = merge_recordings(before, old, recordings)
     frame = fill_times(transcripts.frame, audit, merged, transcripts.windows)
     placed = place(frame, audit, merged)
     if before:

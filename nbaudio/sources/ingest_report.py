@@ -10,7 +10,7 @@ from nbaudio.core import tables
 from nbaudio.core.name_matching import DECISIONS
 from nbaudio.core.report import Report, duration, first_lines, size
 from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durations
-from nbaudio.sources.grow import Before, grown_settings, grown_tables, of_others
+from nbaudio.sources.grow import Before, grown_settings, grown_tables
 from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.base import Location
@@ -52,7 +52,7 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
         table_path(workspace, GROWTH).unlink(missing_ok=True)
         workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
     else:
-        merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=of_others(before))
+        merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
         names, listed = before.all_rows("names", names), before.all_rows("problems", listed)
         new = {"recordings": recordings, "names": names, "problems": listed}
         made = {name: table for name, table in new.items() if not _is_saved(workspace, name, table)} | grown_tables(before, merge)
@@ -146,11 +146,11 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
 
 def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict[str, Any]:
     recordings, resolved = placed.merged, placed.resolved
-    rules = list(segment_failures(recordings))
-    usable = with_durations(segments.filter(~pl.col("reason").is_in(rules).fill_null(value=False)), recordings)
+    is_broken = pl.col("reason").is_in(list(segment_failures(recordings))).fill_null(value=False)
+    usable = with_durations(segments.filter(~is_broken), recordings)
     counts = dict(resolved.audit["decision"].value_counts().iter_rows())
     names = {decision: counts[decision] for decision in DECISIONS if decision in counts}
-    reasons = segments["reason"].drop_nulls().value_counts(sort=True)
+    reasons = segments.filter(is_broken)["reason"].value_counts(sort=True)
     facts: dict[str, Any] = {
         "segments": len(segments),
         "rejected": dict(reasons.iter_rows()),

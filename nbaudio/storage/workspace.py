@@ -2,6 +2,8 @@
 
 W/workspace.json       sources of transcripts and audio
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
+W/growth.parquet       which segments `ingest --add` added or changed, and when
+W/earlier_splits.parquet   splits of the selections before the workspace grew
 W/problems.parquet     what could not be read, with file, item and reason
 W/decisions.parquet    manual accept and reject decisions, which `select` follows
 W/threshold.json       threshold on similarity, chosen in the tuner
@@ -162,6 +164,11 @@ class Workspace:
     def segments(self) -> pl.DataFrame:
         """The segments table."""
         return tables.read(self)
+
+    @property
+    def growth(self) -> pl.DataFrame:
+        """The segments that `ingest --add` added or changed, as `tables.GROWN`."""
+        return self.table(tables.GROWTH) if tables.table_path(self, tables.GROWTH).exists() else pl.DataFrame(schema=tables.GROWN)
 
     def table(self, name: str) -> pl.DataFrame:
         """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""
