@@ -3,6 +3,10 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +22,7 @@ from web import serving
 import nbaudio
 from nbaudio import evidence, ingest, materialize, review, score, select
 from nbaudio.cli import app
-from nbaudio.core.errors import ExistsError
+from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, TOMBSTONES, WITHDRAWN, tombstone
 from nbaudio.proof.evidence import ProofState
 from nbaudio.review import Verdict, append_verdicts
@@ -493,6 +497,30 @@ def test_other_audio_voids_corrections_and_verdicts(sittings, chosen, bring):
     assert gold_ids(chosen, chosen.segments) == {"s0_0-1", "s1_1-2"}
 
 
+def test_a_sheet_that_returns_after_the_audio_was_replaced_says_nothing_about_the_new_audio(sittings, chosen, bring):
+    review.export(chosen, out=sittings / "one.xlsx", n=10)
+    record = ReviewState.load(chosen).records["one"]
+    said = [
+        Verdict(key, content, "ok", "", None, "ana", "2026-11-24T03:00:00Z", "one")
+        for key, content in zip(record.segment_ids, record.contents, strict=True)
+    ]
+    sf.write(sittings / "audio/s1.wav", np.zeros((6 * 16000, 2)), 16000)
+    bring()
+    append_verdicts(chosen, said)
+    assert gold_ids(chosen, chosen.segments) == {f"s0_{n}-{n + 1}" for n in range(5)}
+    assert evidence(chosen).facts["reviewed"] == {"right": 5, "wrong": 0, "unsure": 5}
+
+
+def test_columns_of_other_types_are_one_clear_error(sittings, chosen, bring):
+    chosen.save(segments=chosen.segments.with_columns(speaker_note=pl.lit([1], pl.List(pl.Int64))))
+    rows = lines(sittings / "t.csv", "file,start,end,text,speaker_note", "s2.wav,0,1,da,x")
+    before = contents(chosen)
+    with pytest.raises(InputError, match=r"segments\.parquet: column speaker_note is List\(Int64\) and cannot be read as String"):
+        ingest("table", rows, audio=sittings / "audio", out=chosen.path, add=True)
+    assert contents(chosen) == before
+    assert not (chosen.path / "saving").exists()
+
+
 def test_decisions_and_the_threshold_stay(sittings, chosen, bring):
     import_decisions(chosen, pl.DataFrame({"segment_id": ["s0_3-4"], "decision": ["reject"], "reason": ["aplauz"]}))
     chosen.choose_threshold(0.5)
@@ -832,6 +860,30 @@ def test_killed_anywhere_and_run_again_the_tables_are_those_of_one_run(sittings,
         assert not [path for path in chosen.path.iterdir() if path.name in ("saved", "saving")]
         number += 1
     assert number > 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["saving/segments.parquet", "saving", "saved", "probes.jsonl"])
+def test_a_killed_process_is_finished_by_another_with_the_same_tables(sittings, chosen, bring, moment):
+    write(sittings / "asr.json", [*sentences("s0.wav", 5, words="promjena"), *sentences("s1.wav", 4), *sentences("s2.wav", 3)])
+    shutil.copytree(sittings / "W", sittings / "start")
+    bring()
+    wanted = contents(chosen)
+    code = (
+        "import sys; from nbaudio import ingest; ingest('parlaspeech', sys.argv[1], audio=sys.argv[2], out=sys.argv[3], add=True)"
+    )
+    for _ in range(3):
+        shutil.rmtree(sittings / "W")
+        shutil.copytree(sittings / "start", sittings / "W")
+        call = [sys.executable, "-c", code, sittings / "asr.json", sittings / "audio", sittings / "W"]
+        run = subprocess.Popen(call, start_new_session=True, stderr=subprocess.DEVNULL)
+        while run.poll() is None and not (chosen.path / moment).exists():
+            time.sleep(0.0002)
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        bring()
+        assert contents(chosen) == wanted
 
 
 def test_a_step_after_a_kill_finishes_what_was_saved(sittings, chosen, bring, kill_at):

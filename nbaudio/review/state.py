@@ -198,8 +198,17 @@ class ReviewState:
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out."""
-        return _last(self.since_changed(self.verdict_log, "verdicts"))
+        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out.
+
+        So are those on what a segment was before `ingest --add` changed it, also if their sheet returned afterwards.
+        """
+        said = _last(self.since_changed(self.verdict_log, "verdicts"))
+        if self.growth.is_empty():
+            return said
+        drawn = {name: self.generations.get(record.corpus, 1) for name, record in self.records.items()}
+        both = said.join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left", maintain_order="left")
+        shown = pl.col("review").replace_strict(drawn, default=pl.col("added_in"), return_dtype=pl.Int32)
+        return both.filter((shown >= pl.col("added_in")).fill_null(value=True)).drop("added_in")
 
     @cached_property
     def verdicts_ever(self) -> pl.DataFrame:

@@ -120,7 +120,8 @@ def merge_segments(
         for flag, name in (("\0audio", "changed"), ("\0audio_arrived", "arrived"))
     }
     held = _uncorrected(workspace)
-    told = [name for name in segments.columns if name not in _APART and not segments.schema[name].is_nested()]
+    nested = {name for there in (segments.schema, held.collect_schema()) for name, dtype in there.items() if dtype.is_nested()}
+    told = [name for name in segments.columns if name not in (*_APART, *nested)]
     was = _compared(held, told).with_row_index(_ROW).unique("segment_id", keep="first", maintain_order=True).collect()
     now = _compared(segments.lazy(), told).collect()
     joined = now.join(was, on="segment_id", how="left", maintain_order="left", suffix=" was")

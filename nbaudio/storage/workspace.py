@@ -203,10 +203,14 @@ class Workspace:
         """
         staged = self.path / _SAVING
         remove(staged)
-        for name, table in named.items():
-            tables.write(staged, table if isinstance(table, Iterator) else as_polars(table, name), table=name)
-        if settings is not None:
-            write_json(staged / "workspace.json", settings)
+        try:
+            for name, table in named.items():
+                tables.write(staged, table if isinstance(table, Iterator) else as_polars(table, name), table=name)
+            if settings is not None:
+                write_json(staged / "workspace.json", settings)
+        except BaseException:
+            remove(staged)
+            raise
         staged.replace(self.path / _SAVED)
         self._finish_saving()
 
