@@ -18,6 +18,7 @@ from nbaudio.proof.evidence import THRESHOLDS, ProofState, selection_claim
 from nbaudio.proof.precision_curves import KNOTS, Sums, add_up, band, curve, lower, min_sample_size, more_reviews, proven, upper
 from nbaudio.proof.sampling_weights import Sample, weigh_rounds
 from nbaudio.review.rounds import Round, consensus
+from nbaudio.review.sampling import draw
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import plots
@@ -328,6 +329,43 @@ def test_without_verdicts_nothing_is_known():
     assert not found["proven"].any()
     assert found["more"].null_count() == len(found)
     assert found["segments"].to_list()[-1] == 1  # what has no similarity passes every threshold
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True], ids=["one round", "another round after growth"])
+def test_bounds_hold_after_growth_though_all_new_segments_are_wrong_and_what_was_found_wrong_was_mended(again):
+    """Of 300 segments 6 % are wrong; 60 more come, all wrong; those of the first round that were found wrong are right now."""
+    rng = np.random.default_rng(7)
+    held, proved, estimates = 0, 0, []
+    for seed in range(400):
+        wrong = np.concatenate([rng.random(300) < 0.06, np.ones(60, dtype=bool)])
+        pool = pool_of(np.concatenate([np.full(300, 0.9), np.full(60, 0.95)])).with_columns(added_in=pl.lit(1, pl.Int32))
+        verdict = dict(zip(pool["segment_id"], np.where(wrong, "wrong", "right"), strict=True))
+        drawn = draw(pool.head(300), strategy="random", n=100, seed=seed)
+        mended = [key for key in drawn["segment_id"] if verdict[key] == "wrong"]
+        said = ["unsure" if key in mended else "right" for key in drawn["segment_id"]]
+        known = [round_of(drawn["segment_id"], drawn["probability"], said, generation=1)]
+        later = pl.Series(mended + [f"s{n}" for n in range(300, 360)])
+        pool = pool.with_columns(added_in=1 + pool["segment_id"].is_in(later.implode()).cast(pl.Int32))
+        verdict |= dict.fromkeys(mended, "right")
+        if again:
+            more = draw(pool, strategy="stratified", n=80, seed=seed, rounds=known)
+            said = [verdict[key] for key in more["segment_id"]]
+            more = {"keys": more["segment_id"], "probabilities": more["probability"], "verdicts": said, "strata": more["stratum"]}
+            known.append(round_of(**more, name="two", strategy="stratified", n=80, after=("one",), generation=2))
+        sample = weigh_rounds(pool, known)
+        truth = sum(word == "right" for word in verdict.values()) / 360
+        row = curve(sample, precision=0.9, thresholds=np.array([0.0])).row(0, named=True)
+        held += row["low"] <= truth
+        proved += row["proven"]
+        estimates.append(
+            sample.judged.filter(pl.col("verdict") != "right")["weight"].sum() - (360 * (1 - truth) - 60 * (not again))
+        )
+        assert (sample.population["rate"] == 0).sum() == (0 if again else 60)
+    assert proved == 0
+    assert held >= 0.97 * 400
+    # What was mended counts as wrong with all that it stands for.
+    assert np.mean(estimates) > -1
 
 
 def test_a_round_from_other_segments_proves_nothing_but_its_segments_are_known():

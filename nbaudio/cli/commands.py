@@ -67,6 +67,9 @@ def ingest(
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="option of the format, such as window=10 of folder; repeat for more"),
     ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")
+    ] = False,
 ) -> Report:
     """Read transcripts, resolve the names of recordings, probe every recording."""
     given = locals()

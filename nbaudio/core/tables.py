@@ -79,6 +79,23 @@ EARLIER_SPLITS = "earlier_splits"
 `segment_id`, `split`, `sentence` (the words that were compared), and the columns that the splits were grouped by, as text.
 """
 
+GROWTH = "growth"
+"""Name of the workspace table of segments that `ingest --add` added or changed; all others are of the first ingest.
+
+`segment_id`, `added_in` (the generation of the workspace, from 2), `source_number` (from 0), `verdicts` and `corrections` (how
+many lines of the logs of reviews are about what it was before).
+"""
+
+GROWN = pl.Schema(
+    {
+        "segment_id": pl.String,
+        "added_in": pl.Int32,
+        "source_number": pl.Int32,
+        "verdicts": pl.Int64,
+        "corrections": pl.Int64,
+    }
+)
+
 WITHDRAWN = "withdrawn"
 """Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
 

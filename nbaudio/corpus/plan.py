@@ -130,8 +130,9 @@ def cut_tasks(
 ) -> Iterator[CutTask]:
     """Make the cut tasks of windows from `cut_windows`, longest first so that the last workers end together."""
     if is_in_archive(audio_root):
-        yield from _tar_cut_tasks(windows, facts, audio_root, packs, clip_format)
-        return
+        inside = facts.filter(~pl.col("path").str.contains("://", literal=True))
+        yield from _tar_cut_tasks(windows.join(inside, on="recording_id", how="semi"), inside, audio_root, packs, clip_format)
+        windows = windows.join(inside, on="recording_id", how="anti", maintain_order="left")
     # A recording stays in one task unless it is longer than one; short recordings share a task.
     wanted = min(max(float(windows["seconds"].sum()) / _MIN_TASKS, _MIN_TASK_SECONDS), _TASK_SECONDS)
     part_of = _bin(pl.col("seconds"), wanted).over("recording_id").alias("part")
@@ -187,10 +188,11 @@ def cut_task(sources: Sequence[Source], packs: Location, clip_format: ClipFormat
 def _source_of(windows: pl.DataFrame, audio_root: Location) -> Source:
     """Make the source of some windows of one recording, which carry its facts."""
     first = windows.row(0, named=True)
+    path = (audio_root / first["path"]).with_sha256(first["sha256"])
     return Source(
         recording_id=first["recording_id"],
-        path=(audio_root / first["path"]).with_sha256(first["sha256"]),
-        version=first["mtime_ns" if audio_root.local else "version"],
+        path=path,
+        version=first["mtime_ns" if path.local else "version"],
         **{name: first[name] for name in ("num_samples", "sha256", "num_bytes")},
         windows=tuple(windows.select("clip_key", "start_sample", "end_sample", "channel").iter_rows()),
     )

@@ -106,7 +106,7 @@ def _named_recordings(
     """Return the recordings of these segments, with `file` as the manifests name it, and why others cannot be named."""
     counts = segments.group_by("recording_id", maintain_order=True).len("segments")
     named = counts.join(workspace.recordings, on="recording_id", how="left", maintain_order="left").sort("recording_id")
-    root = workspace.audio_root
+    root = workspace.audio
     rows: list[dict[str, Any]] = []
     problems = []
     for row in named.iter_rows(named=True):
@@ -114,9 +114,8 @@ def _named_recordings(
         if root is None or row["num_samples"] is None:
             wrong = "there is no audio"
         else:
-            file = str(root / row["path"])
-            if relative and isinstance(root, Path):
-                file = os.path.relpath(file, out)
+            place = root / row["path"]
+            file = os.path.relpath(str(place), out) if relative and place.local else str(place)
             is_archived = "::" in file and is_url(file)
             wrong = "is in an archive, which these toolkits do not read" if is_archived else writer.rejects(file)
         if wrong:

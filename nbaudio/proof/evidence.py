@@ -20,7 +20,7 @@ from nbaudio.proof.sampling_weights import Sample, weigh_rounds
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.rounds import JUDGED, Round, rounds
 from nbaudio.review.sampling import draw, reviewable_segments
-from nbaudio.review.state import ReviewState, fingerprint
+from nbaudio.review.state import ReviewState
 from nbaudio.storage.workspace import Workspace
 
 METHOD = (
@@ -64,9 +64,10 @@ class ProofState(ReviewState):
         # Only the strategy `suspicious` looks at word times, which are large.
         segments = tables.read(self.workspace, (*_NEEDED, *(["word_times"] if suspicious else [])))
         segments = uncorrected(self, segments)
-        known, corpus = rounds(self, segments), fingerprint(segments)
+        known, corpus = rounds(self, segments), self.workspace.fingerprint(segments["segment_id"])
         pool, _ = reviewable_segments(self.workspace, segments.drop("asr_text"))
-        pool = pool.with_columns(seconds_column())
+        pool = pool.with_columns(seconds_column()).join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left")
+        pool = pool.with_columns(pl.col("added_in").fill_null(1))
         return known, pool, corpus, weigh_rounds(pool, known, corpus=corpus)
 
     def sample(self, min_duration: float = 0.0, max_duration: float = 20.0) -> Sample:
@@ -228,7 +229,7 @@ def _warnings(state: ProofState, sample: Sample, found: pl.DataFrame, *, least: 
             f"no threshold is proven to reach the target precision; {best['threshold']:g}, the best, taken by itself keeps at "
             f"least {best['at_least']:.3f}. Even without an error {least:,} reviews are needed above a threshold"
         )
-    if stale := [one.name for one in known if one.corpus != corpus]:
+    if stale := [one.name for one in known if one.corpus != corpus and one.generation is None]:
         warnings.append(f"drawn from segments that have been replaced since, so they prove nothing: {', '.join(stale)}")
     skipped = "rows before the last judged one were skipped; they count as unsure"
     warnings += [f"{one.name}: {one.passed:,} {skipped}" for one in known if one.passed]

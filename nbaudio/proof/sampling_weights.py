@@ -39,13 +39,16 @@ class Sample:
 def weigh_rounds(pool: pl.DataFrame, rounds: Sequence[Round], *, corpus: str = "") -> Sample:
     """Compute the weights of the judged segments of a pool (all that can be reviewed), from its rounds in order.
 
-    A round drawn from another corpus than this `fingerprint` is no evidence; its segments were not drawn again all the same.
+    A round drawn from another corpus than this fingerprint is no evidence, unless it has a generation: then it could have drawn
+    what was there by then (`added_in` of the pool). Segments of other rounds were not drawn again all the same.
     """
     chances = np.zeros((len(rounds), len(pool)))
     for number, one in enumerate(rounds):
-        if one.corpus == corpus:
+        if one.corpus == corpus or one.generation is not None:
             # Only recordings that had audio then could be drawn.
             there = ~pool["recording_id"].is_in(list(one.missing)).fill_null(value=False)
+            if one.generation is not None and "added_in" in pool.columns:
+                there &= (pool["added_in"] <= one.generation) | pool["segment_id"].is_in(one.rows["segment_id"].implode())
             own = inclusion_probabilities(pool.filter(there), strategy=one.strategy, n=one.n, threshold=one.threshold)
             chances[number, there.to_numpy()] = own.to_numpy()
     reached = np.array([one.reached for one in rounds])

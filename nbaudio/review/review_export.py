@@ -31,7 +31,6 @@ from nbaudio.review.state import (
     ReviewState,
     check_verdict_list,
     content_hashes,
-    fingerprint,
     reviewed_ids,
     word_hashes,
 )
@@ -128,7 +127,7 @@ def export(
     record.check_parameters(options)
     if picked is not None and set(record.segment_ids) - set(picked):
         raise ExistsError(f"review {record.name} was exported with other segments; these need another name")
-    rows = _drawn_rows(record, segments, pool, encoding=clips)
+    rows = _drawn_rows(record, state, pool, encoding=clips)
     made = _make(rows, record, workspace, out, encoding=clips, tables=tables, zip=zip)
     kept = [path for path, data in made.files.items() if _is_filled_in(path, data, record)]
     # The record first: a sheet must never exist while its segments can still go into training.
@@ -252,7 +251,7 @@ def _new_record(
     shown = drawn.select("segment_id").join(pool, on="segment_id", maintain_order="left")
     return ReviewRecord(
         **options,
-        corpus=fingerprint(segments),
+        corpus=state.workspace.fingerprint(segments["segment_id"]),
         segment_ids=drawn["segment_id"].to_list(),
         probabilities=drawn["probability"].to_list(),
         contents=content_hashes(shown),
@@ -263,7 +262,7 @@ def _new_record(
     )
 
 
-def _drawn_rows(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
+def _drawn_rows(record: ReviewRecord, state: ReviewState, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
     """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed.
 
     A second call does not draw again: a strategy may depend on verdicts that have been given since.
@@ -272,7 +271,8 @@ def _drawn_rows(record: ReviewRecord, segments: pl.DataFrame, pool: pl.DataFrame
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
         schema_overrides={"segment_id": pl.String},
     ).join(pool, on="segment_id", how="left", maintain_order="left")
-    if record.corpus != fingerprint(segments) or record.contents != content_hashes(drawn):
+    is_known = record.corpus in state.generations and not state.later(record.corpus).is_in(record.segment_ids).any()
+    if not is_known or record.contents != content_hashes(drawn):
         raise ExistsError(f"review {record.name} was exported from segments that have changed since: give another name")
     names = pl.Series([f"clips/{name}" for name in clip_file_names(record.segment_ids, encoding)], dtype=pl.String)
     shown = drawn.with_columns(content=pl.Series(record.row_hashes(), dtype=pl.String))

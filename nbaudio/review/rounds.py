@@ -36,7 +36,8 @@ class Round:
     # `segment_id`, `stratum`, `probability` (given the rounds in `after`) and `verdict` (right, wrong, unsure; null if not
     # reached), in the order of the sheet
     rows: pl.DataFrame
-    corpus: str = ""  # the `fingerprint` of the segments table at the time
+    corpus: str = ""  # the `Workspace.fingerprint` of the segments table at the time
+    generation: int | None = None  # of the workspace at the time; None if these segments have been replaced
     after: tuple[str, ...] = ()  # names of the earlier rounds, whose segments were not drawn again
     missing: tuple[str, ...] = ()  # recordings without audio, of which nothing could be drawn
     passed: int = 0  # how many rows were skipped
@@ -57,7 +58,8 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     """Return the reviews of a workspace in the order in which they were drawn, with the verdicts that hold; not picked ones.
 
     A verdict counts for a review if the drawn content was judged, and the segment still has these times and words (normalization
-    does not change them). `segments` is the result of `uncorrected`, with the columns `JUDGED`.
+    does not change them). What `ingest --add` changed after the draw stays unsure in that review: a change may follow from the
+    verdicts, so that changed segments stand for no others. `segments` is the result of `uncorrected`, with the columns `JUDGED`.
     """
     drawn_at_random = [record for record in state.records.values() if record.strategy != PICKED]
     kept = sorted(drawn_at_random, key=lambda record: (len(record.after), record.name))
@@ -67,8 +69,9 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
         "segment_id",
         content_now=pl.Series(content_hashes(there), dtype=pl.String),
         words=pl.Series(word_hashes(there), dtype=pl.String),
-    )
-    return [_round(record, state.verdicts, now.unique("segment_id")) for record in kept]
+    ).unique("segment_id")
+    later = {corpus: state.later(corpus) for corpus in {record.corpus for record in kept}}
+    return [_round(record, state, now.filter(~pl.col("segment_id").is_in(later[record.corpus].implode()))) for record in kept]
 
 
 def consensus(said: pl.DataFrame) -> pl.DataFrame:
@@ -117,15 +120,15 @@ def _drawn(record: ReviewRecord) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=_DRAWN)
 
 
-def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round:
-    """Return the outcome of a draw, from the verdicts and `segment_id`, `content_now` and `words` of the segments table."""
+def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round:
+    """Return the outcome of a draw; `now` has `segment_id`, `content_now` and `words` of segments that are as they were."""
     rows = _drawn(record).join(now, on="segment_id", how="left", maintain_order="left")
-    about = said.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
+    about = state.verdicts.join(rows.rename({"content": "drawn"}), on="segment_id", maintain_order="left")
     as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
     votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
     rows = rows.join(consensus(votes), on="segment_id", how="left", maintain_order="left")
-    own = about.filter(pl.col("review") == record.name)
+    own = state.verdicts_ever.filter(pl.col("review") == record.name, pl.col("segment_id").is_in(rows["segment_id"].implode()))
     reached = pl.col("segment_id").is_in(list(_reached(record, own)))
     empty, judged = pl.col("verdict").is_null(), pl.col("segment_id").is_in(own["segment_id"].implode())
     verdict = pl.when(reached).then(pl.col("verdict").fill_null("unsure"))
@@ -135,6 +138,7 @@ def _round(record: ReviewRecord, said: pl.DataFrame, now: pl.DataFrame) -> Round
         n=record.n,
         threshold=record.threshold,
         corpus=record.corpus,
+        generation=state.generations.get(record.corpus),
         rows=rows.select("segment_id", "stratum", "probability", verdict=verdict),
         after=tuple(record.after),
         missing=tuple(record.missing),

@@ -176,10 +176,46 @@ class ReviewState:
         return _frame(read_lines(self.workspace.path / VERDICT_LOG, msgspec.json.Decoder(Verdict).decode, "a verdict"), Verdict)
 
     @cached_property
+    def growth(self) -> pl.DataFrame:
+        """`Workspace.growth`, read once."""
+        return self.workspace.growth
+
+    @cached_property
+    def generations(self) -> Mapping[str, int]:
+        """The generation of each fingerprint that reviews were drawn from; that of other segments is not among them."""
+        return {one: int(one.partition(" ")[2] or 1) for one in self.workspace.known_states()}
+
+    def later(self, corpus: str) -> pl.Series:
+        """The segments that were added or changed after a review was drawn from the segments with this fingerprint."""
+        generation = self.generations.get(corpus, self.workspace.generation)
+        return self.growth.filter(pl.col("added_in") > generation)["segment_id"]
+
+    def since_changed(self, log: pl.DataFrame, name: str) -> pl.DataFrame:
+        """Return the lines of a log without those about what a segment was before `ingest --add` changed it."""
+        if self.growth.is_empty():
+            return log
+        before = self.growth.select("segment_id", before=name)
+        numbered = log.with_row_index("line").join(before, on="segment_id", how="left", maintain_order="left")
+        return numbered.filter(pl.col("line") >= pl.col("before").fill_null(0)).drop("line", "before")
+
+    @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out."""
-        last = self.verdict_log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
-        return last.filter(pl.col("verdict").is_not_null())
+        """The last verdict of each reviewer on each segment and content; withdrawn ones are left out.
+
+        So are those on what a segment was before `ingest --add` changed it, also if their sheet returned afterwards.
+        """
+        said = _last(self.since_changed(self.verdict_log, "verdicts"))
+        if self.growth.is_empty():
+            return said
+        drawn = {name: self.generations.get(record.corpus, 1) for name, record in self.records.items()}
+        both = said.join(self.growth.select("segment_id", "added_in"), on="segment_id", how="left", maintain_order="left")
+        shown = pl.col("review").replace_strict(drawn, default=pl.col("added_in"), return_dtype=pl.Int32)
+        return both.filter((shown >= pl.col("added_in")).fill_null(value=True)).drop("added_in")
+
+    @cached_property
+    def verdicts_ever(self) -> pl.DataFrame:
+        """The same with verdicts on what segments were before `ingest --add` changed them: they show how far reviewers are."""
+        return _last(self.verdict_log)
 
     @cached_property
     def records(self) -> Mapping[str, ReviewRecord]:
@@ -199,6 +235,11 @@ class ReviewState:
         """Texts and scores of corrected segments from before; None before the first correction."""
         kept = table_path(self.workspace, CORRECTED_TEXTS).exists()
         return self.workspace.table(CORRECTED_TEXTS) if kept else None
+
+
+def _last(log: pl.DataFrame) -> pl.DataFrame:
+    last = log.unique(["reviewer", "segment_id", "content"], keep="last", maintain_order=True)
+    return last.filter(pl.col("verdict").is_not_null())
 
 
 def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
@@ -298,18 +339,14 @@ def append_corrections(workspace: Workspace | str | Path, rows: Iterable[Correct
 
 def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
     """Return the last correction of each segment, in the order made; withdrawn ones are left out."""
-    log = _frame(ReviewState.load(workspace).correction_log, Correction)
+    state = ReviewState.load(workspace)
+    log = state.since_changed(_frame(state.correction_log, Correction), "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
 
 
 def _listed(value: object) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
-
-
-def fingerprint(segments: pl.DataFrame) -> str:
-    """Return a hash of the set of segment ids, whatever their order and scores: 16 hex digits."""
-    return _short_hash(segments["segment_id"].sort().to_list())
 
 
 def content_hashes(segments: pl.DataFrame) -> list[str]:

@@ -11,6 +11,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 
@@ -19,15 +20,17 @@ from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.input_guards import escape_surrogates, parse_size
 from nbaudio.core.name_matching import resolve
 from nbaudio.core.report import Report
-from nbaudio.core.tables import RECORDINGS, conform
+from nbaudio.core.tables import RECORDINGS, conform, table_path
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder
-from nbaudio.sources.ingest_report import save_tables
+from nbaudio.sources.grow import Before, absolute, keep_ids, merge_recordings, own_segment_ids, rebase, sources_of
+from nbaudio.sources.ingest_report import Placed, save_tables
 from nbaudio.sources.place_segments import fill_times, judge, place
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
+from nbaudio.sources.withdrawn import Withdrawn
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, location
@@ -52,11 +55,13 @@ def ingest(
     sha256: bool = True,
     cache: str | int = LIMIT,
     options: Mapping[str, object] | None = None,
+    add: bool = False,
 ) -> Report:
     """Read transcripts, find and probe their recordings, and write the tables of a workspace.
 
     Unusable lines, names and recordings are listed in ``problems.parquet``; segments that break a rule are listed there too and
     rejected. Ingesting the same source again replaces the tables and keeps the reviews. An interrupted run can be resumed.
+    What was withdrawn stays out.
 
     Args:
         format: one of `READERS`.
@@ -71,13 +76,15 @@ def ingest(
         sha256: hash every recording, to detect changes.
         cache: bytes, or a size such as ``"20GB"``, for remote recordings that are kept in the workspace.
         options: of the format, by name, such as ``{"window": "10"}`` for ``folder``.
+        add: keep what the workspace has, and bring in the same source grown or changed, or a further one. Unchanged recordings
+            are not read again; ids, scores, verdicts, corrections and splits stay. Without a workspace it makes one.
 
     Returns:
         Counts, hours, a summary of the recordings and the size of the corpus; one line per problem.
 
     Raises:
         InputError: format, source, audio folder, names file or an option are not usable; the message has what is expected.
-        ExistsError: `out` holds something else.
+        ExistsError: `out` holds something else, or other sources and `add` is false.
 
     Examples:
         >>> import tempfile
@@ -100,36 +107,80 @@ def ingest(
     out = Path(out).absolute()
     store = Cache(out / "fetched", parse_size(cache))
     origin, root = resolve_source(source, store), _audio_folder(audio, store)
-    _check_free(out, origin)
+    before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    settings = {"format": format, "source": str(origin), "names": names and str(Path(names).absolute()), "options": chosen}
+    settings: dict[str, Any] = {
+        "format": format,
+        "source": str(origin),
+        "names": names and str(Path(names).absolute()),
+        "options": chosen,
+    }
 
     def create_workspace(root: Location | None) -> None:
-        """Store the settings of the workspace, before any data, so that a killed run can be run again."""
+        """Store the settings of a new workspace, before any data, so that a killed run can be run again."""
         limit = {"cache": store.limit} if root and root.local is None else {}
-        Workspace.create(out, audio=root and str(root), **settings, **limit)
+        settings.update(audio=root and str(root), **limit)
+        if before is None:
+            Workspace.create(out, **settings)
 
+    further = f"-{before.number + 1}" if before and before.number else ""
     if origin.local is None:
         begin = partial(create_workspace, root)
-        transcripts = read_remote(format, READERS[format], origin, chosen, folder=out / "source", begin=begin)
+        transcripts = read_remote(format, READERS[format], origin, chosen, folder=out / f"source{further}", begin=begin)
     else:
         transcripts = READERS[format](origin.local, **chosen)
     if root is None and transcripts.embedded is not None:
-        root = LocalPath(out / "audio")
+        root = LocalPath(out / f"audio{further}")
         create_workspace(root)
-        _write_embedded(transcripts.embedded, out / "audio")
-    root = root or _audio_folder(transcripts.audio_root, store)
+        _write_embedded(transcripts.embedded, root.local)
+    root = root or _audio_folder(transcripts.audio_root, store) or _audio_folder(before.audio if before else None, store)
     transcripts = replace(transcripts, frame=clean_columns(transcripts.frame))
     resolved = _resolve_names(transcripts, mapping, root)
     create_workspace(root)
-
-    found = resolved.audit["path"].drop_nulls().unique().sort()
-    facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=out) if root else pl.DataFrame(schema=FACTS)
     has_ids = names is not None and Path(names).suffix.lower() not in TABLES
-    recordings = _recordings_table(resolved, facts, resolved.mapping if has_ids else {})
-    frame = fill_times(resolved.transcripts.frame, resolved.audit, recordings, resolved.transcripts.windows)
-    segments = judge(frame, place(frame, resolved.audit, recordings), recordings)
-    return save_tables(Workspace.open(out), origin.name, resolved, recordings, segments)
+    placed = _place(out, resolved, resolved.mapping if has_ids else {}, root, before, jobs=jobs, sha256=sha256)
+    return save_tables(Workspace.open(out), origin.name, placed, before, settings)
+
+
+def _place(
+    out: Path,
+    resolved: Resolved,
+    keys: Mapping[str, str],
+    root: Location | None,
+    before: Before | None,
+    *,
+    jobs: int | None,
+    sha256: bool,
+) -> Placed:
+    """Probe the recordings and place the segments in them, without what was withdrawn."""
+    withdrawn, transcripts = Withdrawn(out), resolved.transcripts
+    audit = resolved.audit
+    gone = withdrawn.names(audit, transcripts.frame)
+    known = before.probed() if before else None
+    found = audit.filter(~gone)["path"].drop_nulls().unique().sort()
+    facts = pl.DataFrame(schema=FACTS)
+    if root:
+        facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=out, before=known)
+    audio, old = root, pl.DataFrame()
+    if before:
+        audio, old, is_apart = rebase(before, root)
+        if root and is_apart:
+            facts = facts.with_columns(absolute(facts["path"], root))
+            audit = audit.with_columns(absolute(audit["path"], root))
+        audit = keep_ids(before, old, audit, facts)
+        gone |= withdrawn.names(audit, transcripts.frame)
+    kept = resolved._replace(audit=audit.filter(~gone))
+    recordings = merged = _recordings_table(kept, facts, keys)
+    status = None
+    if before:
+        merged, status = merge_recordings(before, old, recordings)
+    frame = fill_times(transcripts.frame, audit, merged, transcripts.windows)
+    placed = place(frame, audit, merged)
+    if before:
+        placed = placed.with_columns(own_segment_ids(before, placed))
+    out_rows = withdrawn.rows(placed, frame)
+    segments = judge(frame.filter(~out_rows), placed.filter(~out_rows), merged)
+    return Placed(kept, audio, recordings, merged, status, segments, int(out_rows.sum()))
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:
@@ -153,14 +204,19 @@ def _audio_folder(audio: str | Path | None, cache: Cache) -> Location | None:
     return LocalPath(root.local.absolute())
 
 
-def _check_free(out: Path, source: Location) -> None:
-    """Raise an ExistsError unless the folder is new, empty, or the workspace of the same source."""
+def _check_free(out: Path, format: str, source: Location, *, add: bool) -> Before | None:
+    """Return the workspace that grows, if any; raise an ExistsError if the folder holds something else, or other sources."""
     if (out / "workspace.json").is_file():
-        other = Workspace.open(out).settings.get("source")
-        if other != str(source):
-            raise ExistsError(f"{out}: is the workspace of {other}; choose another --out, or remove it")
+        workspace = Workspace.open(out)
+        if add:
+            return Before.load(workspace, format, str(source)) if table_path(out).is_file() else None
+        others = [one["source"] for one in sources_of(workspace) if one["source"] != str(source)]
+        if others:
+            held = ", ".join(map(str, others))
+            raise ExistsError(f"{out}: is the workspace of {held}; choose another --out, remove it, or bring in both with --add")
     elif out.exists() and (not out.is_dir() or any(not path.name.startswith(".") for path in out.iterdir())):
         raise ExistsError(f"{out}: exists and is not a workspace; choose another --out")
+    return None
 
 
 def _write_embedded(embedded: Iterable[tuple[str, bytes]], root: Path) -> None:

@@ -1,15 +1,23 @@
 """Save the tables of `ingest` and its report: counts, sizes, warnings and missing items."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 import polars.selectors as cs
 
+from nbaudio.core import tables
 from nbaudio.core.name_matching import DECISIONS
 from nbaudio.core.report import Report, duration, first_lines, size
-from nbaudio.core.tables import with_durations
+from nbaudio.core.tables import GROWTH, segment_failures, table_path, with_durations
+from nbaudio.sources.grow import Before, grown_settings, grown_tables
+from nbaudio.sources.merge_segments import KINDS, Merge, is_, merge_segments
 from nbaudio.sources.recording_names import Resolved, name_problems
+from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
+
+# Columns of segments that are counted.
+_NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
 
 _PROBLEMS = pl.Schema({"file": pl.String, "item": pl.String, "reason": pl.String})
 _RATE = 16_000
@@ -20,35 +28,96 @@ _SAME_SECONDS = 0.1
 _FLAC_SHARE = 0.57
 
 
-def save_tables(
-    workspace: Workspace, source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame
-) -> Report:
+class Placed(NamedTuple):
+    """What a source brings: its names, recordings and placed segments."""
+
+    resolved: Resolved
+    audio: Location | None  # the folder that paths of recordings are relative to
+    recordings: pl.DataFrame  # of the source, with `error`
+    merged: pl.DataFrame  # those of the workspace
+    status: pl.DataFrame | None  # of the source's recordings, if the workspace grows (see `grow.merge_recordings`)
+    segments: pl.DataFrame
+    withdrawn: int  # segments that stay out
+
+
+def save_tables(workspace: Workspace, source: str, placed: Placed, before: Before | None, settings: Mapping[str, Any]) -> Report:
     """Save the tables of a workspace and the report of its ingest; `source` is the name that problems have as their file."""
     # Without texts, since filters copy the rows that they keep.
-    facts = segments.select(
-        cs.matches("^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$")
-    )
-    problems = _problems(workspace, source, resolved, recordings, facts)
-    tables = pl.concat(problems.values(), how="vertical")
-    workspace.save(recordings=recordings.drop("error"), segments=segments, names=resolved.audit, problems=tables)
+    facts = placed.segments.select(cs.matches(_NARROW))
+    problems = _problems(placed, source, facts)
+    listed, names = pl.concat(problems.values(), how="vertical"), placed.resolved.audit
+    recordings = placed.merged.drop("error", strict=False)
+    growth, warnings = {}, []
+    if before is None or placed.status is None:
+        table_path(workspace, GROWTH).unlink(missing_ok=True)
+        workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
+    else:
+        merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
+        names, listed = before.all_rows("names", names), before.all_rows("problems", listed)
+        new = {"recordings": recordings, "names": names, "problems": listed}
+        made = {name: table for name, table in new.items() if not _is_saved(workspace, name, table)} | grown_tables(before, merge)
+        growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
+        own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
+        if made or own != workspace.settings:
+            workspace.save_together(settings=own, **made)
+        facts = tables.scan(workspace).select(cs.matches(_NARROW)).collect()
+    if placed.withdrawn:
+        growth["withdrawn"] = placed.withdrawn
     report = Report(
         "ingest",
-        _facts(workspace, resolved, recordings, facts),
-        [*resolved.transcripts.notes, *_warnings(workspace, recordings, facts)],
+        _facts(workspace, placed, facts) | growth,
+        [*placed.resolved.transcripts.notes, *warnings, *_warnings(workspace, placed.merged, facts, is_new=before is None)],
         [line for kind, table in problems.items() for line in _lines(kind, table)],
     )
     workspace.save_report("ingest", report.to_dict())
     return report
 
 
-def _problems(
-    workspace: Workspace, source: str, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame
-) -> dict[str, pl.DataFrame]:
+def _is_saved(workspace: Workspace, name: str, table: pl.DataFrame) -> bool:
+    return table_path(workspace, name).exists() and workspace.table(name).equals(table)
+
+
+def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
+    """Count what is new, changed, unchanged and removed."""
+    status: pl.DataFrame = placed.status  # type: ignore[assignment]  # the workspace grows
+    counts = dict(status["status"].value_counts().iter_rows())
+    kinds = {kind: int(merge.rows.select(is_(kind).sum()).item()) for kind in KINDS}
+    new = kinds.pop("new")
+    return {
+        "new": new,
+        "changed": len(merge.rows) - new,
+        "changed_by": {kind: number for kind, number in kinds.items() if number},
+        "unchanged": max(len(placed.segments) - len(merge.rows), 0),
+        "removed": len(merge.missing),
+        "recordings_by_status": {name: counts.get(name, 0) for name in ("new", "changed", "arrived", "lost", "unchanged")},
+    }
+
+
+def _growth_warnings(merge: Merge) -> Iterator[str]:
+    """Name what changed under the same id, what is gone from the source, and what is to be done."""
+    changed = merge.replaced.filter(~is_("new"))["segment_id"]
+    if len(changed):
+        yield f"changed under the same id: {_listed(changed)}; their scores, splits and verdicts no longer hold"
+    if len(merge.missing):
+        recordings = merge.missing["recording_id"].n_unique()
+        removed = _listed(merge.missing["segment_id"])
+        yield f"removed from the source: {removed} of {recordings:,} recordings; kept until 'nbaudio withdraw'"
+    if len(merge.rows):
+        unscored = merge.rows.filter(is_("new", "text", "times", "audio", "hypothesis")).height
+        yield f"score and select again: {unscored:,} new or changed segments have no score"
+
+
+def _listed(ids: pl.Series) -> str:
+    return f"{len(ids):,} segments ({', '.join(ids.head(3))}{', ...' if len(ids) > 3 else ''})"
+
+
+def _problems(placed: Placed, source: str, segments: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return tables of `file`, `item` and `reason` for everything of a source that is unusable, by kind."""
+    resolved, recordings = placed.resolved, placed.recordings
     broken = segments.filter(pl.col("reason").is_not_null())
     line = pl.coalesce(pl.format("line {}", "line"), pl.lit("as a whole"))
     return {
-        "names": name_problems(source, resolved) if workspace.audio_root else pl.DataFrame(schema=_PROBLEMS),
+        "names": name_problems(source, resolved) if placed.audio else pl.DataFrame(schema=_PROBLEMS),
         "files": pl.DataFrame([(path, path, reason) for path, reason in resolved.rejected], schema=_PROBLEMS, orient="row"),
         "recordings": recordings.filter(pl.col("error").is_not_null()).select(file="path", item="recording_id", reason="error"),
         "lines": resolved.transcripts.problems.select("file", item=line, reason="reason"),
@@ -75,11 +144,13 @@ def _lines(kind: str, problems: pl.DataFrame) -> list[str]:
     return first_lines(problems.select(pl.format("{}: {}", where, "reason")).to_series().to_list(), "problems.parquet")
 
 
-def _facts(workspace: Workspace, resolved: Resolved, recordings: pl.DataFrame, segments: pl.DataFrame) -> dict[str, Any]:
-    usable = with_durations(segments.filter(pl.col("decision") == "pending"), recordings)
+def _facts(workspace: Workspace, placed: Placed, segments: pl.DataFrame) -> dict[str, Any]:
+    recordings, resolved = placed.merged, placed.resolved
+    is_broken = pl.col("reason").is_in(list(segment_failures(recordings))).fill_null(value=False)
+    usable = with_durations(segments.filter(~is_broken), recordings)
     counts = dict(resolved.audit["decision"].value_counts().iter_rows())
     names = {decision: counts[decision] for decision in DECISIONS if decision in counts}
-    reasons = segments["reason"].drop_nulls().value_counts(sort=True)
+    reasons = segments.filter(is_broken)["reason"].value_counts(sort=True)
     facts: dict[str, Any] = {
         "segments": len(segments),
         "rejected": dict(reasons.iter_rows()),
@@ -93,7 +164,7 @@ def _facts(workspace: Workspace, resolved: Resolved, recordings: pl.DataFrame, s
     return facts | ({"columns": columns} if columns else {})
 
 
-def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame) -> list[str]:
+def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataFrame, *, is_new: bool) -> list[str]:
     present = recordings.filter(pl.col("num_samples").is_not_null())
     found = [_sizes(present, len(recordings), segments)] if len(present) else []
     absent = len(recordings) - len(present)
@@ -104,7 +175,7 @@ def _warnings(workspace: Workspace, recordings: pl.DataFrame, segments: pl.DataF
     found += first_lines(_other_durations(segments, present), "segments.parquet")
     doubtful = present.filter(pl.col("probe_warning").is_not_null()).select(pl.format("{}: {}", "path", "probe_warning"))
     found += first_lines(doubtful.to_series().to_list(), "recordings.parquet")
-    if workspace.report("score"):
+    if is_new and workspace.report("score"):
         found.append("the workspace is new: score and select again")
     return found
 
@@ -130,7 +201,8 @@ def _sizes(present: pl.DataFrame, num_recordings: int, segments: pl.DataFrame) -
         f"{count:,} of {num_recordings:,} recordings are {rate:,} Hz with {channels} channel{'s' if channels > 1 else ''}"
         for rate, channels, count in kinds.iter_rows()
     )
-    usable = segments.filter(pl.col("decision") == "pending").join(present, on="recording_id")
+    is_broken = pl.col("reason").is_in(list(segment_failures(present))).fill_null(value=False)
+    usable = segments.filter(~is_broken).join(present, on="recording_id")
     span = pl.col("end_sample") - pl.col("start_sample")
     seconds, as_is = usable.select(
         seconds=(span / pl.col("sampling_rate")).sum(), as_is=(span * pl.col("num_channels")).sum() * _BYTES_PER_SAMPLE

@@ -17,7 +17,7 @@ from nbaudio.core.atomic import append_lines, parse_lines, raise_disk_full, sha2
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.name_matching import is_audio
 from nbaudio.core.progress import progress
-from nbaudio.core.tables import RECORDINGS
+from nbaudio.core.tables import RECORDINGS, conform
 from nbaudio.core.threads import ordered_map
 from nbaudio.core.version import __version__
 from nbaudio.formats.base import frame_of_rows
@@ -67,9 +67,12 @@ def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series
 
 
 class Probes:
-    """The cache of one workspace; threads may add at the same time. With `sha256`, rows without a hash do not count."""
+    """The cache of one workspace; threads may add at the same time. With `sha256`, rows without a hash do not count.
 
-    def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool) -> None:
+    `before` has what was known when the workspace was last ingested: the columns of `schema`, and `file`.
+    """
+
+    def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None) -> None:
         self.path = folder / "probes.jsonl"
         self._facts = list(schema)
         self._sha256 = sha256
@@ -80,6 +83,8 @@ class Probes:
             known = frame_of_rows((row for row in lines if row.get("nbaudio") == __version__), schema)
         except (pl.exceptions.PolarsError, ValueError, TypeError, OverflowError):  # damaged: all are probed again
             known = pl.DataFrame(schema=schema)
+        if before is not None:
+            known = pl.concat([conform(before, schema, "recordings").select(schema.names()), known])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the memory.
         self._known = known.unique("file", keep="last", maintain_order=True).filter(usable)
@@ -103,17 +108,23 @@ class Probes:
 
 
 def probe_recordings(
-    root: LocationLike, paths: Paths, *, jobs: int | None = None, sha256: bool = True, keep: Path
+    root: LocationLike,
+    paths: Paths,
+    *,
+    jobs: int | None = None,
+    sha256: bool = True,
+    keep: Path,
+    before: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Probe recordings, given relative to `root`, and return one row per path with the columns of `FACTS`, sorted.
 
-    `error` says why all others are null; remote recordings also have their server's `version`. The cache in the folder `keep` is
-    deleted when all local recordings are probed.
+    `error` says why all others are null; remote recordings also have their server's `version`. Files that are as they were
+    `before` (see `Probes`) are not opened. The cache in the folder `keep` is deleted when all local recordings are probed.
     """
     place = location(root)
     if (folder := place.local) is None:
-        return _probe_remote(place, paths, jobs=jobs, sha256=sha256, keep=keep)
-    probes = Probes(keep, FACTS, sha256=sha256)
+        return _probe_remote(place, paths, jobs=jobs, sha256=sha256, keep=keep, before=before)
+    probes = Probes(keep, FACTS, sha256=sha256, before=before)
     bundles = list(_bundles(folder, paths))
     total = sum(size for _, size in bundles)
     # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
@@ -128,9 +139,11 @@ def probe_recordings(
     return pl.concat(facts)
 
 
-def _probe_remote(root: Location, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path) -> pl.DataFrame:
+def _probe_remote(
+    root: Location, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path, before: pl.DataFrame | None
+) -> pl.DataFrame:
     schema = pl.Schema({**FACTS, "version": pl.String()})
-    probes = Probes(keep, schema, sha256=sha256)
+    probes = Probes(keep, schema, sha256=sha256, before=before)
 
     def probe_one(item: tuple[str, Location]) -> dict[str, Any]:
         path, place = item

@@ -21,6 +21,8 @@ class FileStatus(NamedTuple):
 class Location(Protocol):
     """A file or folder; ``folder / path`` is a file or folder below it, and `str` gives the path or address.
 
+    An absolute path or a URL behind ``/`` is the file itself, as in `pathlib`.
+
     Files on this machine are read in place and raise OSError; remote ones are requested, and raise AudioError after retries.
     """
 

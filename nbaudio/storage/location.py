@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -28,8 +28,8 @@ def location(place: LocationLike, cache: Cache | None = None) -> Location:
     if isinstance(place, str):
         if place.startswith("file://"):
             return LocalPath(Path(url2pathname(urlsplit(place).path)))
-        return remote(place, cache) if is_url(place) else LocalPath(Path(place))
-    return LocalPath(place) if isinstance(place, Path) else place
+        return remote(place, cache) if is_url(place) else LocalPath(Path(place), cache)
+    return LocalPath(place, cache) if isinstance(place, Path) else place
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,11 @@ class LocalPath:
     """A file or folder on this machine; see `Location`."""
 
     local: Path
+    cache: Cache | None = field(default=None, repr=False, compare=False)  # of remote files that are named below it
     is_scheme: ClassVar[bool] = False
 
-    def __truediv__(self, path: str) -> "LocalPath":
-        return LocalPath(self.local / path)
+    def __truediv__(self, path: str) -> Location:
+        return remote(path, self.cache) if is_url(path) else LocalPath(self.local / path, self.cache)
 
     def __str__(self) -> str:
         return str(self.local)

@@ -25,7 +25,7 @@ from nbaudio.storage.filesystems import FilesystemPath, filesystem_path, filter_
 from nbaudio.storage.network import Network
 from nbaudio.storage.range_file import RangeFile
 from nbaudio.storage.retry import RemoteNotFoundError, RemoteRefusedError, convert_error, with_retries
-from nbaudio.storage.urls import ARCHIVES, WEB, check_url
+from nbaudio.storage.urls import ARCHIVES, WEB, check_url, is_url
 
 CHANGED_MESSAGE = "the file changed since it was ingested; run ingest again"
 
@@ -84,6 +84,8 @@ class Remote:
     local: ClassVar[None] = None
 
     def __truediv__(self, path: str) -> "Remote":
+        if is_url(path) and not (self.is_scheme and path.startswith(self.root)):
+            return remote(path, self.cache, self.network)
         return replace(self, path=f"{self.path}/{path}" if self.path else path, sha256=None, content=None)
 
     def __str__(self) -> str:

@@ -2,6 +2,8 @@
 
 W/workspace.json       sources of transcripts and audio
 W/recordings.parquet   W/segments.parquet   W/names.parquet (how each name was resolved)
+W/growth.parquet       which segments `ingest --add` added or changed, and when
+W/earlier_splits.parquet   splits of the selections before the workspace grew
 W/problems.parquet     what could not be read, with file, item and reason
 W/decisions.parquet    manual accept and reject decisions, which `select` follows
 W/threshold.json       threshold on similarity, chosen in the tuner
@@ -18,7 +20,11 @@ W/logs/<corpus>.jsonl  run log of the run that finished a corpus
 W/publishing/          files before their upload to a remote corpus, and hashes of uploaded ones
 """
 
+import hashlib
+import json
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +33,7 @@ import msgspec
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.atomic import read_json, write_json
+from nbaudio.core.atomic import read_json, remove, write_json
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import check_regular
@@ -38,6 +44,9 @@ from nbaudio.storage.location import location
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Folders of files that get their names together: while they are written, and when they are complete.
+_SAVING, _SAVED = "saving", "saved"
 
 
 @dataclass(frozen=True)
@@ -78,12 +87,32 @@ class Workspace:
         except (FileNotFoundError, NotADirectoryError) as error:
             remedy = f"make one with 'nbaudio ingest FORMAT SOURCE --out {path}'"
             raise InputError(f"{path}: not a workspace (no workspace.json); {remedy}") from error
+        workspace._finish_saving()
         return workspace
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that `create` stored."""
         return read_json(self.path / "workspace.json")
+
+    @property
+    def generation(self) -> int:
+        """1 after the first ingest, one more whenever `ingest --add` adds or changes segments."""
+        return int(self.settings.get("generation", 1))
+
+    def fingerprint(self, segment_ids: pl.Series) -> str:
+        """Return what identifies the rows of the segments table in a review: a hash of their ids, and the later generation."""
+        hashed = hashlib.sha256(b"[")
+        for number, key in enumerate(segment_ids.sort()):
+            hashed.update(f"{', ' * bool(number)}{json.dumps(key)}".encode())
+        hashed.update(b"]")
+        own = hashed.hexdigest()[:16]
+        return own if self.generation == 1 else f"{own} {self.generation}"
+
+    def known_states(self) -> list[str]:
+        """Return the fingerprints of the segments table from before each change of its rows by a step, and the current one."""
+        now = self.fingerprint(tables.read(self, ["segment_id"])["segment_id"])
+        return list(dict.fromkeys([*self.settings.get("generations", []), now]))
 
     @property
     def threshold(self) -> float | None:
@@ -120,8 +149,9 @@ class Workspace:
         settings = self.settings
         if not (audio := settings.get("audio")):
             return None
-        root = location(audio, Cache(self.path / "fetched", settings.get("cache", LIMIT)))
-        return root if root.local is None else location(root.local.absolute())
+        cache = Cache(self.path / "fetched", settings.get("cache", LIMIT))
+        root = location(audio, cache)
+        return root if root.local is None else location(root.local.absolute(), cache)
 
     @property
     def audio_root(self) -> Path | Location | None:
@@ -143,6 +173,11 @@ class Workspace:
         """The tombstones of what was withdrawn (`core.tables.TOMBSTONES`); empty if nothing was."""
         there = tables.table_path(self, tables.WITHDRAWN).exists()
         return self.table(tables.WITHDRAWN) if there else tables.TOMBSTONES.to_frame()
+
+    @property
+    def growth(self) -> pl.DataFrame:
+        """The segments that `ingest --add` added or changed, as `tables.GROWN`."""
+        return self.table(tables.GROWTH) if tables.table_path(self, tables.GROWTH).exists() else pl.DataFrame(schema=tables.GROWN)
 
     def table(self, name: str) -> pl.DataFrame:
         """Read any table of the workspace by name, such as ``names`` or ``problems``; raise InputError if there is none."""
@@ -169,6 +204,33 @@ class Workspace:
         """Write pandas or polars tables by name, each atomically."""
         for name, table in named.items():
             tables.write(self, as_polars(table, name), table=name)
+
+    def save_together(self, *, settings: Mapping[str, Any] | None = None, **named: Frame | Iterator[pl.DataFrame]) -> None:
+        """Write tables, and settings, that belong together; if the run is killed, all of them are written or none.
+
+        A table may come as frames with the same columns, taken one after the other.
+        """
+        staged = self.path / _SAVING
+        remove(staged)
+        try:
+            for name, table in named.items():
+                tables.write(staged, table if isinstance(table, Iterator) else as_polars(table, name), table=name)
+            if settings is not None:
+                write_json(staged / "workspace.json", settings)
+        except BaseException:
+            remove(staged)
+            raise
+        staged.replace(self.path / _SAVED)
+        self._finish_saving()
+
+    def _finish_saving(self) -> None:
+        """Give the files of a complete `save_together` their names, also after a run that was killed meanwhile."""
+        saved = self.path / _SAVED
+        for path in sorted(saved.iterdir()) if saved.is_dir() else ():
+            with suppress(FileNotFoundError):  # another process does the same
+                path.replace(self.path / path.name)
+        with suppress(OSError):
+            saved.rmdir()
 
     def report(self, step: str) -> dict[str, Any]:
         """Return the last report of a step; empty if it has not run."""

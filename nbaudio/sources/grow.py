@@ -1,0 +1,249 @@
+"""Growth: bring a source that has grown or changed, or a further one, into a workspace that has tables (`ingest --add`).
+
+Recordings and segments keep their ids. Unchanged rows stay as they are; a row whose text, times or audio changed is replaced and
+counts as added now (`tables.GROWTH`); rows that the source no longer has stay. All tables are replaced together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from nbaudio.core import tables
+from nbaudio.core.source_splits import is_held_out
+from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWN, GROWTH, conform, table_path
+from nbaudio.sources.merge_segments import Merge, is_
+from nbaudio.storage.base import Location
+from nbaudio.storage.urls import is_url
+from nbaudio.storage.workspace import Workspace
+from nbaudio.text.near_duplicates import sentences
+
+_SOURCE = ("format", "source", "audio", "names", "options")
+_NUMBERED = pl.Schema({"name": pl.String, "recording_id": pl.String, "source_number": pl.Int32})
+_FILE = {"path": pl.String, "num_samples": pl.Int64, "sha256": pl.String, "num_bytes": pl.Int64}
+_FACTS = pl.Schema({**_FILE, "mtime_ns": pl.Int64, "version": pl.String, "name": pl.String})
+
+
+@dataclass(frozen=True)
+class Before:
+    """A workspace before it grows, and which of its sources grows."""
+
+    workspace: Workspace
+    sources: list[dict[str, Any]]  # settings of the sources, with that one
+    number: int  # of that source, from 0
+
+    @classmethod
+    def load(cls, workspace: Workspace, format: str, source: str) -> "Before":
+        """Find the source among those of the workspace, or add it to them."""
+        sources = sources_of(workspace)
+        same = [number for number, one in enumerate(sources) if (one["format"], one["source"]) == (format, source)]
+        further = [] if same else [{"format": format, "source": source}]
+        return cls(workspace, sources + further, same[0] if same else len(sources))
+
+    @property
+    def audio(self) -> str | None:
+        """The audio folder that the source had, if it is still there."""
+        held: str | None = self.sources[self.number].get("audio")
+        return held if held and (is_url(held) or Path(held).is_dir()) else None
+
+    def numbered(self, table: str) -> pl.DataFrame:
+        """Return ``names`` or ``problems`` with `source_number`."""
+        if not table_path(self.workspace, table).exists():
+            return pl.DataFrame(schema=_NUMBERED)
+        found = self.workspace.table(table)
+        return found if "source_number" in found.columns else found.with_columns(source_number=pl.lit(0, pl.Int32))
+
+    def all_rows(self, table: str, own: pl.DataFrame) -> pl.DataFrame:
+        """Return ``names`` or ``problems`` with the rows of this source; numbered only if there are several sources."""
+        if len(self.sources) == 1:
+            return own
+        rows = own.with_columns(source_number=pl.lit(self.number, pl.Int32))
+        others = self.numbered(table).filter(pl.col("source_number") != self.number)
+        return pl.concat([others, rows], how="diagonal").select(rows.columns).sort("source_number", maintain_order=True)
+
+    def other_rows(self, *columns: str) -> pl.DataFrame:
+        """Return columns of the segments of other sources."""
+        held = tables.scan(self.workspace, columns)
+        if len(self.sources) == 1:
+            return held.limit(0).collect()
+        held = held.join(self.workspace.growth.lazy().select("segment_id", "source_number"), on="segment_id", how="left")
+        return held.filter(pl.col("source_number").fill_null(0) != self.number).select(columns).collect()
+
+    def probed(self) -> pl.DataFrame | None:
+        """Return what is known of recordings with audio, and their `file`."""
+        if (root := self.workspace.audio) is None:
+            return None
+        known = self.workspace.recordings.filter(pl.col("num_samples").is_not_null())
+        return known.with_columns(file=pl.Series([str(root / path) for path in known["path"]], dtype=pl.String))
+
+
+def sources_of(workspace: Workspace) -> list[dict[str, Any]]:
+    """Return the settings of the sources of a workspace, in the order in which they came."""
+    settings = workspace.settings
+    found: list[dict[str, Any]] = settings.get("sources") or [{name: settings.get(name) for name in _SOURCE}]
+    return found
+
+
+def rebase(before: Before, root: Location | None) -> tuple[Location | None, pl.DataFrame, bool]:
+    """Return the audio folder of the grown workspace, the recordings with paths below it, and whether `root` is another one.
+
+    A workspace with several audio folders has the first one on this machine; recordings elsewhere have absolute paths or URLs.
+    """
+    held, recordings = before.workspace.audio, before.workspace.recordings
+    if held is None or root is None or str(held) == str(root):
+        return root or held, recordings, False
+    if len(before.sources) > 1 and (held.local is not None or root.local is None):
+        return held, recordings, True
+    return root, recordings.with_columns(absolute(recordings["path"], held)), False
+
+
+def absolute(paths: pl.Series, root: Location) -> pl.Series:
+    """Return paths below an audio folder as absolute paths or URLs."""
+    return pl.Series("path", [path if path is None or is_url(path) else str(root / path) for path in paths], dtype=pl.String)
+
+
+def keep_ids(before: Before, recordings: pl.DataFrame, audit: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """Give names in an audit the ids that their recordings have had; a new recording gets an id that no other one has.
+
+    The same file, or a file of the same name and content, is the same recording. `recordings` is the table before.
+    """
+    own = before.numbered("names").filter(pl.col("source_number") == before.number).select("name", own="recording_id")
+    known = recordings.drop_nulls("path").unique("path", keep="first").select("path", by_path="recording_id")
+    named = audit.join(own.unique("name", keep="first"), on="name", how="left", maintain_order="left")
+    named = named.join(known, on="path", how="left", maintain_order="left")
+    kept = pl.coalesce("own", "by_path")
+    of_file = pl.when(pl.col("path").is_not_null()).then(kept.drop_nulls().first().over("path"))
+    named = named.with_columns(kept=pl.coalesce(kept, of_file))
+    taken = {*recordings["recording_id"], *named["kept"].drop_nulls()}
+    clash = named.filter(pl.col("kept").is_null() & pl.col("recording_id").is_in(list(taken)))
+    held = {key: (path, sha256) for key, path, sha256 in recordings.select("recording_id", "path", "sha256").iter_rows()}
+    sha256 = dict(facts.select("path", "sha256").iter_rows()) if len(clash) else {}
+    taken |= set(named["recording_id"])
+    renamed: dict[str, str] = {}
+    by_file: dict[str, str] = {}
+    for name, path, key in clash.select("name", "path", "recording_id").iter_rows():
+        there, hashed = held.get(key, (None, None))
+        same = path is None or there is None or (hashed is not None and hashed == sha256.get(path))
+        renamed[name] = key if same else by_file.setdefault(path, _numbered(key, taken))
+        taken.add(renamed[name])
+    new_id = pl.col("name").replace_strict(renamed, default=pl.col("recording_id"), return_dtype=pl.String)
+    return named.with_columns(recording_id=pl.coalesce("kept", new_id)).select(audit.columns)
+
+
+def _numbered(key: str, taken: set[str]) -> str:
+    return next(one for one in (f"{key}#{number}" for number in range(2, len(taken) + 3)) if one not in taken)
+
+
+def own_segment_ids(before: Before, placed: pl.DataFrame) -> pl.Series:
+    """Return ids of placed segments, none of which another source has for another text or times: those get ``#2`` and so on."""
+    columns = ("segment_id", "recording_id", "source_start", "source_end", "text")
+    other = before.other_rows(*columns)
+    clash = placed.with_row_index("row").join(other, on="segment_id", suffix=" was", maintain_order="left")
+    clash = clash.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name} was")) for name in columns[1:]))
+    if clash.is_empty():
+        return placed["segment_id"]
+    ids = placed["segment_id"].to_list()
+    taken = {*other["segment_id"], *ids}
+    for row, key in clash.select("row", "segment_id").iter_rows():
+        ids[row] = _numbered(key, taken)
+        taken.add(ids[row])
+    return pl.Series("segment_id", ids, dtype=pl.String)
+
+
+def merge_recordings(before: Before, old: pl.DataFrame, new: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Merge what was probed now into the recordings table; return also `recording_id` and `status` of what was probed.
+
+    The status is new, changed (other audio), arrived (audio for the first time), lost (audio that is no longer found; its facts
+    stay) or unchanged. An equal copy of another source's recording is that recording.
+    """
+    was = conform(old, _FACTS, "recordings").select(
+        "recording_id", *(pl.col(name).alias(f"{name} was") for name in _FACTS), there=True
+    )
+    joined = conform(new, _FACTS, "recordings").join(was, on="recording_id", how="left", maintain_order="left")
+    had, has = pl.col("num_samples was").is_not_null(), pl.col("num_samples").is_not_null()
+    equal = {name: (pl.col(name) == pl.col(f"{name} was")).fill_null(value=False) for name in _FACTS}
+    same = equal["sha256"] | (equal["num_bytes"] & (equal["mtime_ns"] | equal["version"]))
+    status = {"new": pl.col("there").is_null(), "lost": had & ~has, "arrived": has & ~had, "changed": had & ~same}
+    named = (pl.when(is_so).then(pl.lit(name)) for name, is_so in status.items())
+    joined = joined.with_columns(status=pl.coalesce(*named, pl.lit("unchanged")))
+    names = before.numbered("names").filter(pl.col("source_number") != before.number)
+    unchanged = pl.col("status") == "unchanged"
+    copied = unchanged & ~equal["path"] & pl.col("recording_id").is_in(names["recording_id"].implode())
+    taken = joined.filter(~copied & (pl.col("status") != "lost")).with_columns(
+        sha256=pl.when(unchanged).then(pl.coalesce("sha256", "sha256 was")).otherwise("sha256"),
+        name=pl.coalesce("name was", "name"),
+    )
+    further = [name for name in old.columns if name not in new.columns]
+    taken = taken.select(new.columns).join(
+        old.select("recording_id", *further), on="recording_id", how="left", maintain_order="left"
+    )
+    merged = _updated(old, taken.drop("error"), "recording_id")
+    return merged, joined.select("recording_id", "status")
+
+
+def _updated(old: pl.DataFrame, new: pl.DataFrame, key: str = "segment_id") -> pl.DataFrame:
+    """Return the rows of two tables in order, a row of the second in place of that of the first with the same key."""
+    order = pl.concat([old[key], new[key]]).unique(maintain_order=True).to_frame()
+    rows = pl.concat([old.join(new, on=key, how="anti"), new], how="diagonal_relaxed")
+    return order.join(rows, on=key, maintain_order="left").select(rows.columns)
+
+
+def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
+    """Return the tables that change with the segments, which `Workspace.save_together` takes."""
+    if merge.rows.is_empty():
+        return {}
+    reviews = before.workspace.path / "reviews"
+    lines = {name: _lines(reviews / f"{name}.jsonl") for name in ("verdicts", "corrections")}
+    owners = before.workspace.growth.select("segment_id", owner="source_number")
+    new = merge.replaced.join(owners, on="segment_id", how="left", maintain_order="left").select(
+        "segment_id",
+        added_in=pl.lit(before.workspace.generation + 1),
+        source_number=pl.when(is_("new")).then(pl.lit(before.number)).otherwise(pl.col("owner").fill_null(0)),
+        **{name: pl.when(~is_("new")).then(pl.lit(count)) for name, count in lines.items()},
+    )
+    made = {
+        "segments": merge.table(),
+        EARLIER_SPLITS: keep_splits(before.workspace),
+        CORRECTED_TEXTS: merge.corrected_texts(),
+        GROWTH: _updated(before.workspace.growth, new.cast(GROWN)) if len(new) else None,
+    }
+    return {name: table for name, table in made.items() if table is not None}
+
+
+def _lines(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.is_file() else 0
+
+
+def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
+    """Return the table of earlier splits with those of the current selection; None if there is no selection.
+
+    Rows of earlier selections stay; a segment gets its newer split, but one that was held out never goes to train.
+    """
+    keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
+    held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
+    chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
+    grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
+    now = chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+    if now.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
+        return None if now.is_empty() else now
+    was = workspace.table(EARLIER_SPLITS)
+    splits = pl.concat([was["split"], now["split"]]).drop_nulls().unique()
+    held_out = pl.col("split").is_in([name for name in splits if is_held_out(name)])
+    kept = now.filter(~held_out).join(was.filter(held_out), on="segment_id", how="semi")
+    return _updated(was, now.join(kept, on="segment_id", how="anti", maintain_order="left"))
+
+
+def grown_settings(before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool) -> dict[str, Any]:
+    """Return the settings of the workspace with those of the source; `replaced`: segments were added or changed."""
+    held = before.workspace.settings
+    own = {name: settings[name] for name in _SOURCE}
+    sources = [own if number == before.number else one for number, one in enumerate(before.sources)]
+    new = {**held, **sources[0], "audio": audio and str(audio), "sources": sources}
+    new |= {"cache": settings["cache"]} if "cache" in settings else {}
+    if replaced:
+        drawn = any((before.workspace.path / "reviews").glob("*.json"))
+        known = before.workspace.known_states() if drawn else held.get("generations", [])
+        new |= {"generation": before.workspace.generation + 1, "generations": known}
+    return new
