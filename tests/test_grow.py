@@ -23,7 +23,8 @@ import nbaudio
 from nbaudio import evidence, ingest, materialize, review, score, select
 from nbaudio.cli import app
 from nbaudio.core.errors import ExistsError, InputError
-from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, TOMBSTONES, WITHDRAWN, tombstone
+from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH
+from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, tombstone
 from nbaudio.proof.evidence import ProofState
 from nbaudio.review import Verdict, append_verdicts
 from nbaudio.review.corrections import correct_bounds, correct_texts

@@ -9,7 +9,7 @@ from test_versions import CLIPS, check, contents, first, grown, samples, save, s
 
 import nbaudio
 from nbaudio.core.errors import InputError
-from nbaudio.core.tables import tombstone
+from nbaudio.core.tombstones import tombstone
 from nbaudio.corpus.packs import index_of, keep_clips
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus

@@ -6,7 +6,6 @@ recording's own rate, half open; seconds appear only as the source's own decimal
 All reads and writes of a workspace's tables are in this module: `scan` and `read` read a table, `write` replaces it atomically.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -95,32 +94,6 @@ GROWN = pl.Schema(
         "corrections": pl.Int64,
     }
 )
-
-WITHDRAWN = "withdrawn"
-"""Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
-
-TOMBSTONES = pl.Schema({"kind": pl.String, "sha256": pl.String, "reason": pl.String})
-"""What was withdrawn, not by name: `kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason."""
-
-
-def tombstone(kind: str, key: str) -> str:
-    """Return the hash that stands for a withdrawn id: hex SHA-256.
-
-    Examples:
-        >>> tombstone("speaker", "ana")[:8]
-        '7d55fae5'
-    """
-    return hashlib.sha256(f"{kind} {key}".encode("utf8", "surrogatepass")).hexdigest()
-
-
-def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
-    """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
-    gone = pl.Series([False] * len(rows), dtype=pl.Boolean)
-    for kind, hashes in withdrawn.group_by("kind").agg("sha256").iter_rows():
-        known = set(hashes)
-        ids = [key for key in rows[f"{kind}_id"].drop_nulls().unique() if tombstone(kind, key) in known]
-        gone = gone | rows[f"{kind}_id"].is_in(ids).fill_null(value=False)
-    return gone
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:

@@ -16,7 +16,8 @@ import polars as pl
 from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.source_splits import is_held_out
-from nbaudio.core.tables import SEGMENTS, TOMBSTONES, conform, is_withdrawn, parquet_slices
+from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
+from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
 from nbaudio.corpus.layout import CORPUS_JSON, Layout, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits

@@ -17,7 +17,8 @@ from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet, tombstone, with_durations
+from nbaudio.core.tables import read_parquet, with_durations
+from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, tombstone
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at

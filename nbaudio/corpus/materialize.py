@@ -16,7 +16,8 @@ from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import RESERVED, is_withdrawn
+from nbaudio.core.tables import RESERVED
+from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.base_version import Base, tombstones
 from nbaudio.corpus.card import CARD, About, publish_card
 from nbaudio.corpus.containers.base import Shard

@@ -16,7 +16,8 @@ from nbaudio.core.errors import AudioError, InputError, one_line
 from nbaudio.core.progress import progress
 from nbaudio.core.report import Report, fact_key, first_lines
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.core.tables import TOMBSTONES, is_withdrawn, read_parquet
+from nbaudio.core.tables import read_parquet
+from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.card import CARD
 from nbaudio.corpus.containers.base import check_locations, clips_in, verified_clip
 from nbaudio.corpus.corpus_tables import split_facts

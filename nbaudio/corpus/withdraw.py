@@ -1,6 +1,6 @@
 """The command `withdraw`: remove speakers, recordings or segments from a workspace for good.
 
-Hashes of the withdrawn ids are kept (`core.tables.TOMBSTONES`), so that no later `ingest` brings them back. The segments table,
+Hashes of the withdrawn ids are kept (`core.tombstones`), so that no later `ingest` brings them back. The segments table,
 from which the ids to remove are read, is rewritten last: an interrupted run can be repeated.
 """
 
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,16 +23,8 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import (
-    CORRECTED_TEXTS,
-    EARLIER_SPLITS,
-    TOMBSTONES,
-    WITHDRAWN,
-    is_withdrawn,
-    table_path,
-    tombstone,
-    with_durations,
-)
+from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, table_path, with_durations
+from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
 from nbaudio.review.sheet_clips import ENCODINGS
@@ -42,7 +35,13 @@ from nbaudio.storage.workspace import Workspace
 
 _KINDS = ("speaker", "recording", "segment")
 # Beside segments and recordings, the tables with rows of segments.
-_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS)
+_BY_SEGMENT = ("decisions", CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH)
+_EMPTY_LINES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        VERDICT_LOG: {"segment_id": "", "content": "", "verdict": None, "comment": "", "corrected_text": None},
+        CORRECTION_LOG: {"segment_id": "", "start_sample": None, "end_sample": None},
+    }
+)
 _WORD = re.compile(r"[\s:,;'\"()]+")
 _encode = msgspec.json.Encoder().encode
 
@@ -107,7 +106,6 @@ def withdraw(
 
     workspace.save(**{WITHDRAWN: held})  # first: whatever happens then, nothing comes back
     ids = set(gone["segment_id"])
-    _forget_rows(workspace, ids, lost)
     _forget_logs(workspace, ids)
     _forget_reports(workspace, ids | set(lost["recording_id"]))
     sheets = _forget_review_clips(workspace, ids)
@@ -118,8 +116,14 @@ def withdraw(
         remaining.with_columns(source_channel(remaining)).join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
     )
     packs = _forget_clips(workspace, remaining, facts, formats)
-    workspace.save(recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"))
-    tables.write(workspace, (part.filter(~is_withdrawn(part, held)) for part in tables.read_batches(workspace)))
+    # Reviews hold for the segments that are left.
+    drawn = any((workspace.path / "reviews").glob("*.json"))
+    workspace.save_together(
+        settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
+        recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
+        segments=(part.filter(~is_withdrawn(part, held)) for part in tables.read_batches(workspace)),
+        **_other_tables(workspace, ids, lost),
+    )
 
     version = f"nbaudio materialize {shlex.quote(str(workspace.path))} --base CORPUS --out NEW"
     report = Report(
@@ -194,31 +198,30 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
     return list(dict.fromkeys(corpora)), list(formats)
 
 
-def _forget_rows(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> None:
-    """Remove rows of segments and recordings from all tables but those two."""
+def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return all other tables that have rows of segments and recordings, without these rows."""
+    changed = {}
     for name in (*_BY_SEGMENT, "problems", "names"):
-        if not table_path(workspace, name).exists():
-            continue
-        table = workspace.table(name)
-        column = {"problems": "item", "names": "recording_id"}.get(name, "segment_id")
-        out = (
-            lost["recording_id"] if name == "names" else pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
-        )
-        left = table.filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
-        if len(left) < len(table):
-            workspace.save(**{name: left})
+        if table_path(workspace, name).exists():
+            table = workspace.table(name)
+            column = {"problems": "item", "names": "recording_id"}.get(name, "segment_id")
+            out = (
+                lost["recording_id"]
+                if name == "names"
+                else pl.Series([*ids, *lost["recording_id"], *lost["path"]], dtype=pl.String)
+            )
+            changed[name] = table.filter(~pl.col(column).is_in(out.implode()).fill_null(value=False))
+    return changed
 
 
 def _forget_logs(workspace: Workspace, ids: Set[str]) -> None:
-    """Remove the lines about segments from the logs of verdicts and corrections."""
-    for name in (VERDICT_LOG, CORRECTION_LOG):
+    """Empty the lines about segments in the logs of verdicts and corrections; lines keep their numbers."""
+    for name, empty in _EMPTY_LINES.items():
         path = workspace.path / name
         if path.exists():
-            lines = list(parse_lines(path.read_bytes()))
-            left = [line for line in lines if line.get("segment_id") not in ids]
-            if len(left) < len(lines):
-                with atomic_write(path) as partial:
-                    partial.write_bytes(b"".join(_encode(line) + b"\n" for line in left))
+            lines = [{**line, **empty} if line.get("segment_id") in ids else line for line in parse_lines(path.read_bytes())]
+            with atomic_write(path) as partial:
+                partial.write_bytes(b"".join(_encode(line) + b"\n" for line in lines))
 
 
 def _forget_reports(workspace: Workspace, names: Set[str]) -> None:

@@ -219,7 +219,7 @@ def _lines(log: Path) -> int:
 def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
     """Return the table of earlier splits with those of the current selection; None if there is no selection.
 
-    Rows of earlier selections stay; a segment gets its newer split, but one that was held out never goes to train.
+    A segment that was held out keeps its rows, with the sentence and the values that it had, beside a new one.
     """
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
@@ -231,8 +231,10 @@ def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
     was = workspace.table(EARLIER_SPLITS)
     splits = pl.concat([was["split"], now["split"]]).drop_nulls().unique()
     held_out = pl.col("split").is_in([name for name in splits if is_held_out(name)])
-    kept = now.filter(~held_out).join(was.filter(held_out), on="segment_id", how="semi")
-    return _updated(was, now.join(kept, on="segment_id", how="anti", maintain_order="left"))
+    before = was.filter(held_out)
+    now = now.filter(held_out | ~pl.col("segment_id").is_in(before["segment_id"].implode()))
+    others = was.filter(~held_out).join(now, on="segment_id", how="anti", maintain_order="left")
+    return pl.concat([before, others, now], how="diagonal").unique(maintain_order=True)
 
 
 def grown_settings(before: Before, settings: Mapping[str, Any], audio: Location | None, *, replaced: bool) -> dict[str, Any]:

@@ -18,9 +18,10 @@ import polars as pl
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.core.input_guards import escape_surrogates, parse_size
-from nbaudio.core.name_matching import resolve
+from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.core.report import Report
 from nbaudio.core.tables import RECORDINGS, conform, table_path
+from nbaudio.core.tombstones import has_tombstone, is_withdrawn
 from nbaudio.formats import commonvoice, hf, kaldi, lhotse, librispeech, nemo, parlaspeech, subtitles, table, textgrid
 from nbaudio.formats.base import Reader, Transcripts, clean_columns
 from nbaudio.sources import folder
@@ -30,7 +31,6 @@ from nbaudio.sources.place_segments import fill_times, judge, place
 from nbaudio.sources.recording_names import TABLES, Resolved, read_mapping, redact_names, source_ids
 from nbaudio.sources.recordings import FACTS, list_audio, probe_recordings
 from nbaudio.sources.remote_sources import read_remote, resolve_source
-from nbaudio.sources.withdrawn import Withdrawn
 from nbaudio.storage.base import Location
 from nbaudio.storage.cache import LIMIT, Cache
 from nbaudio.storage.location import LocalPath, location
@@ -153,9 +153,9 @@ def _place(
     sha256: bool,
 ) -> Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn."""
-    withdrawn, transcripts = Withdrawn(out), resolved.transcripts
+    withdrawn, transcripts = Workspace(out).withdrawn, resolved.transcripts
     audit = resolved.audit
-    gone = withdrawn.names(audit, transcripts.frame)
+    gone = _withdrawn_names(audit, transcripts.frame, withdrawn)
     known = before.probed() if before else None
     found = audit.filter(~gone)["path"].drop_nulls().unique().sort()
     facts = pl.DataFrame(schema=FACTS)
@@ -168,7 +168,7 @@ def _place(
             facts = facts.with_columns(absolute(facts["path"], root))
             audit = audit.with_columns(absolute(audit["path"], root))
         audit = keep_ids(before, old, audit, facts)
-        gone |= withdrawn.names(audit, transcripts.frame)
+        gone |= _withdrawn_names(audit, transcripts.frame, withdrawn)
     kept = resolved._replace(audit=audit.filter(~gone))
     recordings = merged = _recordings_table(kept, facts, keys)
     status = None
@@ -178,9 +178,17 @@ def _place(
     placed = place(frame, audit, merged)
     if before:
         placed = placed.with_columns(own_segment_ids(before, placed))
-    out_rows = withdrawn.rows(placed, frame)
+    out_rows = is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
     segments = judge(frame.filter(~out_rows), placed.filter(~out_rows), merged)
     return Placed(kept, audio, recordings, merged, status, segments, int(out_rows.sum()))
+
+
+def _withdrawn_names(audit: pl.DataFrame, frame: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return for each name of an audit whether its recording, or the speaker of all its segments, was withdrawn."""
+    plain = pl.Series([recording_id(name) for name in audit["name"]], dtype=pl.String)
+    named = has_tombstone("recording", audit["recording_id"], withdrawn) | has_tombstone("recording", plain, withdrawn)
+    silent = frame.filter(~has_tombstone("speaker", frame["speaker_id"], withdrawn))["name"].unique()
+    return named | ~audit["name"].is_in(silent.implode())
 
 
 def _options(format: str, options: Mapping[str, object]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from nbaudio.core import tables
+from nbaudio.core import tables, tombstones
 from nbaudio.core.atomic import read_json, remove, write_json
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
@@ -80,6 +80,7 @@ class Workspace:
     def open(cls, path: "str | Path | Workspace") -> "Workspace":
         """Return the workspace at `path`; raise InputError if the folder is not a workspace."""
         if isinstance(path, Workspace):
+            path._finish_saving()
             return path
         workspace = cls(Path(path))
         try:
@@ -170,9 +171,9 @@ class Workspace:
 
     @property
     def withdrawn(self) -> pl.DataFrame:
-        """The tombstones of what was withdrawn (`core.tables.TOMBSTONES`); empty if nothing was."""
-        there = tables.table_path(self, tables.WITHDRAWN).exists()
-        return self.table(tables.WITHDRAWN) if there else tables.TOMBSTONES.to_frame()
+        """The tombstones of what was withdrawn (`core.tombstones.TOMBSTONES`); empty if nothing was."""
+        there = tables.table_path(self, tombstones.WITHDRAWN).exists()
+        return self.table(tombstones.WITHDRAWN) if there else tombstones.TOMBSTONES.to_frame()
 
     @property
     def growth(self) -> pl.DataFrame:

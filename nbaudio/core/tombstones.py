@@ -1,0 +1,36 @@
+"""Tombstones: hashes that stand for withdrawn speakers, recordings and segments, without naming them."""
+
+import hashlib
+
+import polars as pl
+
+WITHDRAWN = "withdrawn"
+"""Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
+
+TOMBSTONES = pl.Schema({"kind": pl.String, "sha256": pl.String, "reason": pl.String})
+"""What was withdrawn, not by name: `kind` (``speaker``, ``recording`` or ``segment``), `tombstone` of its id, and the reason."""
+
+
+def tombstone(kind: str, key: str) -> str:
+    """Return the hash that stands for a withdrawn id: hex SHA-256.
+
+    Examples:
+        >>> tombstone("speaker", "ana")[:8]
+        '7d55fae5'
+    """
+    return hashlib.sha256(f"{kind} {key}".encode("utf8", "surrogatepass")).hexdigest()
+
+
+def has_tombstone(kind: str, ids: pl.Series, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return whether each id was withdrawn; `withdrawn` are `TOMBSTONES`."""
+    known = set(withdrawn.filter(pl.col("kind") == kind)["sha256"])
+    gone = [key for key in ids.drop_nulls().unique() if tombstone(kind, key) in known] if known else []
+    return ids.is_in(gone).fill_null(value=False)
+
+
+def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return whether each row (`segment_id`, `recording_id`, `speaker_id`) has a tombstone."""
+    segment, recording, speaker = (
+        has_tombstone(kind, rows[f"{kind}_id"], withdrawn) for kind in ("segment", "recording", "speaker")
+    )
+    return segment | recording | speaker
