@@ -86,15 +86,8 @@ GROWTH = "growth"
 many lines of the logs of reviews are about what it was before).
 """
 
-GROWN = pl.Schema(
-    {
-        "segment_id": pl.String,
-        "added_in": pl.Int32,
-        "source_number": pl.Int32,
-        "verdicts": pl.Int64,
-        "corrections": pl.Int64,
-    }
-)
+_LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
+GROWN = pl.Schema({"segment_id": pl.String, "added_in": pl.Int32, "source_number": pl.Int32, **_LINES})
 
 WITHDRAWN = "withdrawn"
 """Name of the workspace table of withdrawn speakers, recordings and segments: `TOMBSTONES`."""
