@@ -139,16 +139,17 @@ def ingest(
     create_workspace(root)
     has_ids = names is not None and Path(names).suffix.lower() not in TABLES
     probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
-    placed = _place(out, resolved, resolved.mapping if has_ids else {}, root, before, probe=probe)
+    placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
     return save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
 def _place(
     out: Path,
     resolved: Resolved,
-    keys: Mapping[str, str],
     root: Location | None,
     before: Before | None,
+    *,
+    keys: Mapping[str, str],
     probe: Callable[..., pl.DataFrame],
 ) -> Placed:
     """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
