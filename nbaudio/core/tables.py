@@ -85,15 +85,8 @@ GROWTH = "growth"
 many lines of the logs of reviews are about what it was before).
 """
 
-GROWN = pl.Schema(
-    {
-        "segment_id": pl.String,
-        "added_in": pl.Int32,
-        "source_number": pl.Int32,
-        "verdicts": pl.Int64,
-        "corrections": pl.Int64,
-    }
-)
+_LINES = dict.fromkeys(("verdicts", "corrections"), pl.Int64)
+GROWN = pl.Schema({"segment_id": pl.String, "added_in": pl.Int32, "source_number": pl.Int32, **_LINES})
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema, name: str) -> pl.DataFrame:

@@ -4,7 +4,7 @@ A foreign layout is a module with a `Reader` called `read`, whose keyword-only p
 stages after reading are the same for every layout. The source's own decimals are kept and converted to samples here, once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -138,49 +138,43 @@ def ingest(
     resolved = _resolve_names(transcripts, mapping, root)
     create_workspace(root)
     has_ids = names is not None and Path(names).suffix.lower() not in TABLES
-    placed = _place(out, resolved, resolved.mapping if has_ids else {}, root, before, jobs=jobs, sha256=sha256)
+    probe = partial(probe_recordings, jobs=jobs, sha256=sha256, keep=out)
+    placed = _place(out, resolved, root, before, keys=resolved.mapping if has_ids else {}, probe=probe)
     return save_tables(Workspace.open(out), origin.name, placed, before, settings)
 
 
 def _place(
     out: Path,
     resolved: Resolved,
-    keys: Mapping[str, str],
     root: Location | None,
     before: Before | None,
     *,
-    jobs: int | None,
-    sha256: bool,
+    keys: Mapping[str, str],
+    probe: Callable[..., pl.DataFrame],
 ) -> Placed:
-    """Probe the recordings and place the segments in them, without what was withdrawn."""
-    withdrawn, transcripts = Workspace(out).withdrawn, resolved.transcripts
-    audit = resolved.audit
+    """Probe the recordings and place the segments in them, without what was withdrawn; `keys` are those of a ``wav.scp``."""
+    withdrawn, transcripts, audit = Workspace(out).withdrawn, resolved.transcripts, resolved.audit
     gone = _withdrawn_names(audit, transcripts.frame, withdrawn)
-    known = before.probed() if before else None
-    found = audit.filter(~gone)["path"].drop_nulls().unique().sort()
-    facts = pl.DataFrame(schema=FACTS)
+    facts, audio, status = pl.DataFrame(schema=FACTS), root, None
     if root:
-        facts = probe_recordings(root, found, jobs=jobs, sha256=sha256, keep=out, before=known)
-    audio, old = root, pl.DataFrame()
+        facts = probe(root, audit.filter(~gone)["path"].drop_nulls().unique().sort(), before=before.probed() if before else None)
     if before:
         audio, old, is_apart = rebase(before, root)
         if root and is_apart:
-            facts = facts.with_columns(absolute(facts["path"], root))
-            audit = audit.with_columns(absolute(audit["path"], root))
+            facts, audit = (table.with_columns(absolute(table["path"], root)) for table in (facts, audit))
         audit = keep_ids(before, old, audit, facts)
         gone |= _withdrawn_names(audit, transcripts.frame, withdrawn)
     kept = resolved._replace(audit=audit.filter(~gone))
     recordings = merged = _recordings_table(kept, facts, keys)
-    status = None
     if before:
         merged, status = merge_recordings(before, old, recordings)
     frame = fill_times(transcripts.frame, audit, merged, transcripts.windows)
     placed = place(frame, audit, merged)
     if before:
         placed = placed.with_columns(own_segment_ids(before, placed))
-    out_rows = is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
-    segments = judge(frame.filter(~out_rows), placed.filter(~out_rows), merged)
-    return Placed(kept, audio, recordings, merged, status, segments, int(out_rows.sum()))
+    stays_out = is_withdrawn(placed.with_columns(frame["speaker_id"]), withdrawn)
+    segments = judge(frame.filter(~stays_out), placed.filter(~stays_out), merged)
+    return Placed(kept, audio, recordings, merged, status, segments, int(stays_out.sum()))
 
 
 def _withdrawn_names(audit: pl.DataFrame, frame: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:

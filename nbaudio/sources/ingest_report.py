@@ -79,8 +79,7 @@ def _is_saved(workspace: Workspace, name: str, table: pl.DataFrame) -> bool:
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
     """Count what is new, changed, unchanged and removed."""
-    status: pl.DataFrame = placed.status  # type: ignore[assignment]  # the workspace grows
-    counts = dict(status["status"].value_counts().iter_rows())
+    counts = {} if placed.status is None else dict(placed.status["status"].value_counts().iter_rows())
     kinds = {kind: int(merge.rows.select(is_(kind).sum()).item()) for kind in KINDS}
     new = kinds.pop("new")
     return {
