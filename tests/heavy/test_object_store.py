@@ -11,6 +11,7 @@ from pathlib import Path
 
 import boto3
 import numpy as np
+import polars as pl
 import pytest
 import soundfile as sf
 from conftest import encoded
@@ -22,7 +23,8 @@ from nbaudio.audio import read_clip
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.reading import open_corpus
 from nbaudio.storage.cache import Cache
-from nbaudio.storage.remote import remote
+from nbaudio.storage.remote import Remote, remote
+from nbaudio.storage.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +174,36 @@ def test_corpus_in_a_bucket_is_the_local_one(store, selected, tmp_path):
     assert encoded("s3://corpora/whole", ids) == encoded(tmp_path / "local", ids)
     again = materialize(selected, out="s3://corpora/whole", jobs=1, **OPTIONS)
     assert again.facts["shards_kept_from_before"] == again.facts["shards"]
+
+
+def test_a_new_version_is_copied_by_the_store(store, selected, tmp_path, monkeypatch):
+    """Shards of the base are never sent from this machine; the new version is that of folders."""
+    materialize(selected, out="s3://corpora/v1", jobs=2, **OPTIONS)
+    workspace = Workspace(selected)
+    segments = workspace.segments
+    changed = segments["segment_id"][5]
+    text = pl.when(pl.col("segment_id") == changed).then(pl.lit("druga rečenica")).otherwise("text").alias("text")
+    workspace.save(segments=segments.with_columns(text))
+    sent: list[str] = []
+    put = Remote.put
+    monkeypatch.setattr(Remote, "put", lambda place, source: (sent.append(str(place)), put(place, source))[1])
+    try:
+        report = materialize(
+            selected, out="s3://corpora/v2", base="s3://corpora/v1", jobs=1, engine="threading", show_progress=False
+        )
+        again = materialize(
+            selected, out="s3://corpora/v2", base="s3://corpora/v1", jobs=1, engine="threading", show_progress=False
+        )
+        materialize(selected, out=tmp_path / "v2", base=tmp_path / "local", jobs=1, show_progress=False)
+    finally:
+        workspace.save(segments=segments)
+    assert again.facts["shards_kept_from_before"] == report.facts["shards"]
+    tars = {name.removeprefix("s3://corpora/v2/") for name in sent if name.endswith(".tar")}
+    assert len(tars) == 2  # the shard that held the clip, and the new one
+    one, two = ({name: data for name, data in objects(store, prefix).items() if name.endswith(".tar")} for prefix in ("v1", "v2"))
+    assert {name for name in two if two[name] != one.get(name)} == tars
+    assert two == {name: data for name, data in contents(tmp_path / "v2").items() if name.endswith(".tar")}
+    assert verify("s3://corpora/v2", jobs=2, show_progress=False).problems == []
 
 
 @pytest.mark.parametrize(
