@@ -315,6 +315,32 @@ def test_a_base_that_is_damaged_or_incomplete_is_refused(tmp_path):
         version(workspace, tmp_path / "c1", tmp_path / "c3")
 
 
+def test_a_damaged_clip_of_the_base_is_named_and_the_base_is_left_alone(tmp_path):
+    workspace, recordings, segments = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    row = open_corpus(tmp_path / "c1").segments.filter(pl.col("split") == "train").row(0, named=True)
+    path = tmp_path / "c1" / row["shard"]
+    data = bytearray(path.read_bytes())
+    data[row["offset"] + row["length"] // 2] ^= 255
+    path.write_bytes(data)
+    inside = open_corpus(tmp_path / "c1").segments.filter(pl.col("shard") == row["shard"])["segment_id"]
+    other = next(key for key in inside if key != row["segment_id"])
+    save(workspace, recordings, [each for each in segments if each["segment_id"] != other])
+    before = contents(tmp_path / "c1")
+    with pytest.raises(InputError, match=rf"{path.name}: a clip is damaged; 'nbaudio verify .*c1' lists all damage of the base"):
+        version(workspace, tmp_path / "c1", tmp_path / "c2")
+    assert contents(tmp_path / "c1") == before
+
+
+def test_a_base_of_another_workspace_is_noticed(tmp_path):
+    workspace, recordings, segments = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    save(workspace, recordings, [row | {"segment_id": f"x{row['segment_id']}", "text": f"x {row['text']}"} for row in segments])
+    report = version(workspace, tmp_path / "c1", tmp_path / "c2")
+    assert any("was it made from this workspace?" in line for line in report.warnings)
+    check(tmp_path / "c2")
+
+
 def test_a_version_can_be_made_at_and_from_an_address(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1")

@@ -170,6 +170,22 @@ def test_packs_keep_the_clips_that_are_wanted_byte_for_byte(tmp_path):
     assert shards(tmp_path / "c1") == shards(tmp_path / "c2")
 
 
+def test_damaged_packs_are_removed(tmp_path):
+    workspace, *_ = start(tmp_path)
+    first(workspace, tmp_path / "c1")
+    held = index_of(location(workspace.path / "packs"))
+    for number, path in enumerate(sorted((workspace.path / "packs").glob("*.pack"))):
+        data = bytearray(path.read_bytes())
+        data[20 if number else -1] ^= 255
+        path.write_bytes(data)
+    withdraw(workspace, speaker="s3", why="consent withdrawn")
+    left = index_of(location(workspace.path / "packs"))
+    assert set(left["clip_key"]) < set(held["clip_key"])
+    report = version(workspace, tmp_path / "c1", tmp_path / "c2")
+    assert report.facts["kept"] == 4 * CLIPS
+    check(tmp_path / "c2")
+
+
 def test_verify_finds_what_should_have_been_withdrawn(tmp_path):
     workspace, *tables = start(tmp_path)
     first(workspace, tmp_path / "c1")

@@ -115,11 +115,7 @@ class Base:
     def left_out(self, table: Path) -> list[str]:
         """Return the columns of a segments table that hold values and that the base does not have."""
         held = pl.scan_parquet(table, glob=False)
-        others = [
-            name
-            for name in held.collect_schema()
-            if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION) and not name.startswith("text_")
-        ]
+        others = [name for name in held.collect_schema() if name not in (*self.columns, *SEGMENTS, *CLIP_FACTS, *LOCATION)]
         counts = held.select(pl.col(others).count()).collect() if others else pl.DataFrame()
         return [name for name in others if counts[name].item()]
 

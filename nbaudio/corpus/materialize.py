@@ -20,7 +20,7 @@ from nbaudio.core.tables import RESERVED
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.base_version import Base, tombstones
 from nbaudio.corpus.card import CARD, About, publish_card
-from nbaudio.corpus.containers.base import Shard
+from nbaudio.corpus.containers.base import Shard, version_of
 from nbaudio.corpus.containers.registry import Container, container_named
 from nbaudio.corpus.corpus_tables import check_text, freeze_table, publish, selection_hash
 from nbaudio.corpus.layout import Layout
@@ -151,15 +151,15 @@ def materialize(
 def _materialize(
     run: _Run, writer: Container, about: About, site: EngineLocation, *, engine: str | None, jobs: int | None, began: float
 ) -> Report:
+    """Make the corpus, or the version, of a run whose parameters are validated."""
     workspace, layout, base, text = run.workspace, run.layout, run.base, run.parameters.text
     recordings = workspace.recordings
     accepted = _accepted(run)  # raises before anything is written
     judged = reviewed_ids(workspace)
     check_text(workspace, text, judged=bool(judged))
     clip_format = run.parameters.format
-    for own in (
-        recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"].unique() if clip_format.rate is None else ()
-    ):
+    used = recordings.join(accepted, on="recording_id", how="semi")["sampling_rate"]
+    for own in used.unique() if clip_format.rate is None else ():
         encoder(clip_format.encoding).check_rate(own)
     reviewed = accepted.filter((pl.col("split") == "train") & pl.col("segment_id").is_in(sorted(judged))).height
     claim = selection_claim(workspace)
@@ -168,11 +168,12 @@ def _materialize(
     identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
     logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "packs": str(run.packs), "jobs": jobs}
     withdrawn = workspace.withdrawn
-    notes = _held_out_notes(run, withdrawn, selected) if base else []
+    notes = _held_out_notes(run, withdrawn, selected)
     with layout.claimed(identity, "materialize", logged | {"engine": engine}) as is_whole, run.packs.shared():
         card = restore_records(layout) if is_whole else ""
         # The current table: a later selection replaces the file.
         run = replace(run, table=freeze_table(workspace, layout.work / "segments.parquet", text))
+        others = base.left_out(run.table) if base else []
         results, lost, num_cut = _cut_and_pack(run, recording_facts(recordings), engine, site)
         with progress("publish", 1, "corpus", show=False) as advance:
             info = publish(layout, results, writer, lost=lost, table=run.table, recordings=recordings, selection=selected)
@@ -187,8 +188,10 @@ def _materialize(
     notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
         notes.append(f"{reviewed:,} clips of train were drawn for review after select: select again, then make a new corpus")
-    if base and (others := base.left_out(tables.table_path(workspace))):
+    if others:
         notes.append(f"columns that the base does not have are left out: {', '.join(others)}")
+    if base and not any(version_of(shard.name) <= base.version for shard in results):
+        notes.append(f"no clip of the base {base} is unchanged: was it made from this workspace?")
     notes += short_windows(accepted, run.parameters.limits.window)
     facts = _facts(layout, info, results, num_cut=num_cut, num_lost=len(lost), took=time.monotonic() - began)
     report = Report("materialize", facts, notes, problems=first_lines(problems, f"{layout}/rejected.parquet"))
@@ -236,6 +239,8 @@ def _cut_and_pack(
             if not damaged:
                 return results, lost, num_cut
             for pack_path in damaged:
+                if run.base and pack_path.startswith(f"{run.base}/"):
+                    raise InputError(f"{pack_path}: a clip is damaged; 'nbaudio verify {run.base}' lists all damage of the base")
                 location(pack_path).remove()
     raise NbaudioError(f"{min(damaged)}: damaged again after recutting; check the disk and run the same command again")
 

@@ -188,19 +188,28 @@ def keep_clips(packs: Location, keys: Collection[str]) -> int:
     removed = 0
     for place in [packs / name for name in packs.files() if name.endswith(".pack")]:
         index = read_index(place)
-        kept = None if index is None else index.filter(pl.col("clip_key").is_in(list(keys)))
-        if index is None or kept is None or kept.is_empty():
-            removed += 0 if index is None else len(index)
+        held = _INDEX.to_frame() if index is None else index
+        kept = held.filter(pl.col("clip_key").is_in(list(keys)))
+        try:
+            if index is None or kept.is_empty():
+                place.remove()
+            elif len(kept) < len(held):
+                _rewrite(place, kept)
+        except PackDamagedError:
+            kept = _INDEX.to_frame()
             place.remove()
-        elif len(kept) < len(index):
-            with place.new() as partial, partial.open("wb") as file:
-                rows = []
-                for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
-                    rows.append((row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"]))
-                    file.write(data)
-                file.write(_index_bytes(rows))
-            removed += len(index) - len(kept)
+        removed += len(held) - len(kept)
     return removed
+
+
+def _rewrite(pack: Location, kept: pl.DataFrame) -> None:
+    """Write a pack with some of its clips."""
+    index = []
+    with pack.new() as partial, partial.open("wb") as file:
+        for row, data in zip(kept.iter_rows(named=True), read_clips(kept), strict=True):
+            index.append((row["clip_key"], file.tell(), len(data), row["clip_samples"], row["clip_sha256"]))
+            file.write(data)
+        file.write(_index_bytes(index))
 
 
 class PackDamagedError(NbaudioError):

@@ -20,7 +20,7 @@ from nbaudio.core import input_guards, tables
 from nbaudio.core.atomic import atomic_write, parse_lines, read_json, write_json
 from nbaudio.core.channels import source_channel
 from nbaudio.core.dataframes import Ids, as_ids
-from nbaudio.core.errors import InputError
+from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, table_path, with_durations
@@ -115,7 +115,7 @@ def withdraw(
     remaining = (
         remaining.with_columns(source_channel(remaining)).join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
     )
-    packs = _forget_clips(workspace, remaining, facts, formats)
+    packs, unread = _forget_clips(workspace, remaining, facts, formats)
     # Reviews hold for the segments that are left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
@@ -139,7 +139,7 @@ def withdraw(
             "next": version,
         },
         ["sources outside of the workspace are not changed, and corpora hold what is withdrawn until their next version"],
-        first_lines(sheets, "the folders named"),
+        first_lines([*sheets, *unread], "the folders named"),
     )
     workspace.save_report("withdraw", {**report.to_dict(), "problems": []})
     return report
@@ -277,9 +277,18 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 
 def _forget_clips(
     workspace: Workspace, remaining: pl.DataFrame, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
-) -> int:
-    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed."""
+) -> tuple[int, list[str]]:
+    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed.
+
+    The second value has a line for each folder of packs that cannot be read.
+    """
     keys: dict[str, set[str]] = {str(workspace.path / "packs"): set()}
     for clip_format, packs in formats:
         keys.setdefault(packs, set()).update(clip_keys(remaining, facts, clip_format))
-    return sum(keep_clips(location(packs), kept) for packs, kept in keys.items())
+    removed, problems = 0, []
+    for packs, kept in keys.items():
+        try:
+            removed += keep_clips(location(packs), kept)
+        except (AudioError, OSError) as error:
+            problems.append(f"{packs}: its packs may hold withdrawn clips ({error}); run the same command again")
+    return removed, problems
