@@ -331,7 +331,7 @@ def test_the_sets_of_a_grown_source_keep_the_name_of_the_earlier_version(workspa
     parameters,
     st.lists(st.sampled_from([None, None, "train", "train_2", "dev", "test", "test_2", "x"]), min_size=25, max_size=25),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_given_segments_stay_and_others_keep_away_from_them(rows, changes, names):
     segments, keys = table(rows), changes["group_by"]
     fixed = fixed_splits(segments, given=pl.Series("given", names[: len(rows)], dtype=pl.String))

@@ -1,6 +1,7 @@
 """Withdrawal: nothing of what is withdrawn stays in a workspace, comes back, or enters a later version."""
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from nbaudio.corpus.packs import index_of, keep_clips
 from nbaudio.corpus.withdraw import withdraw
 from nbaudio.reading import open_corpus
 from nbaudio.storage.location import location
+from nbaudio.storage.workspace import Workspace
 
 
 def texts_in(folder):
@@ -215,11 +217,12 @@ def test_a_withdrawal_that_stops_at_any_write_is_finished_by_the_same_command(tm
         clips = index_of(location(workspace.path / "packs")).sort("clip_key")["clip_sha256"].to_list()
         return tables, workspace.report("evidence"), clips
 
-    whole = prepared(tmp_path / "whole")
+    ready = prepared(tmp_path / "ready")
+    whole = Workspace(Path(shutil.copytree(ready.path, tmp_path / "whole")))
     withdraw(whole, speaker="s3", why="consent withdrawn")
     replace, stops = Path.replace, 0
     while True:
-        workspace = prepared(tmp_path / f"stop{stops}")
+        workspace = Workspace(Path(shutil.copytree(ready.path, tmp_path / f"stop{stops}")))
         done = iter(range(stops))
 
         def stopping(path, target, done=done):

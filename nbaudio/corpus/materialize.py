@@ -166,7 +166,9 @@ def _materialize(
     parameters = run.parameters.to_json()
     selected = workspace.report("select")
     identity = {**parameters, "selection": selection_hash(workspace, text), **({"base": base.to_json()} if base else {})}
-    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "packs": str(run.packs), "jobs": jobs}
+    logged = {**parameters, "workspace": str(workspace.path), "corpus": str(layout), "jobs": jobs}
+    if run.packs.local != workspace.path / "packs":
+        logged["packs"] = str(run.packs)
     withdrawn = workspace.withdrawn
     notes = _held_out_notes(run, withdrawn, selected)
     with layout.claimed(identity, "materialize", logged | {"engine": engine}) as is_whole, run.packs.shared():
