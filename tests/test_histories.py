@@ -28,6 +28,7 @@ QUIET = {"jobs": 1, "engine": "threading", "show_progress": False}
 LOCATION = ("audio_sha256", "shard", "offset", "length")
 SHARED = [f"hvala lijepa {n}" for n in range(4)]
 SPEAKERS = [f"speaker-{n}-" for n in range(7)]
+GROUPINGS = ["auto", "speaker_id", "recording_id", "speaker_id,recording_id", "", "topic"]
 TOLD = {"speaker": "speaker_id", "text": "text", "topic": "topic", "start": "source_start", "end": "source_end"}
 
 
@@ -102,21 +103,26 @@ class Archive:
 
     # --- steps of nbaudio
 
+    def write(self, path: Path, rows: dict[str, dict]) -> Path:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+        return path
+
+    def bring(self, path: Path, *, add: bool):
+        options = {"segment_id": "id", "asr_text": "asr", "speaker_id": "speaker"}
+        return ingest("table", path, audio=self.folder / "audio", options=options, out=self.workspace.path, add=add)
+
     def ingest(self) -> None:
         """Bring the source in, and check what the workspace holds then."""
-        path = self.folder / "source.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in self.rows.values()))
         is_first = not self.told
         before = {} if is_first else _by_id(self.workspace.segments)
-        options = {"segment_id": "id", "asr_text": "asr", "speaker_id": "speaker"}
-        given = {"audio": self.folder / "audio", "options": options, "out": self.workspace.path}
-        report = ingest("table", path, **given, add=not is_first)
+        report = self.bring(self.write(self.folder / "source.jsonl", self.rows), add=not is_first)
         now = {key: row for key, row in self.rows.items() if key not in self.gone and not self.is_marked(key, row)}
         unchanged = {key for key, row in self.told.items() if now.get(key, row) == row and key not in self.replaced}
         self.judged = {
             key: word
             for key, word in self.judged.items()
-            if key not in self.replaced and all(now.get(key, row)[name] == row[name] for row in [self.told[key]] for name in _JUDGED)
+            if key not in self.replaced
+            and all(now.get(key, row)[name] == row[name] for row in [self.told[key]] for name in _JUDGED)
         }
         new = now.keys() - self.told.keys()
         self.told |= now
@@ -226,11 +232,15 @@ class History:
     def __init__(self, folder: Path, *, given_splits: bool, number: int):
         random = Random(number)
         self.given = given_splits
-        self.archive = Archive(folder, splits=("train", "train", "dev-clean", "test", "validated", None) if given_splits else (None,))
+        self.archive = Archive(
+            folder, splits=("train", "train", "dev-clean", "test", "validated", None) if given_splits else (None,)
+        )
         self.versions: list[Version] = []
         self.container = random.choice(["webdataset", "parquet", "zip", "files"])
         self.size = random.choice(["30kB", "60kB"])
         self.is_stale = True  # the selection
+        # With given splits, a coarser grouping of the same segments may share: `materialize` says so.
+        self.group_by = random.choice(GROUPINGS) if given_splits else None
         for _ in range(random.randint(3, 5)):
             self.archive.add(random)
         if given_splits:
@@ -251,8 +261,11 @@ class History:
         self.archive.check_workspace()
 
     def select(self, random: Random) -> None:
-        group_by = random.choice(["auto", "speaker_id", "recording_id", "speaker_id,recording_id", "", "topic"])
-        options = {"group_by": group_by, "seed": random.randint(0, 9), "min_similarity": random.choice([0.5, 0.8, 0.95])}
+        options = {
+            "group_by": self.group_by or random.choice(GROUPINGS),
+            "seed": random.randint(0, 9),
+            "min_similarity": random.choice([0.5, 0.8, 0.95]),
+        }
         options |= {"splits": "source"} if self.given else {}
         sizes = {name: random.choice([None, 0, 1, 2, 3]) for name in ("dev", "test")}
         try:
@@ -277,7 +290,12 @@ class History:
             assert base
             assert "--splits" in str(error)
             assert not (out / "corpus.json").exists()
-            select(workspace, splits=base.folder)
+            try:
+                select(workspace, splits=base.folder)
+            except InputError as contradiction:
+                assert "in an earlier version" in str(contradiction)
+                print("DEADEND", contradiction)
+                return
             report = materialize(workspace, out=out, **options, **QUIET)
         whole = self.archive.folder / "whole"
         materialize(workspace, out=whole, **usual, **QUIET)
@@ -399,3 +417,88 @@ def test_a_history_of_all_steps(given_splits):
 )
 def test_random_histories(steps, given_splits, number):
     run_history(steps, given_splits=given_splits, number=number)
+
+
+# --- growth and its withdrawal
+
+
+def tables(workspace: Workspace) -> dict[str, pl.DataFrame]:
+    """The tables without those of the history: what was withdrawn, and when what was added."""
+    history = ("withdrawn", "growth", "earlier_splits")
+    return {path.stem: pl.read_parquet(path) for path in workspace.path.glob("*.parquet") if path.stem not in history}
+
+
+def grow_and_withdraw(folder: Path, random: Random, *, way: str, further: bool, again: bool) -> None:
+    """Make a corpus, grow the workspace, make a version, withdraw what came; all is then as it was before.
+
+    `again` selects after the withdrawal; only then may segments without a given split be divided among the others.
+    """
+    splits = ("train", "train", "train", "dev", "test", *((None,) if again else ()))
+    archive = Archive(folder, splits=splits)
+    for _ in range(random.randint(3, 4)):
+        archive.add(random)
+    archive.rows["seg-0-0-"]["split"] = "train"
+    archive.rows["seg-1-0-"]["split"] = "test"
+    mine = dict(archive.rows)
+    for _ in range(random.randint(1, 3)):
+        archive.add(random)
+    new = {key: row for key, row in archive.rows.items() if key not in mine}
+    workspace, source = archive.workspace, archive.write(folder / "source.jsonl", mine)
+    named = [{"segment_id": key, "split": row["split"]} for key, row in archive.rows.items() if row["split"]]
+    pl.DataFrame(named).write_csv(folder / "splits.csv")
+    grouping = random.choice(GROUPINGS)
+    threshold = random.choice([0.5, 0.8])
+
+    def choose() -> None:
+        score(workspace)
+        given_by = "source" if way == "source" else folder / "splits.csv"
+        select(workspace, splits=given_by, group_by=grouping, min_similarity=threshold)
+
+    def corpus(name: str, base: str | None = None) -> Version:
+        kind = {"base": folder / base} if base else {"container": container, "shard_size": "30kB"}
+        report = materialize(workspace, out=folder / name, **kind, **QUIET)
+        assert verify(folder / name, **QUIET).problems == []
+        assert not base or not name.startswith("after") or report.facts["clips_cut_now"] == 0
+        return Version(folder / name)
+
+    container = random.choice(["webdataset", "parquet", "zip", "files"])
+    archive.bring(source, add=False)
+    choose()
+    alone, before = corpus("alone"), tables(workspace)
+    if further:
+        archive.bring(archive.write(folder / "more.jsonl", new), add=True)
+    else:
+        archive.bring(archive.write(source, archive.rows), add=True)
+    choose()
+    grown = corpus("grown", "alone")
+    assert grown.rows.keys() - alone.rows.keys()
+    withdraw(workspace, recording=sorted({row["file"].partition(".")[0] for row in new.values()}), why="consent withdrawn")
+    if again:
+        choose()
+    for name, base in (("again", None), ("after1", "alone"), ("after2", "grown")):
+        version = corpus(name, base)
+        assert version.shards == alone.shards or not alone.shards.items() <= grown.shards.items()
+        assert version.clips() == alone.clips()
+        place = [name for name in alone.table.columns if base != "grown" or name not in ("shard", "offset", "length")]
+        assert version.table.columns == alone.table.columns
+        assert version.table.select(place).sort("segment_id").equals(alone.table.select(place).sort("segment_id"))
+        assert version.rejected == alone.rejected
+    after = tables(workspace)
+    assert after.keys() == before.keys()
+    for name, table in before.items():
+        assert after[name].drop("source_number", strict=False).equals(table), name
+    differences = diff(alone.folder, folder / "after2").facts
+    assert [differences[name]["segments"] for name in ("added", "removed", "moved", "changed")] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("way", "further", "again"), [("source", False, False), ("table", True, True)])
+def test_growing_and_withdrawing_the_same_recordings_changes_nothing(tmp_path, way, further, again):
+    grow_and_withdraw(tmp_path, Random(3), way=way, further=further, again=again)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.integers(0, 2**20), st.sampled_from(["source", "table"]), st.booleans(), st.booleans())
+def test_growing_and_withdrawing_any_recordings_changes_nothing(number, way, further, again):
+    with TemporaryDirectory() as folder:
+        grow_and_withdraw(Path(folder), Random(number), way=way, further=further, again=again)
