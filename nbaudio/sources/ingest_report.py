@@ -86,7 +86,7 @@ def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:
         "new": new,
         "changed": len(merge.rows) - new,
         "changed_by": {kind: number for kind, number in kinds.items() if number},
-        "unchanged": max(len(placed.segments) - len(merge.rows), 0),
+        "unchanged": placed.segments.join(merge.rows, on="segment_id", how="anti").height,
         "removed": len(merge.missing),
         "recordings_by_status": {name: counts.get(name, 0) for name in ("new", "changed", "arrived", "lost", "unchanged")},
     }
