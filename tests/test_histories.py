@@ -4,7 +4,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from nbaudio import diff, evidence, ingest, materialize, review, score, select, verify, withdraw
 from nbaudio.core.errors import InputError
+from nbaudio.core.report import Report
 from nbaudio.core.source_splits import is_held_out, split_role
 from nbaudio.core.tombstones import WITHDRAWN, tombstone
 from nbaudio.reading import open_corpus
@@ -34,6 +36,25 @@ GROUPINGS = ["auto", "speaker_id", "recording_id", "speaker_id,recording_id", ""
 TOLD = {"speaker": "speaker_id", "text": "text", "topic": "topic", "start": "source_start", "end": "source_end"}
 
 
+class Killed(BaseException):
+    pass
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[None]:
+    """Stop what is done inside where a file gets its name for the n-th time, if it comes so far."""
+    real, calls = Path.replace, iter(range(number))
+
+    def replace(path: Path, target: Path) -> Path:
+        if next(calls, None) is None:
+            raise Killed
+        return real(path, target)
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        patch.setattr(Path, "replace", replace)
+        yield
+
+
 class Archive:
     """A table of segments and the audio that it names, which change; and what a workspace of it has to hold."""
 
@@ -47,6 +68,7 @@ class Archive:
         self.marks: set[tuple[str, str]] = set()  # withdrawn: kind and id
         self.gone: set[str] = set()  # ids of segments that were withdrawn
         self.recordings = self.reviews = self.sentences = 0
+        self.kills: Random | None = None  # says which steps are killed, and when
         (folder / "audio").mkdir()
 
     def record(self, file: str, random: Random) -> None:
@@ -105,13 +127,20 @@ class Archive:
 
     # --- steps of nbaudio
 
+    def run(self, step: Callable[..., Report], *given, **options) -> Report:
+        """Run a step, sometimes after it was killed."""
+        if self.kills and self.kills.random() < 0.5:
+            with killed_at(self.kills.randint(0, 9)):
+                step(*given, **options)
+        return step(*given, **options)
+
     def write(self, path: Path, rows: dict[str, dict]) -> Path:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
         return path
 
     def bring(self, path: Path, *, add: bool):
         options = {"segment_id": "id", "asr_text": "asr", "speaker_id": "speaker"}
-        return ingest("table", path, audio=self.folder / "audio", options=options, out=self.workspace.path, add=add)
+        return self.run(ingest, "table", path, audio=self.folder / "audio", options=options, out=self.workspace.path, add=add)
 
     def ingest(self) -> None:
         """Bring the source in, and check what the workspace holds then."""
@@ -128,9 +157,9 @@ class Archive:
         after = _by_id(self.workspace.segments)
         assert list(after) == [*before, *sorted(new, key=list(self.rows).index)]
         assert all(after[key] == before[key] for key in unchanged)
-        if not is_first:
+        if not is_first and not self.kills:
             assert (report.facts["new"], report.facts["unchanged"]) == (len(new), len(unchanged & now.keys()))
-        score(self.workspace)
+        self.run(score, self.workspace)
 
     def is_marked(self, key: str, row: dict) -> bool:
         ids = {("segment", key), ("recording", row["file"].partition(".")[0]), ("speaker", row["speaker"])}
@@ -146,7 +175,7 @@ class Archive:
         if len(self.told) - len(gone) < 8:
             return
         before = _by_id(self.workspace.segments)
-        withdraw(self.workspace, **{"segments" if kind == "segment" else kind: [ids[kind]]}, why="consent withdrawn")
+        self.run(withdraw, self.workspace, **{"segments" if kind == "segment" else kind: [ids[kind]]}, why="consent withdrawn")
         self.marks.add((kind, ids[kind]))
         self.gone |= gone
         self.told = {other: held for other, held in self.told.items() if other not in gone}
@@ -157,7 +186,7 @@ class Archive:
         """Draw a few segments and judge them."""
         self.reviews += 1
         name = f"round{self.reviews}"
-        review.export(self.workspace, out=self.folder / f"sheets/{name}.xlsx", n=3, seed=random.randint(0, 99))
+        self.run(review.export, self.workspace, out=self.folder / f"sheets/{name}.xlsx", n=3, seed=random.randint(0, 99))
         record = ReviewState.load(self.workspace).records[name]
         said = {key: random.choice(["ok", "ok", "wrong words"]) for key in record.segment_ids}
         time = f"2026-11-21T03:00:{self.reviews:02d}Z"
@@ -239,11 +268,12 @@ def does(action: Callable[[], object], *, unless: str | None) -> bool:
 class History:
     """Steps in a random order, and versions of the corpus between them, each of which is checked."""
 
-    def __init__(self, folder: Path, *, given_splits: bool, number: int):
+    def __init__(self, folder: Path, *, given_splits: bool, kills: bool, number: int):
         random = Random(number)
         self.given = given_splits
         splits = ("train", "train", "dev-clean", "test", "validated", None) if given_splits else (None,)
         self.archive = Archive(folder, splits=splits)
+        self.archive.kills = Random(number) if kills else None
         self.versions: list[Version] = []
         self.container = random.choice(["webdataset", "parquet", "zip", "files"])
         self.size = random.choice(["30kB", "60kB"])
@@ -273,8 +303,9 @@ class History:
         options = {"group_by": self.group_by or random.choice(GROUPINGS), "seed": random.randint(0, 9)}
         options |= {"min_similarity": random.choice([0.5, 0.8, 0.95])} | ({"splits": "source"} if self.given else {})
         sizes = {name: random.choice([None, 0, 1, 2, 3]) for name in ("dev", "test")}
-        if not does(lambda: select(self.archive.workspace, **options, **sizes), unless="are available|leave nothing for train"):
-            select(self.archive.workspace, **options, dev=0, test=0)
+        workspace, run = self.archive.workspace, self.archive.run
+        if not does(lambda: run(select, workspace, **options, **sizes), unless="are available|leave nothing for train"):
+            run(select, workspace, **options, dev=0, test=0)
         self.is_stale = False
 
     def materialize(self, random: Random) -> None:
@@ -287,7 +318,7 @@ class History:
         options = {"base": base.folder} if base else usual
 
         def make() -> None:
-            materialize(workspace, out=out, **options, **QUIET)
+            self.archive.run(materialize, workspace, out=out, **options, **QUIET)
 
         # Refused is a selection without the splits of the base, made before the workspace grew: what the message says helps,
         # unless the workspace grew with such a selection, and has its splits.
@@ -396,27 +427,33 @@ STEPS = [
 ]
 
 
-def run_history(steps, *, given_splits: bool, number: int) -> None:
+def run_history(steps: list[tuple[str, int]], **options) -> int:
+    """Return the number of versions."""
     with TemporaryDirectory() as folder:
-        history = History(Path(folder), given_splits=given_splits, number=number)
+        history = History(Path(folder), **options)
         for name, seed in steps:
             history.run(name, seed)
-        history.materialize(Random(number))
+        history.materialize(Random(0))
+        return len(history.versions)
 
 
-@pytest.mark.parametrize("given_splits", [False, True])
-def test_a_history_of_all_steps(given_splits):
+@pytest.mark.parametrize(("given_splits", "kills"), [(False, False), (True, True)])
+def test_a_history_of_all_steps(given_splits, kills):
     steps = ["review", "add", "change_text", "materialize", "replace_audio", "shift_bounds", "withdraw", "materialize", "add"]
-    run_history([(name, number) for number, name in enumerate(steps)], given_splits=given_splits, number=1)
+    steps = [(name, number) for number, name in enumerate(steps)]
+    assert run_history(steps, given_splits=given_splits, kills=kills, number=1) == 4
 
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
-    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2**20)), min_size=6, max_size=8), st.booleans(), st.integers(0, 99)
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2**20)), min_size=6, max_size=8),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 99),
 )
-def test_random_histories(steps, given_splits, number):
-    run_history(steps, given_splits=given_splits, number=number)
+def test_random_histories(steps, given_splits, kills, number):
+    assert run_history(steps, given_splits=given_splits, kills=kills, number=number)
 
 
 # --- growth and its withdrawal
