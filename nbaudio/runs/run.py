@@ -9,7 +9,9 @@ from typing import Any
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import Report
+from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.manifests import defaults, list_notebooks, parameters, parse_only
+from nbaudio.storage.urls import is_url
 
 # Order of the steps in the report.
 _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
@@ -60,11 +62,13 @@ def run(
         after = _reports(Path(values["workspace"]))
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
+    corpus = values["corpus"]
+    made = {"workspace": values["workspace"], "corpus": corpus if is_url(corpus) else latest_version(corpus)}
     facts: dict[str, Any] = {
         "ran": [notebooks[number - 1].stem for number in chosen],
         "notebooks": str(out / "notebooks"),
         "html": str(out / "html"),
-        **{name: values[name] for name in ("workspace", "corpus") if Path(values[name]).is_dir()},
+        **{name: folder for name, folder in made.items() if Path(folder).is_dir()},
     }
     new = {step: report for step, (stamp, report) in after.items() if before.get(step, (None,))[0] != stamp}
     facts |= {step: _counts(report["facts"]) for step, report in new.items()} | {"open": str(index)}
