@@ -144,10 +144,7 @@ def opus_samples(packet: bytes | memoryview) -> int:
 
 
 def _vorbis_counter(*sizes: int) -> Count:
-    """Return a counter of the samples that the next Vorbis packet completes: half of its window overlaps the one before.
-
-    All encoders in use write two modes, the short window first; another order shows in the clock.
-    """
+    """Return a counter of the samples that the next Vorbis packet completes, given the sizes of the short and the long window."""
     before = 0
 
     def count(packet: memoryview) -> int:

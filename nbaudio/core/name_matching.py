@@ -26,14 +26,9 @@ AUDIO_EXTENSIONS = frozenset({
 })
 # fmt: on
 
+_TEXT = pl.String()
 AUDIT = pl.Schema(
-    {
-        "name": pl.String(),
-        "decision": pl.Enum(DECISIONS),
-        "path": pl.String(),
-        "candidates": pl.List(pl.String),
-        "recording_id": pl.String(),
-    }
+    {"name": _TEXT, "decision": pl.Enum(DECISIONS), "path": _TEXT, "candidates": pl.List(_TEXT), "recording_id": _TEXT}
 )
 
 # A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no folder to skip.
@@ -204,10 +199,7 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
 
 
 def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:
-    """Return ids by name: shared by the names of one file, different where two files would share one.
-
-    Ids are derived from the names and not from the files, so that they stay the same when the audio arrives.
-    """
+    """Return ids by name, one for each file; they come from the names, so that they stay the same when the audio arrives."""
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
     for name, path in paths.items():

@@ -35,10 +35,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 
 @dataclass
 class _Failing:
-    """A host since its last success: seconds of failed requests and of Retry-After, and the last reason.
-
-    Requests that fail at the same time count once.
-    """
+    """A host since its last success: seconds of failed requests (parallel ones once) and of Retry-After; last reason."""
 
     spent: float = 0.0
     waited: float = 0.0

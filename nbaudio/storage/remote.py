@@ -48,19 +48,8 @@ _PARTIAL = ".partial"
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
-    *(
-        "ETag",
-        "etag",
-        "blob_id",
-        "md5Hash",
-        "CRC",
-        "Last-Modified",
-        "LastModified",
-        "last_modified",
-        "mtime",
-        "modified",
-        "created",
-    ),
+    *("ETag", "etag", "blob_id", "md5Hash", "CRC"),
+    *("Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created"),
 )
 
 

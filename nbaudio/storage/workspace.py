@@ -12,7 +12,6 @@ W/reports/<step>.json  report of each step
 W/reviews/<name>.json  segments of each review
 W/exports.json         sheets and pages of each review
 W/withdrawn.parquet    hashes of withdrawn speakers, recordings and segments
-W/earlier_splits.parquet   splits of the selection before the workspace last grew
 W/packs/               encoded clips, so that another threshold, split or container needs no decoding
 W/fetched/             cache of remote recordings
 W/source/              remote transcripts

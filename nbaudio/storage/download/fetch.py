@@ -105,7 +105,9 @@ class Fetcher:
             raise PermanentError(said)
         announced = self._check_body(task.wanted, headers)
         before = self.ledger.row(task.wanted)
-        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=_validator(headers))
+        # What If-Range accepts: a strong ETag, else the date of the last change.
+        validator = etag if (etag := headers.get("ETag", "")).startswith('"') else headers.get("Last-Modified")
+        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=validator)
         return self._write_body(task, response, replace(begun, sha256=before.sha256 if before else None), "wb")
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
@@ -239,9 +241,3 @@ def _continues(headers: Mapping[str, str], have: int, total: int | None) -> bool
     """Return whether a range begins where the partial file ends, in a file of the same length."""
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
     return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))
-
-
-def _validator(headers: Mapping[str, str]) -> str | None:
-    """Return what If-Range accepts: a strong ETag, else the date of the last change."""
-    etag = headers.get("ETag", "")
-    return etag if etag.startswith('"') else headers.get("Last-Modified")
