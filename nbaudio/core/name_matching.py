@@ -50,10 +50,7 @@ def youtube_id(name: str) -> str | None:
 
 
 def recording_id(name: str) -> str:
-    """Return the id of a recording by its file name: the `youtube_id`, else the name without extension, blanks collapsed.
-
-    The folder is kept unless the path is absolute or a URL, since a mount point is not part of a recording's name.
-    """
+    """Return the id of a recording: the `youtube_id` in its name, else its relative path without extension, blanks collapsed."""
     return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
 
@@ -108,10 +105,7 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
 
 
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
-    """Return segment keys ``<recording_id>_<start>-<end>``, seconds as in the source; repeated keys get #2, #3 in order.
-
-    Where `own` is neither null nor empty, it is the key instead.
-    """
+    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds; repeated ones get #2, #3."""
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
     if own is not None:

@@ -194,8 +194,8 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     """Return the tables that change with the segments, which `Workspace.save_together` takes."""
     if merge.rows.is_empty():
         return {}
-    reviews = before.workspace.path / "reviews"
-    lines = {name: _lines(reviews / f"{name}.jsonl") for name in ("verdicts", "corrections")}
+    logs = (before.workspace.path / "reviews" / f"{name}.jsonl" for name in ("verdicts", "corrections"))
+    lines = {log.stem: log.read_bytes().count(b"\n") if log.is_file() else 0 for log in logs}
     owners = before.workspace.growth.select("segment_id", owner="source_number")
     new = merge.replaced.join(owners, on="segment_id", how="left", maintain_order="left").select(
         "segment_id",
@@ -210,10 +210,6 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
         GROWTH: _updated(before.workspace.growth, new.cast(GROWN)) if len(new) else None,
     }
     return {name: table for name, table in made.items() if table is not None}
-
-
-def _lines(log: Path) -> int:
-    return log.read_bytes().count(b"\n") if log.is_file() else 0
 
 
 def keep_splits(workspace: Workspace) -> pl.DataFrame | None:

@@ -67,10 +67,7 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 
 
 def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Convert times to samples where the recording is there; return only ids and the columns that the rules check.
-
-    An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
-    """
+    """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
     # Joins copy their columns.
     own = [name for name in ("segment_id",) if name in frame.columns]
     checked = frame.select("name", "source_start", "source_end", "text", source_channel(frame), *own)
@@ -83,6 +80,7 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
         to_samples_column(starts, rate).alias("start_sample"),
         to_samples_column(ends, rate).alias("end_sample"),
     )
+    # An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
     over = pl.col("end_sample") - length
     places = pl.col("source_end").str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1).str.len_bytes().cast(pl.Int64)
     is_rounded = (over > 0) & (2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate"))

@@ -206,10 +206,7 @@ class Workspace:
             tables.write(self, as_polars(table, name), table=name)
 
     def save_together(self, *, settings: Mapping[str, Any] | None = None, **named: Frame | Iterator[pl.DataFrame]) -> None:
-        """Write tables, and settings, that belong together; if the run is killed, all of them are written or none.
-
-        A table may come as frames with the same columns, taken one after the other.
-        """
+        """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
         staged = self.path / _SAVING
         remove(staged)
         try:

@@ -55,10 +55,7 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Sends the requests for the files of one folder.
-
-    `expect` gets a file's name and how many bytes will come, `advance` how many have come; it may raise to stop.
-    """
+    """Sends requests for files of a folder; `expect` gets name and bytes to come, `advance` bytes that came, and may raise."""
 
     folder: Path
     ledger: Ledger
@@ -68,10 +65,7 @@ class Fetcher:
     advance: Callable[[str, int], None]
 
     def fetch(self, task: DownloadTask) -> Row | None:
-        """Send one request; return the row of the complete file in its place, or None after a redirect.
-
-        Raises RetryableError if a retry may help, PermanentError if not.
-        """
+        """Send a request; return the row of the complete file, None after a redirect; raise RetryableError or PermanentError."""
         wanted = task.wanted
         row = self.ledger.part(wanted)
         have = size_of(partial_path(self.folder, wanted)) if row and (row.validator or wanted.checksum) else 0
