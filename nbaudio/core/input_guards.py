@@ -35,13 +35,8 @@ MOST_WORKBOOK_BYTES = 256 << 20
 _FREE_CELLS = 1 << 20
 _CELLS_A_CELL = 4
 
-_OTHER_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_OTHER_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_OTHER_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _READ_BYTES = 1 << 20
 # What openpyxl iterates cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span the whole sheet.
 _REFERENCE = re.compile(

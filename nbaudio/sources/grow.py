@@ -213,10 +213,7 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
 
 
 def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
-    """Return the table of earlier splits with those of the current selection; None if there is no selection.
-
-    A segment that was held out keeps its rows, with the sentence and the values that it had, beside a new one.
-    """
+    """Return the earlier splits with those of the current selection, None without one; what was held out keeps its rows."""
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())

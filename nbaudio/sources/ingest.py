@@ -108,12 +108,8 @@ def ingest(
     origin, root = resolve_source(source, store), _audio_folder(audio, store)
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    settings: dict[str, Any] = {
-        "format": format,
-        "source": str(origin),
-        "names": names and str(Path(names).absolute()),
-        "options": chosen,
-    }
+    named = names and str(Path(names).absolute())
+    settings: dict[str, Any] = {"format": format, "source": str(origin), "names": named, "options": chosen}
 
     def create_workspace(root: Location | None) -> None:
         """Store the settings of a new workspace, before any data, so that a killed run can be run again."""

@@ -16,10 +16,7 @@ _MICRO = 1_000_000
 
 
 def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
-    """Fill in the times of whole recordings whose audio is there, one row per window if they are divided.
-
-    Without an id of its own a whole recording gets that of the recording; windows are named after their times.
-    """
+    """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
     whole = whole_recording()
     if not frame.select(whole.any()).item():
         return frame

@@ -64,10 +64,7 @@ def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series
 
 
 class Probes:
-    """The cache of one workspace; threads may add at the same time. With `sha256`, rows without a hash do not count.
-
-    `before` has what was known when the workspace was last ingested: the columns of `schema`, and `file`.
-    """
+    """The cache of a workspace, for threads, with what was known `before`; with `sha256`, rows without a hash do not count."""
 
     def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None) -> None:
         self.path = folder / "probes.jsonl"
