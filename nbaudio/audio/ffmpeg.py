@@ -320,10 +320,7 @@ class AvRecording:
     def _decode(
         self, packets: Iterator[tuple[AudioPacket, int | None]], position: int | None = None
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Decode packets, given with their end positions; `position` is that of the first sample, None where the packets tell it.
-
-        A broken packet leaves a gap in the positions, or ends the recording where no later position can be determined.
-        """
+        """Decode packets, given with their end positions, from `position` on; None where the packets tell it."""
         to_packed = AudioResampler(format="flt")
         decoder: AudioCodecContext | None = None
         while True:
@@ -336,7 +333,7 @@ class AvRecording:
                 frames = decoder.decode(packet)
             except av.error.FFmpegError:
                 if not decoding or self._run_up == sys.maxsize:
-                    return
+                    return  # no later position can be determined
                 position = None
                 continue
             if position is None and frames:

@@ -20,11 +20,7 @@ _MOST_KNOWN = 1000
 
 
 def is_consistent(descriptor: int) -> bool:
-    """Return whether the tag of an open MP3 has the number of frames, and frames of one kind follow each other up to the end.
-
-    Otherwise libmpg123 guesses the length from the first frame, and loses its position where it has to search for the next one.
-    The file position, on which libmpg123 relies, does not change.
-    """
+    """Return whether the tag of an open MP3 counts its frames, all of one kind, up to the end; else libmpg123 guesses lengths."""
     found = os.fstat(descriptor)
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
     if identity not in _known:

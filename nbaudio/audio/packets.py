@@ -66,25 +66,14 @@ def packet_crc(packet: AudioPacket) -> int:
     return zlib.crc32(memoryview(packet))
 
 
-def _trimmed(packet: AudioPacket) -> tuple[int, int]:
-    """Return the samples that the container trims at a packet's start and end."""
-    if not packet.has_sidedata("skip_samples"):
-        return 0, 0
-    start, end = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
-    return start, end
-
-
 def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> PacketIndex:
-    """Read the packets of a stream, which `begin` restarts, with `ticks` samples per tick of the container's clock.
-
-    `skipped` is the pre-skip of Opus in samples, None for the container's value.
-    """
+    """Index a stream, which `begin` restarts, of `ticks` samples per tick; `skipped` is the pre-skip of Opus, if known better."""
     packets, decoder = begin()
     opus = decoder.name.removeprefix("lib") == "opus"
     lead, size = (None, 0) if opus else _decode_first(islice(packets, _FIRST), decoder)
     packets, decoder = begin()
     count = _counter(decoder, size)
-    trims: list[tuple[int, int]] = []
+    trims: list[tuple[int, int]] = []  # samples that the container trims at the start and the end of a packet
     stamps: list[int] = []
     checks: list[int] = []
     counts: list[int] = []
@@ -94,8 +83,8 @@ def index_packets(begin: Begin, ticks: Fraction, skipped: int | None = None) -> 
             if at is not None:
                 stamps.append(at)
                 checks.append(packet_crc(packet))
-                if opus:
-                    trims.append(_trimmed(packet))
+                if opus and packet.has_sidedata("skip_samples"):
+                    trims.append(struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples"))))
                 if callable(count):
                     counts.append(count(memoryview(packet)))
     clock, known = np.array(stamps, np.int64), np.array(checks, np.int64)
@@ -144,10 +133,7 @@ def opus_samples(packet: bytes | memoryview) -> int:
 
 
 def _vorbis_counter(*sizes: int) -> Count:
-    """Return a counter of the samples that the next Vorbis packet completes: half of its window overlaps the one before.
-
-    All encoders in use write two modes, the short window first; another order shows in the clock.
-    """
+    """Return a counter of the samples that the next Vorbis packet completes, given the sizes of the short and the long window."""
     before = 0
 
     def count(packet: memoryview) -> int:

@@ -136,16 +136,13 @@ class SoundfileRecording:
 
     @property
     def is_exact(self) -> bool:
-        """Whether length and windows are reliable.
-
-        MP3s need two channels, 32 kHz or more and a tag: otherwise libmpg123 adds up in another order after a seek, which changes
-        the last bit, or estimates the length.
-        """
+        """Whether length and windows are reliable; of MP3s, only those of two channels, 32 kHz or more, with a consistent tag."""
         # libsndfile turns an absurd length into a negative one, and an open length into one beyond the bound. In GSM and some
         # ADPCM it cannot seek.
         bounded = 0 <= self.declared_samples < _OPEN_LENGTH
         if not bounded or not self._file.seekable() or self.codec in _INEXACT_CODECS:
             return False
+        # With one channel or lower rates, libmpg123 adds up in another order after a seek, which changes the last bit.
         return self.codec != "mp3" or (
             self.num_channels == 2 and self.sampling_rate >= 32000 and is_consistent(self._descriptor.fileno())
         )

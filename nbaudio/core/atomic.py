@@ -170,10 +170,7 @@ def write_lines(file: BinaryIO, lines: Iterable[bytes], *, sync: bool = True) ->
 
 
 def read_lines(target: Path, decode: Callable[[bytes], _Line], what: str) -> list[_Line]:
-    """Return the decoded lines of a log without half a line at its end, none if there is no log.
-
-    Raises InputError for a line that msgspec's `decode` refuses; `what` names the expected content.
-    """
+    """Return the decoded lines of a log, if any, without half a line at its end; raise InputError for one that is not `what`."""
     found: list[_Line] = []
     with suppress(FileNotFoundError):
         input_guards.check_regular(target)

@@ -1,8 +1,8 @@
-"""Deprecated names: parameters and attributes that still work under their old name, with a DeprecationWarning."""
+"""Deprecated names of parameters, which still work, with a DeprecationWarning."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from warnings import warn
 
 _Parameters = ParamSpec("_Parameters")
@@ -25,15 +25,3 @@ def renamed_parameter(old: str, new: str) -> Callable[[Callable[_Parameters, _Re
         return renamed
 
     return decorate
-
-
-def renamed_attributes(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a module, with the objects of old names."""
-
-    def getattr_(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warn(f"{module}.{name} is deprecated; use {names[name].__name__}", DeprecationWarning, stacklevel=2)
-        return names[name]
-
-    return getattr_

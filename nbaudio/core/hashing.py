@@ -25,10 +25,7 @@ def hash_column(keys: pl.Series, salt: str) -> pl.Series:
 
 
 def clip_file_names(segment_ids: Sequence[str], ending: str = "wav") -> list[str]:
-    """Return a file name per segment that is safe on every system: the id itself where it is plain and unique in any case.
-
-    Otherwise other characters become ``_`` and a hash of the id is appended.
-    """
+    """Return a safe file name per segment: its id if that is plain and unique in any case, else with ``_`` and a hash."""
     folded = Counter(segment_id.casefold() for segment_id in segment_ids)
 
     def name(segment_id: str) -> str:

@@ -35,13 +35,8 @@ MOST_WORKBOOK_BYTES = 256 << 20
 _FREE_CELLS = 1 << 20
 _CELLS_A_CELL = 4
 
-_OTHER_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_OTHER_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_OTHER_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _READ_BYTES = 1 << 20
 # What openpyxl iterates cell by cell: r="7", r="B7", ref="A1:B7". Filters and dimensions may span the whole sheet.
 _REFERENCE = re.compile(
@@ -61,18 +56,13 @@ def is_utf8() -> bool:
     return sys.getfilesystemencoding().replace("-", "") == "utf8"
 
 
-def check_utf8(name: str) -> None:
-    """Raise InputError with the remedy for a name from the disk that is misread, as the locale is not UTF-8."""
-    if not is_utf8() and not name.isascii():
-        raise InputError(f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}")
-
-
 def escape_surrogates(name: str) -> str:
     r"""Escape the lone surrogates that stand for undecodable bytes in a file name (``caf\udce9`` to ``caf\xe9``).
 
     Raises an InputError for a name that is not ASCII where file names are not decoded as UTF-8, as it may be wrong.
     """
-    check_utf8(name)
+    if not is_utf8() and not name.isascii():
+        raise InputError(f"{name!a}: names of files are read as {sys.getfilesystemencoding()} here, not as UTF-8; {UTF8_REMEDY}")
     return name.encode("utf8", "surrogateescape").decode("utf8", "backslashreplace")
 
 

@@ -26,14 +26,9 @@ AUDIO_EXTENSIONS = frozenset({
 })
 # fmt: on
 
+_TEXT = pl.String()
 AUDIT = pl.Schema(
-    {
-        "name": pl.String(),
-        "decision": pl.Enum(DECISIONS),
-        "path": pl.String(),
-        "candidates": pl.List(pl.String),
-        "recording_id": pl.String(),
-    }
+    {"name": _TEXT, "decision": pl.Enum(DECISIONS), "path": _TEXT, "candidates": pl.List(_TEXT), "recording_id": _TEXT}
 )
 
 # A plain name, which every comparison leaves unchanged: nothing to normalize, no id in brackets, no folder to skip.
@@ -55,10 +50,7 @@ def youtube_id(name: str) -> str | None:
 
 
 def recording_id(name: str) -> str:
-    """Return the id of a recording by its file name: the `youtube_id`, else the name without extension, blanks collapsed.
-
-    The folder is kept unless the path is absolute or a URL, since a mount point is not part of a recording's name.
-    """
+    """Return the id of a recording: the `youtube_id` in its name, else its relative path without extension, blanks collapsed."""
     return youtube_id(name) or "/".join((*_folders(name), _tidy(_split_extension(PurePosixPath(name).name)[0])))
 
 
@@ -113,10 +105,7 @@ def _resolve_plain(wanted: Sequence[str] | pl.Series, available: Sequence[str] |
 
 
 def segment_ids(recording_ids: pl.Series, starts: pl.Series, ends: pl.Series, *, own: pl.Series | None = None) -> pl.Series:
-    """Return segment keys ``<recording_id>_<start>-<end>``, seconds as in the source; repeated keys get #2, #3 in order.
-
-    Where `own` is neither null nor empty, it is the key instead.
-    """
+    """Return `own` keys, where empty ``<recording_id>_<start>-<end>`` with the source's seconds; repeated ones get #2, #3."""
     parts = pl.DataFrame({"recording": recording_ids, "start": starts, "end": ends})
     keys = parts.select(key=pl.format("{}_{}-{}", *(pl.col(part).fill_null("") for part in parts.columns)))
     if own is not None:
@@ -204,10 +193,7 @@ def _finder(paths: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
 
 
 def _recording_ids(paths: Mapping[str, str | None], mapping: Mapping[str, str]) -> dict[str, str]:
-    """Return ids by name: shared by the names of one file, different where two files would share one.
-
-    Ids are derived from the names and not from the files, so that they stay the same when the audio arrives.
-    """
+    """Return ids by name, one for each file; they come from the names, so that they stay the same when the audio arrives."""
     targets = {name: mapping.get(name, name) for name in paths}
     groups = defaultdict(list)
     for name, path in paths.items():

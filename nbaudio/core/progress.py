@@ -131,10 +131,7 @@ naming_hosts = _silent_hosts.named_on
 
 @contextmanager
 def progress(what: str, total: float, unit: str, *, show: bool = True) -> Iterator[Callable[[float], object]]:
-    """Show how much of `total`, in `unit` such as ``h`` or ``shard``, is done; yields the function that adds a finished amount.
-
-    `show=False` shows nothing; watchers are notified anyway.
-    """
+    """Show how much of `total`, in `unit`, is done, unless `show` is False; yield the function that adds a finished amount."""
     watchers = _watchers.get()
     for watcher in watchers:
         watcher.stage(what.strip(), total, unit)
@@ -160,14 +157,12 @@ def kernel_shell() -> Any:
 
 
 def open_bar(*, of: str = "", **options: Any) -> Any:
-    """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, by default that of `options`.
-
-    A thread of a kernel gets none: its output would land in whatever cell runs then; see `listen_to_progress`.
-    """
+    """Open a `tqdm` bar for a terminal or a notebook; `of` is the unit in a notebook's final line, unless that of `options`."""
     shell = kernel_shell()
     if shell is None:
         text = options | {"bar_format": options["bar_format"].replace("{bar}", "{bar:24}")}
         return tqdm(**text, file=sys.stderr, mininterval=0.5, ascii=" =")
+    # The output of another thread would land in whatever cell runs then; see `listen_to_progress`.
     if options.get("disable") or threading.current_thread() is not threading.main_thread():
         return tqdm(**options | {"disable": True})
     from tqdm.notebook import tqdm as notebook_tqdm

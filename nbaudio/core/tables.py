@@ -31,39 +31,17 @@ DECISIONS = ("pending", "accept", "reject")
 ROWS_A_GROUP = 16_384
 
 RECORDINGS = pl.Schema(
-    {
-        "recording_id": pl.String,
-        "path": pl.String,
-        "sampling_rate": pl.Int32,
-        "num_channels": pl.Int16,
-        "num_samples": pl.Int64,
-        "codec": pl.String,
-        "sha256": pl.String,
-    }
+    {"recording_id": pl.String, "path": pl.String, "sampling_rate": pl.Int32, "num_channels": pl.Int16}
+    | {"num_samples": pl.Int64, "codec": pl.String, "sha256": pl.String}
 )
 
 WORD_TIMES: pl.DataType = pl.List(pl.Struct({"start": pl.Float32, "end": pl.Float32}))
 
 SEGMENTS = pl.Schema(
-    [
-        ("segment_id", pl.String),
-        ("recording_id", pl.String),
-        ("start_sample", pl.Int64),
-        ("end_sample", pl.Int64),
-        ("source_start", pl.String),
-        ("source_end", pl.String),
-        ("text", pl.String),
-        ("text_raw", pl.String),
-        ("asr_text", pl.String),
-        ("speaker_id", pl.String),
-        ("word_times", WORD_TIMES),
-        ("similarity", pl.Float64),
-        ("wer", pl.Float64),
-        ("cer", pl.Float64),
-        ("split", pl.String),
-        ("decision", pl.Enum(DECISIONS)),
-        ("reason", pl.String),
-    ]
+    {"segment_id": pl.String(), "recording_id": pl.String(), "start_sample": pl.Int64(), "end_sample": pl.Int64()}
+    | dict.fromkeys(("source_start", "source_end", "text", "text_raw", "asr_text", "speaker_id"), pl.String())
+    | {"word_times": WORD_TIMES, "similarity": pl.Float64(), "wer": pl.Float64(), "cer": pl.Float64()}
+    | {"split": pl.String(), "decision": pl.Enum(DECISIONS), "reason": pl.String()}
 )
 
 NORMALIZED = {"text_normalized": "text", "asr_text_normalized": "asr_text"}

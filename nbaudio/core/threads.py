@@ -12,10 +12,7 @@ Result = TypeVar("Result")
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, jobs: int, ahead: int = 4
 ) -> Generator[Result, None, None]:
-    """Yield results in the order of the items; at most `ahead` times `jobs` items are in memory.
-
-    No thread is still running after the last result or an error.
-    """
+    """Yield results in the order of the items, at most `ahead` times `jobs` of them in memory; no thread runs on afterwards."""
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(jobs) as pool:
         try:

@@ -19,14 +19,8 @@ _SPLITS = ("train", "dev", "test")
 _DURATIONS = "clip_durations.tsv"
 _MILLISECONDS = re.compile(r"[0-9]{1,12}")
 # Names of columns here, and in the releases.
-_ABOUT = {
-    "speaker_age": ("age",),
-    "speaker_gender": ("gender",),
-    "speaker_accent": ("accents", "accent"),
-    "up_votes": ("up_votes",),
-    "down_votes": ("down_votes",),
-    "locale": ("locale",),
-}
+_ABOUT = {"speaker_age": ("age",), "speaker_gender": ("gender",), "speaker_accent": ("accents", "accent")}
+_ABOUT |= {name: (name,) for name in ("up_votes", "down_votes", "locale")}
 
 
 def read(source: Path) -> Transcripts:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.atomic import remove_partials, write_json
-from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.report import Report, first_lines
 from nbaudio.core.source_splits import is_split_name, ordered_splits
 from nbaudio.core.tables import SPLITS, with_durations
@@ -56,11 +56,10 @@ def export(workspace: str | Path | Workspace, format: str, *, out: str | Path, p
         >>> export(folder / "W", "nemo", out=folder / "manifests").facts["files"]
         ['manifest.jsonl']
     """
-    if format not in WRITERS:
-        raise InputError(f"format {format!r} is unknown; known are {', '.join(WRITERS)}")
+    writer = get_by_name(WRITERS, format, "format")
     if paths not in ("absolute", "relative"):
         raise InputError(f"paths {paths!r} is unknown; known are absolute, relative")
-    workspace, out, writer = Workspace.open(workspace), Path(out).absolute(), WRITERS[format]
+    workspace, out = Workspace.open(workspace), Path(out).absolute()
     segments, warnings = workspace.segments.filter(pl.col("decision") == "accept"), []
     if segments.is_empty():
         segments = workspace.segments.filter(pl.col("decision") == "pending")

@@ -53,10 +53,7 @@ class Kind(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some lines of a file: `line` (from 1) and fields of each readable one, number and reason of each other.
-
-    If `composed`, all text is certainly in NFC.
-    """
+    """Some lines of a file: `line` (from 1) and fields of readable ones, others with reasons; `composed`: all text is in NFC."""
 
     values: pl.DataFrame
     problems: list[tuple[int, str]]

@@ -50,7 +50,7 @@ def read(source: Path, *, asr: str | None = None) -> Transcripts:
 
 def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     paths: dict[str, str] = {}
-    for number, key, path in _pairs(source / "wav.scp"):
+    for number, key, path in split_pairs(numbered_lines(source / "wav.scp")):
         if path.endswith("|"):
             yield Problem("wav.scp", number, f"{key!r} {COMMAND}")
         elif not path:
@@ -60,7 +60,7 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
     tables: list[dict[str, str]] = []
     for name in ("text", asr, "utt2spk", "spk2gender", "reco2dur"):
         tables.append({})
-        for number, key, value in _pairs(source / name) if name and (source / name).is_file() else ():
+        for number, key, value in split_pairs(numbered_lines(source / name)) if name and (source / name).is_file() else ():
             if tables[-1].setdefault(key, value) != value:
                 yield Problem(name or "", number, f"{key!r} was {tables[-1][key]!r} before, which is kept")
     texts, hypotheses, speakers, genders, durations = tables
@@ -96,10 +96,6 @@ def _items(source: Path, asr: str | None) -> Iterator[dict[str, Any] | Problem]:
         yield from (Problem(name, None, f"{key!r} is not an utterance of this folder") for key in file if key not in seen)
 
 
-def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    return split_pairs(numbered_lines(path))
-
-
 def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
     """Split numbered lines into key and rest; blanks are spaces and tabs, others belong to names and texts."""
     for number, line in lines:
@@ -108,7 +104,7 @@ def split_pairs(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, st
 
 
 def _segments(path: Path) -> Iterator[tuple[int, str, str, str, str, str | None] | Problem]:
-    for number, key, rest in _pairs(path):
+    for number, key, rest in split_pairs(numbered_lines(path)):
         match re.split("[ \t]+", rest):
             case [recording, start, end]:
                 yield number, key, recording, start, end, None
@@ -125,7 +121,7 @@ def _sides(path: Path, paths: dict[str, str]) -> dict[str, str]:
     if not path.is_file():
         return {}
     files = Counter(paths.values())
-    named_sides = ((key, rest.split()[-1:]) for _, key, rest in _pairs(path))
+    named_sides = ((key, rest.split()[-1:]) for _, key, rest in split_pairs(numbered_lines(path)))
     return {
         key: _SIDES[side] for key, [*last] in named_sides for side in last if side in _SIDES and files[paths.get(key, "")] > 1
     }

@@ -26,12 +26,7 @@ _KINDS: dict[str, Kind] = {
     "speaker_info": struct_fields("Speaker_name", "Speaker_gender", "Speaker_birth"),
 }
 
-_NEEDED = {
-    "file or orig_file": pl.coalesce("orig_file", "file"),
-    "start": pl.col("start"),
-    "end": pl.col("end"),
-    "words": pl.col("words"),
-}
+_NEEDED = {"file or orig_file": pl.coalesce("orig_file", "file"), **{name: pl.col(name) for name in ("start", "end", "words")}}
 
 # Give up a file after so many unreadable lines before any readable one.
 _HOPELESS_LINES = 1000
@@ -95,14 +90,13 @@ def _transcripts(values: pl.DataFrame, *, composed: bool) -> pl.DataFrame:
     texts = values.select(text=pl.coalesce("norm_words", "words"), asr_text="asr")
     if not composed:
         texts = texts.select(pl.all().str.normalize("NFC"))
+    differs = pl.when(pl.col("words") != texts["text"]).then("words")
     frame = values.select(
         pl.coalesce("orig_file", "file").alias("name"),
         pl.col("start").alias("source_start"),
         pl.col("end").alias("source_end"),
         texts["text"],
-        (
-            pl.when(pl.col("words") != texts["text"]).then("words") if has_normal or not composed else pl.lit(None, pl.String)
-        ).alias("text_raw"),
+        (differs if has_normal or not composed else pl.lit(None, pl.String)).alias("text_raw"),
         texts["asr_text"],
         pl.coalesce("speaker", pl.col("speaker_info").struct.field("Speaker_name")).alias("speaker_id"),
         _word_times(values, has_normal=has_normal),

@@ -164,12 +164,7 @@ def _timed(given: dict[str, pl.Series]) -> dict[str, pl.Series]:
 
 
 def read_cells(
-    source: Path,
-    *,
-    ending: str | None = None,
-    separator: str | None = None,
-    quotes: bool | None = None,
-    sheet: str | None = None,
+    source: Path, *, ending: str | None = None, separator: str | None = None, quotes: bool | None = None, sheet: str | None = None
 ) -> Cells:
     """Read a table as it is written, not yet in our columns; `ending` is that of its own name if the file has another one."""
     ending = source.suffix.lower() if ending is None else ending

@@ -194,8 +194,8 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     """Return the tables that change with the segments, which `Workspace.save_together` takes."""
     if merge.rows.is_empty():
         return {}
-    reviews = before.workspace.path / "reviews"
-    lines = {name: _lines(reviews / f"{name}.jsonl") for name in ("verdicts", "corrections")}
+    logs = (before.workspace.path / "reviews" / f"{name}.jsonl" for name in ("verdicts", "corrections"))
+    lines = {log.stem: log.read_bytes().count(b"\n") if log.is_file() else 0 for log in logs}
     owners = before.workspace.growth.select("segment_id", owner="source_number")
     new = merge.replaced.join(owners, on="segment_id", how="left", maintain_order="left").select(
         "segment_id",
@@ -212,15 +212,8 @@ def grown_tables(before: Before, merge: Merge) -> dict[str, Any]:
     return {name: table for name, table in made.items() if table is not None}
 
 
-def _lines(log: Path) -> int:
-    return log.read_bytes().count(b"\n") if log.is_file() else 0
-
-
 def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
-    """Return the table of earlier splits with those of the current selection; None if there is no selection.
-
-    A segment that was held out keeps its rows, with the sentence and the values that it had, beside a new one.
-    """
+    """Return the earlier splits with those of the current selection, None without one; what was held out keeps its rows."""
     keys = workspace.report("select").get("facts", {}).get("parameters", {}).get("group_by", [])
     held = tables.scan(workspace, dict.fromkeys(("segment_id", "split", "decision", "text", *keys)))
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())

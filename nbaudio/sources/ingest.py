@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core.atomic import atomic_write
-from nbaudio.core.errors import ExistsError, InputError
+from nbaudio.core.errors import ExistsError, InputError, get_by_name
 from nbaudio.core.input_guards import escape_surrogates, parse_size
 from nbaudio.core.name_matching import recording_id, resolve
 from nbaudio.core.report import Report
@@ -96,8 +96,7 @@ def ingest(
         >>> Workspace.open(folder / "W").segments["segment_id"].to_list()
         ['HlauTe_NK6U_0.5-2']
     """
-    if format not in READERS:
-        raise InputError(f"format {format!r} is unknown; known are {', '.join(READERS)}")
+    reader = get_by_name(READERS, format, "format")
     if is_url(str(out)):
         raise InputError(f"{out}: a workspace is a folder on this machine")
     chosen = _options(format, options or {})
@@ -109,12 +108,8 @@ def ingest(
     origin, root = resolve_source(source, store), _audio_folder(audio, store)
     before = _check_free(out, format, origin, add=add)
     mapping = read_mapping(Path(names)) if names is not None else {}
-    settings: dict[str, Any] = {
-        "format": format,
-        "source": str(origin),
-        "names": names and str(Path(names).absolute()),
-        "options": chosen,
-    }
+    named = names and str(Path(names).absolute())
+    settings: dict[str, Any] = {"format": format, "source": str(origin), "names": named, "options": chosen}
 
     def create_workspace(root: Location | None) -> None:
         """Store the settings of a new workspace, before any data, so that a killed run can be run again."""
@@ -126,9 +121,9 @@ def ingest(
     further = f"-{before.number + 1}" if before and before.number else ""
     if origin.local is None:
         begin = partial(create_workspace, root)
-        transcripts = read_remote(format, READERS[format], origin, chosen, folder=out / f"source{further}", begin=begin)
+        transcripts = read_remote(format, reader, origin, chosen, folder=out / f"source{further}", begin=begin)
     else:
-        transcripts = READERS[format](origin.local, **chosen)
+        transcripts = reader(origin.local, **chosen)
     if root is None and transcripts.embedded is not None:
         root = LocalPath(out / f"audio{further}")
         create_workspace(root)

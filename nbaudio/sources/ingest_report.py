@@ -54,8 +54,10 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     else:
         merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
         names, listed = before.all_rows("names", names), before.all_rows("problems", listed)
-        new = {"recordings": recordings, "names": names, "problems": listed}
-        made = {name: table for name, table in new.items() if not _is_saved(workspace, name, table)} | grown_tables(before, merge)
+        made = grown_tables(before, merge)
+        for name, table in {"recordings": recordings, "names": names, "problems": listed}.items():
+            if not (table_path(workspace, name).exists() and workspace.table(name).equals(table)):
+                made[name] = table
         growth, warnings = _growth(placed, merge), list(_growth_warnings(merge))
         own = grown_settings(before, settings, placed.audio, replaced=len(merge.replaced) > 0)
         if made or own != workspace.settings:
@@ -71,10 +73,6 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
     )
     workspace.save_report("ingest", report.to_dict())
     return report
-
-
-def _is_saved(workspace: Workspace, name: str, table: pl.DataFrame) -> bool:
-    return table_path(workspace, name).exists() and workspace.table(name).equals(table)
 
 
 def _growth(placed: Placed, merge: Merge) -> dict[str, Any]:

@@ -170,13 +170,7 @@ def _compared(segments: pl.LazyFrame, told: list[str]) -> pl.LazyFrame:
     there = segments.collect_schema()
     absent = [name for name in (*_PLACE, *told, "text_corrected") if name not in there]
     whole = segments.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
-    compared = {
-        "text": ["text"],
-        "times": [*_PLACE],
-        "raw": ["text_raw"],
-        "hypothesis": ["asr_text"],
-        "told": ["segment_id", *told],
-    }
+    compared = {"text": ["text"], "times": _PLACE, "raw": ["text_raw"], "hypothesis": ["asr_text"], "told": ["segment_id", *told]}
     hashed = {name: pl.struct(pl.col(columns).cast(pl.String)).hash() for name, columns in compared.items()}
     has = {"has_hypothesis": pl.col("asr_text").is_not_null(), "is_corrected": pl.col("text_corrected").is_not_null()}
     return whole.select("segment_id", "recording_id", **hashed, **has)

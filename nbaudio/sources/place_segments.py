@@ -16,10 +16,7 @@ _MICRO = 1_000_000
 
 
 def fill_times(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame, windows: Windows | None) -> pl.DataFrame:
-    """Fill in the times of whole recordings whose audio is there, one row per window if they are divided.
-
-    Without an id of its own a whole recording gets that of the recording; windows are named after their times.
-    """
+    """Fill in times of whole recordings with audio, in a row per window if divided; without own ids, those of recordings."""
     whole = whole_recording()
     if not frame.select(whole.any()).item():
         return frame
@@ -67,10 +64,7 @@ def _decimal(micros: pl.Expr) -> pl.Expr:
 
 
 def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Convert times to samples where the recording is there; return only ids and the columns that the rules check.
-
-    An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
-    """
+    """Convert times to samples where the recording is there; return only ids and the columns that the rules check."""
     # Joins copy their columns.
     own = [name for name in ("segment_id",) if name in frame.columns]
     checked = frame.select("name", "source_start", "source_end", "text", source_channel(frame), *own)
@@ -83,6 +77,7 @@ def place(frame: pl.DataFrame, audit: pl.DataFrame, recordings: pl.DataFrame) ->
         to_samples_column(starts, rate).alias("start_sample"),
         to_samples_column(ends, rate).alias("end_sample"),
     )
+    # An end that lies past its recording's by at most half a unit of its last decimal is moved to that.
     over = pl.col("end_sample") - length
     places = pl.col("source_end").str.extract(r"^[0-9]+\.?([0-9]{0,6})$", 1).str.len_bytes().cast(pl.Int64)
     is_rounded = (over > 0) & (2 * over * pl.lit(10, pl.Int64).pow(places) <= pl.col("sampling_rate"))

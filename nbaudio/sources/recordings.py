@@ -43,10 +43,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series, list[tuple[str, str]]]:
-    """List the audio files below a folder, without hidden ones: POSIX paths, sorted, and path and reason of rejected ones.
-
-    Where a server lists no folders, assume that recordings have the given names.
-    """
+    """List the audio files below a folder, sorted, or those of `names` if a server lists none; and rejected ones with reasons."""
     place = location(root)
     listed = archives.listing(place, is_audio) if archives.is_in_archive(place) else place.listing(is_audio)
     if listed is not None:
@@ -67,15 +64,12 @@ def list_audio(root: LocationLike, names: Iterable[str] = ()) -> tuple[pl.Series
 
 
 class Probes:
-    """The cache of one workspace; threads may add at the same time. With `sha256`, rows without a hash do not count.
-
-    `before` has what was known when the workspace was last ingested: the columns of `schema`, and `file`.
-    """
+    """The cache of a workspace, for threads, with what was known `before`; with `sha256`, rows without a hash do not count."""
 
     def __init__(self, folder: Path, schema: pl.Schema, *, sha256: bool, before: pl.DataFrame | None = None) -> None:
         self.path = folder / "probes.jsonl"
         self._facts = list(schema)
-        self._sha256 = sha256
+        self.sha256 = sha256
         lines = parse_lines(self.path.read_bytes()) if self.path.is_file() else ()
         schema = pl.Schema({**schema, "file": pl.String(), "nbaudio": pl.String()})
         try:
@@ -99,7 +93,7 @@ class Probes:
         if any(row[name] != value for name, value in now.items()):
             return None
         facts = {name: row[name] for name in self._facts}
-        return facts if self._sha256 else facts | {"sha256": None}
+        return facts if self.sha256 else facts | {"sha256": None}
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
         """Add facts of files; they are on the disk when this returns."""
@@ -122,16 +116,17 @@ def probe_recordings(
     `before` (see `Probes`) are not opened. The cache in the folder `keep` is deleted when all local recordings are probed.
     """
     place = location(root)
+    schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
+    probes = Probes(keep, schema, sha256=sha256, before=before)
     if (folder := place.local) is None:
-        return _probe_remote(place, paths, jobs=jobs, sha256=sha256, keep=keep, before=before)
-    probes = Probes(keep, FACTS, sha256=sha256, before=before)
+        return _probe_remote(place, paths, probes, schema, jobs=jobs)
     bundles = list(_bundles(folder, paths))
     total = sum(size for _, size in bundles)
     # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock than they gain.
     workers = jobs or (os.cpu_count() or 1 if total > _SMALL_BYTES * len(paths) else 1)
     facts = [pl.DataFrame(schema=FACTS)]
     with progress("probe recordings", total / 1e9, "GB", show=total > _LONG_WORK_BYTES) as advance:
-        probed = ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes, sha256=sha256), bundles, jobs=workers)
+        probed = ordered_map(lambda bundle: _probe_bundle(folder, bundle[0], probes), bundles, jobs=workers)
         for (_, size), found in zip(bundles, probed, strict=True):
             facts.append(found)
             advance(size / 1e9)
@@ -139,12 +134,7 @@ def probe_recordings(
     return pl.concat(facts)
 
 
-def _probe_remote(
-    root: Location, paths: Paths, *, jobs: int | None, sha256: bool, keep: Path, before: pl.DataFrame | None
-) -> pl.DataFrame:
-    schema = pl.Schema({**FACTS, "version": pl.String()})
-    probes = Probes(keep, schema, sha256=sha256, before=before)
-
+def _probe_remote(root: Location, paths: Paths, probes: Probes, schema: pl.Schema, *, jobs: int | None) -> pl.DataFrame:
     def probe_one(item: tuple[str, Location]) -> dict[str, Any]:
         path, place = item
         row: dict[str, Any] = {"path": path}
@@ -153,7 +143,7 @@ def _probe_remote(
             if known := probes.get(place, num_bytes=status.num_bytes, version=status.version):
                 return known | row
             with place.fetched(status) as fetched:
-                row |= _probe_file(fetched, sha256=sha256)
+                row |= _probe_file(fetched, sha256=probes.sha256)
             if "error" in row:
                 row["error"] = row["error"].replace(str(fetched), str(place))
             else:
@@ -189,14 +179,14 @@ def _bundles(root: Path, paths: Paths) -> Iterator[tuple[Paths, int]]:
             first, size = after, 0
 
 
-def _probe_bundle(root: Path, paths: Paths, probes: Probes, *, sha256: bool) -> pl.DataFrame:
+def _probe_bundle(root: Path, paths: Paths, probes: Probes) -> pl.DataFrame:
     rows, new = [], []
     for path in paths:
         known = None
         with suppress(OSError):
             status = (root / path).stat()
             known = probes.get(root / path, num_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-        rows.append({**(known or _probe_file(root / path, sha256=sha256)), "path": path})
+        rows.append({**(known or _probe_file(root / path, sha256=probes.sha256)), "path": path})
         new += [] if known else [(root / path, rows[-1])]
     if new:
         probes.add(new)

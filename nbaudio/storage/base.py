@@ -66,16 +66,10 @@ class Location(Protocol):
         """Write a copy of a file of the same scheme under this name; return its size and version."""
 
     def ranges(self, windows: int, share: float, /) -> tuple[FileStatus | None, RangeFile | None]:
-        """Return the status if it was requested, and a file that reads ranges if that is cheaper than `fetched`.
-
-        `share` is the part of the file that is read, in `windows` pieces.
-        """
+        """Return the status if requested, and a file that reads ranges if that is cheaper for a `share` in `windows` pieces."""
 
     def listing(self, wanted: Callable[[str], bool]) -> Listing | None:
-        """Return the wanted files below the folder, relative and sorted, and those refused with a reason; no hidden ones.
-
-        None means that the server lists no folders.
-        """
+        """Return wanted files below the folder, relative, sorted, not hidden, and refused ones with reasons; None if unlisted."""
 
     def files(self) -> Iterator[str]:
         """Yield the names of the files in a folder, sorted, of a remote one with its subfolders; none if it does not exist."""

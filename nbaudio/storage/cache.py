@@ -32,10 +32,7 @@ class Cache:
 
     @contextmanager
     def held(self, identity: str, num_bytes: int, fetch: Callable[[Path], None]) -> Iterator[Path]:
-        """Yield the file of an identity, fetched if it is missing; it is not evicted within the context.
-
-        `fetch` writes the `num_bytes` to a path; one process fetches, others wait for it.
-        """
+        """Yield the file of an identity, not evicted meanwhile; if it is missing, one process calls `fetch`, others wait."""
         path, is_new = self._path(identity), False
         path.parent.mkdir(parents=True, exist_ok=True)
         file = _open_shared(path)

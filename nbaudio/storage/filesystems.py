@@ -106,10 +106,8 @@ def filter_names(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[l
 
 
 def list_files(fs: Any, folder: str, levels: int) -> Iterator[str]:
-    """Yield the files below a folder; FileNotFoundError if it does not exist.
-
-    Folders below the second level take one request each: one for all of them would hold the facts of all files at once.
-    """
+    """Yield the files below a folder; FileNotFoundError if it does not exist."""
+    # Folders below the second level take one request each: one for all of them would hold the facts of all files at once.
     for entry in fs.ls(folder, detail=True):
         name = entry["name"].rstrip("/")
         if entry["type"] != "directory":

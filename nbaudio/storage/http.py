@@ -77,10 +77,7 @@ class HttpClient:
 
     @contextmanager
     def request(self, method: str, url: str, **headers: str) -> Iterator["urllib3.BaseHTTPResponse"]:
-        """Yield the response to one request, without following redirects, with its body unread.
-
-        A broken connection raises ConnectionError, also while the body is read; an invalid URL raises InvalidUrlError.
-        """
+        """Yield the response to one request, redirect or not, its body unread; raise ConnectionError or InvalidUrlError."""
         from urllib3.exceptions import HTTPError, LocationValueError, ProtocolError
 
         parts = urlsplit(url)

@@ -5,8 +5,8 @@ Tokens come from where that library looks (HF_TOKEN, its own file) and are never
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from json import JSONDecodeError
@@ -62,21 +62,6 @@ def _filesystem(run: str) -> Any:  # noqa: ARG001 - another run, another listing
     return HfFileSystem(skip_instance_cache=True)
 
 
-@contextmanager
-def _progress_bars(*, show: bool) -> Iterator[None]:
-    """Show the library's bars of uploads, or none."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if show or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
-
-
 @dataclass(frozen=True)
 class Upload:
     """A local file, and the SHA-256 that it must have, if known."""
@@ -129,11 +114,9 @@ class HubDataset:
         self.refresh()
 
     def commit(self, uploads: Mapping[str, Upload], removed: Collection[str], *, title: str, text: str, show: bool) -> None:
-        """Upload files and commit them, with removals, on top of `head`; what the Hub already has is not sent.
-
-        Raises InputError if a file has other bytes than it must have, AudioError if a commit fails or others have committed.
-        """
+        """Commit files that the Hub lacks, and removals, on top of `head`; raise InputError for a file with other bytes."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+        from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
         head, tries = self.head, 0
 
@@ -154,7 +137,10 @@ class HubDataset:
                 commit = {"commit_message": title, "commit_description": text, "parent_commit": head, "repo_type": "dataset"}
                 self.head = self._api.create_commit(self._name, [*additions, *deletions], **commit).oid
 
-        with _progress_bars(show=show):
+        with ExitStack() as stack:
+            if not show and not are_progress_bars_disabled():
+                disable_progress_bars()
+                stack.callback(enable_progress_bars)
             self._send(send, done="written", names_host=False)
 
     def _list(self) -> None:

@@ -21,10 +21,7 @@ from nbaudio.storage.urls import is_url
 
 
 def location(place: LocationLike, cache: Cache | None = None) -> Location:
-    """Return the location of a path or address, without opening it; `cache` is for files that are fetched from there.
-
-    Raises InputError if the address is refused (see `nbaudio.storage.urls`); ``file:///a`` is the path ``/a``.
-    """
+    """Return the location of a path or address, with a `cache` of fetched files; raise InputError for a refused address."""
     if isinstance(place, str):
         if place.startswith("file://"):
             return LocalPath(Path(url2pathname(urlsplit(place).path)))

@@ -35,10 +35,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 
 @dataclass
 class _Failing:
-    """A host since its last success: seconds of failed requests and of Retry-After, and the last reason.
-
-    Requests that fail at the same time count once.
-    """
+    """A host since its last success: seconds of failed requests (parallel ones once) and of Retry-After; last reason."""
 
     spent: float = 0.0
     waited: float = 0.0
@@ -91,13 +88,10 @@ class Network:
 
     def given_up(self, host: str) -> str | None:
         """Return why no further request is sent to a host in this run, or None."""
-        state = _failing.get((self.run, host))
-        if state is None:
-            return None
-        plain = self.tries * self.timeout
-        if state.spent < 2 * plain and state.spent + state.waited < 2 * max(plain, self.max_wait):
-            return None
+        state, plain = _failing.get((self.run, host), _Failing()), self.tries * self.timeout
         lost = state.spent + state.waited
+        if state.spent < 2 * plain and lost < 2 * max(plain, self.max_wait):
+            return None
         return f"skipped for the rest of this run: {host} has only failed for {lost:,.0f} s ({state.reason})"
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:

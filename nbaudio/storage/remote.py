@@ -48,19 +48,8 @@ _PARTIAL = ".partial"
 
 # Names of filesystems for what changes with the content, the most reliable first.
 _VERSIONS = (
-    *(
-        "ETag",
-        "etag",
-        "blob_id",
-        "md5Hash",
-        "CRC",
-        "Last-Modified",
-        "LastModified",
-        "last_modified",
-        "mtime",
-        "modified",
-        "created",
-    ),
+    *("ETag", "etag", "blob_id", "md5Hash", "CRC"),
+    *("Last-Modified", "LastModified", "last_modified", "mtime", "modified", "created"),
 )
 
 
@@ -137,10 +126,7 @@ class Remote:
 
     @contextmanager
     def fetched(self, status: FileStatus | None = None) -> Iterator[Path]:
-        """Yield a local copy of the whole file, held in the cache within the context.
-
-        `status` saves a request if it is known. Errors within the context that name the local file are made to name the address.
-        """
+        """Yield a local copy of the whole file, held in the cache within the context; errors within name the address instead."""
         found = status or self.status()
 
         def fetch(partial: Path) -> None:
@@ -374,8 +360,5 @@ class Remote:
 
 
 def remote(address: str, cache: Cache | None = None, network: Network | None = None) -> Remote:
-    """Return the remote file or folder at an address (see `nbaudio.storage.urls`), without a request.
-
-    Raises InputError if the address is refused, or a limit in the environment, which `network` replaces, is invalid.
-    """
+    """Return the remote file or folder at an address, without a request; raise InputError if it or a limit is invalid."""
     return Remote(re.sub(r"(?<![/:])/+$", "", check_url(address)), cache, network=network or Network.of())

@@ -31,10 +31,7 @@ def is_url(text: str) -> bool:
 
 
 def check_url(address: str) -> str:
-    """Return a valid URL, with an absolute path of a local archive in it.
-
-    An unknown scheme raises InputError, and so does a password or query, a secret that would be stored; messages do not hold it.
-    """
+    """Return a valid URL, with absolute paths of archives; raise InputError for unknown schemes, passwords and queries."""
     shown = redact_url(address)
     parts = address.split("::")
     for part in parts:
@@ -82,10 +79,7 @@ def public_url(address: str) -> str:
 
 
 def stored_names(names: Iterable[str], *, always: bool = False) -> dict[str, str]:
-    """Map names that are URLs with a password, user or query to the names that are stored, without those.
-
-    URLs that differ in nothing else (`always`: all of them) get a part of the hash of the whole URL instead.
-    """
+    """Map URLs with user or query to the names that are stored; with a hash if they would be equal, or `always`."""
     whole = {name: public_url(name) for name in names if "://" in name and redact_url(name) != name}
     counts = Counter(whole.values())
     hashes = {name: hashlib.sha256(name.encode("utf8", "replace")).hexdigest()[:16] for name in whole}

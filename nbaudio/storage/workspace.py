@@ -12,7 +12,6 @@ W/reports/<step>.json  report of each step
 W/reviews/<name>.json  segments of each review
 W/exports.json         sheets and pages of each review
 W/withdrawn.parquet    hashes of withdrawn speakers, recordings and segments
-W/earlier_splits.parquet   splits of the selection before the workspace last grew
 W/packs/               encoded clips, so that another threshold, split or container needs no decoding
 W/fetched/             cache of remote recordings
 W/source/              remote transcripts
@@ -207,10 +206,7 @@ class Workspace:
             tables.write(self, as_polars(table, name), table=name)
 
     def save_together(self, *, settings: Mapping[str, Any] | None = None, **named: Frame | Iterator[pl.DataFrame]) -> None:
-        """Write tables, and settings, that belong together; if the run is killed, all of them are written or none.
-
-        A table may come as frames with the same columns, taken one after the other.
-        """
+        """Write tables (frames, or iterators of frames) and settings that belong together: if the run is killed, all or none."""
         staged = self.path / _SAVING
         remove(staged)
         try:

@@ -23,10 +23,7 @@ class WordPair(NamedTuple):
 def align_words(
     text: str, asr_text: str | None, times: Sequence[tuple[float, float]] | None = None, *, steps: Sequence[str] = ()
 ) -> list[WordPair]:
-    """Align the words of a transcript with those of a hypothesis with the fewest edits; very long texts are cut.
-
-    `times` (seconds) of the words of `text` are ignored if they are not as many; an inserted word is between its neighbors.
-    """
+    """Align the words of a transcript, and `times` if they are as many, with a hypothesis; very long texts are cut."""
     if times is not None and len(times) != len(words(text)):
         times = None
     text, asr_text = text[:MOST_CHARACTERS], asr_text and asr_text[:MOST_CHARACTERS]

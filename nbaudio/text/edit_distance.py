@@ -226,15 +226,13 @@ def _distances(left: Sequence[str], right: Sequence[str]) -> npt.NDArray[np.int6
 
 
 def _word_distances(reference: pl.Series, hypothesis: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], bool]:
-    """Return edits and reference words of each pair; and whether all texts are tidy: no blanks but single spaces between words.
-
-    Each distinct word becomes one character of an artificial alphabet; those characters are compared.
-    """
+    """Return edits and reference words of each pair, and whether all texts are tidy: only single spaces, between words."""
     both = pl.concat([reference.alias("text"), hypothesis.alias("text")])
     codes, lengths, tidy = _word_codes(both)
     if not tidy:
         codes, lengths, _ = _word_codes(both.str.strip_chars(BLANKS).str.replace_all(f"[{BLANKS}]{{2,}}", " "))
     half = len(reference)
+    # Each distinct word becomes one character; those characters are compared.
     highest = codes.max(initial=0)
     if highest >= _ALPHABET:
         one_by_one = [Levenshtein.distance(words(a), words(b)) for a, b in zip(reference, hypothesis, strict=True)]

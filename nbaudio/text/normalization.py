@@ -57,12 +57,8 @@ _NO_WORD = re.compile(r"[^\w\s]|_")
 
 @lru_cache(maxsize=4096)
 def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns for texts with these marks: apostrophes inside words, hyphens inside words, removed punctuation.
-
-    The marks of one text are few, and so are the sets of them: a class with all of Unicode's punctuation is ten times slower.
-    """
+    """Return patterns for these few marks (a class of all is ten times slower): inner apostrophes, inner hyphens, others."""
     mark, other = f"[{re.escape(marks)}]", f"[^\\s{re.escape(marks)}]"
-
     # The class comes first, so that the search runs from mark to mark; marks to keep are recognized from the position after them.
     kept = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
     return (

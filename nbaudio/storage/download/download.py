@@ -262,10 +262,7 @@ class _Worker:
 
 
 class ByteProgress:
-    """Progress in bytes over files whose lengths become known one by one; an unknown length counts as the mean of the known ones.
-
-    Threads may report at the same time.
-    """
+    """Progress in bytes, for threads, over files; a length that is not known yet counts as the mean of the known ones."""
 
     def __init__(self, bar: Any, num_files: int) -> None:
         self._bar, self._num_files = bar, num_files

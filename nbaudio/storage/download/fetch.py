@@ -55,10 +55,7 @@ def partial_path(folder: Path, wanted: DownloadItem) -> Path:
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Sends the requests for the files of one folder.
-
-    `expect` gets a file's name and how many bytes will come, `advance` how many have come; it may raise to stop.
-    """
+    """Sends requests for files of a folder; `expect` gets name and bytes to come, `advance` bytes that came, and may raise."""
 
     folder: Path
     ledger: Ledger
@@ -68,10 +65,7 @@ class Fetcher:
     advance: Callable[[str, int], None]
 
     def fetch(self, task: DownloadTask) -> Row | None:
-        """Send one request; return the row of the complete file in its place, or None after a redirect.
-
-        Raises RetryableError if a retry may help, PermanentError if not.
-        """
+        """Send a request; return the row of the complete file, None after a redirect; raise RetryableError or PermanentError."""
         wanted = task.wanted
         row = self.ledger.part(wanted)
         have = size_of(partial_path(self.folder, wanted)) if row and (row.validator or wanted.checksum) else 0
@@ -105,7 +99,9 @@ class Fetcher:
             raise PermanentError(said)
         announced = self._check_body(task.wanted, headers)
         before = self.ledger.row(task.wanted)
-        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=_validator(headers))
+        # What If-Range accepts: a strong ETag, else the date of the last change.
+        validator = etag if (etag := headers.get("ETag", "")).startswith('"') else headers.get("Last-Modified")
+        begun = Row.of(task.wanted, "begun", bytes=announced, checksum=task.wanted.checksum, validator=validator)
         return self._write_body(task, response, replace(begun, sha256=before.sha256 if before else None), "wb")
 
     def _check_body(self, wanted: DownloadItem, headers: Mapping[str, str]) -> int | None:
@@ -239,9 +235,3 @@ def _continues(headers: Mapping[str, str], have: int, total: int | None) -> bool
     """Return whether a range begins where the partial file ends, in a file of the same length."""
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
     return found is not None and int(found[1]) == have and (total is None or found[2] in ("*", str(total)))
-
-
-def _validator(headers: Mapping[str, str]) -> str | None:
-    """Return what If-Range accepts: a strong ETag, else the date of the last change."""
-    etag = headers.get("ETag", "")
-    return etag if etag.startswith('"') else headers.get("Last-Modified")

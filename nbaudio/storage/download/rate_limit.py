@@ -39,10 +39,7 @@ class _Host:
 
 
 class RateLimitedQueue:
-    """Tasks for any number of threads, with limits per host: connections at once, requests per second.
-
-    Tasks of a host are begun in their order. `spacing` is the seconds between requests to a host.
-    """
+    """Tasks for any number of threads, in order, with limits per host; `spacing` is the seconds between requests to one."""
 
     def __init__(self, tasks: Sequence[DownloadTask], *, per_host: int, per_second: float) -> None:
         self._per_host = per_host
