@@ -1,8 +1,9 @@
 """Review state: the files in ``W/reviews/``, read once per step and passed on.
 
-`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` the log of corrected segment boundaries; both are append-only, and
-the last line about a segment holds. `<name>.json` is the record of a review: which segments were drawn, and how. A row of a
-returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of the corpus it was drawn from.
+`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` that of corrected segment boundaries, `notes.jsonl` that of notes on
+segments; all are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: which segments
+were drawn, and how. A row of a returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of
+the corpus it was drawn from.
 """
 
 import hashlib
@@ -40,44 +41,30 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 )
 #: The two verdicts that name no fault; all others do.
 OK, UNSURE = "ok", "unsure"
-VERDICT_LOG, CORRECTION_LOG = "reviews/verdicts.jsonl", "reviews/corrections.jsonl"
+VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
 #: The sheets and pages of each review, which hold clips.
 EXPORTS = "exports.json"
 
 #: What separates the words of a verdict in the log, as in ``cut off, noise``.
 SEPARATOR = ", "
 
-_WORD = re.compile(r"\w[\w '/-]{0,39}")
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of one reviewer on one segment.
+    """The verdict of one reviewer on one segment."""
 
-    Attributes:
-        segment_id: the segment.
-        content: the hash of what was judged (`content_hashes`).
-        verdict: a word of the review's list, or several faults in its order, as in ``cut off, noise``; None withdraws the
-            reviewer's previous verdict.
-        comment: a remark; empty for none.
-        corrected_text: the right words; None if the transcript was not corrected.
-        reviewer: the reviewer's name.
-        time: ISO 8601 in UTC, such as ``2026-11-21T03:00:00Z``.
-        review: the name of the sheet, or ``panel``.
-        blind: whether hypothesis and similarity were hidden from the reviewer; None where this is not known, in older logs.
-    """
-
-    segment_id: str
-    content: str
-    verdict: str | None
-    comment: str
-    corrected_text: str | None
-    reviewer: str
-    time: str
-    review: str
-    blind: bool | None = None
+    segment_id: str  # the segment
+    content: str  # the hash of what was judged (`content_hashes`)
+    verdict: str | None  # a word of the review's list, or several faults in its order, `cut off, noise`; None withdraws the last
+    comment: str  # a remark; empty for none
+    corrected_text: str | None  # the right words; None if the transcript was not corrected
+    reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC, such as 2026-11-21T03:00:00Z
+    review: str  # the name of the sheet, or `panel`
+    blind: bool | None = None  # whether hypothesis and similarity were hidden; None in older logs, where this is not known
 
 
 @dataclass(frozen=True)
@@ -90,6 +77,16 @@ class Correction:
     was_start: int  # first sample before
     was_end: int  # one past the last sample before
     reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark on a segment; it does not count as a verdict."""
+
+    segment_id: str
+    note: str
+    reviewer: str
     time: str  # ISO 8601 in UTC
 
 
@@ -135,23 +132,18 @@ class ReviewRecord:
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
 
     def row_hashes(self) -> list[str]:
-        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again.
-
-        A content hash alone would show whether the hypothesis equals the transcript.
-        """
+        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again."""
+        # A content hash alone would show whether the hypothesis equals the transcript.
         salt = _short_hash(self.contents)
         return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
-        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
-
-        Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others go to the reviewers in turn.
-        """
+        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers."""
         if not self.reviewers:
             return {"": self.segment_ids}
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
-        shared = set(ids.gather(order.head(self.overlap)))
+        shared = set(ids.gather(order.head(self.overlap)))  # a random part of any draw; the others go to the reviewers in turn
         own = [key for key in self.segment_ids if key not in shared]
         of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
         return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}
@@ -248,32 +240,13 @@ def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
     return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
 
 
-def check_verdict_list(words: Sequence[str]) -> None:
-    """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
-    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
-        raise InputError(
-            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
-        )
-    if len({word.casefold() for word in words}) < len(words):
-        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
-    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
-        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
-    if "ok" not in words:
-        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
-
-
 def faults(words: Sequence[str]) -> list[str]:
     """Return the verdicts of a list that name a fault."""
     return [word for word in words if word not in {OK, UNSURE}]
 
 
 def read_verdict(text: str, words: Sequence[str]) -> str | None:
-    """Return a verdict as it is logged; None if a word of it is not in the review's list.
-
-    Case does not matter. Several words are separated by a comma, semicolon or slash; they are joined in the order of the list.
-
-    Raises:
-        InputError: ``ok`` or ``unsure`` stands beside another word.
+    """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them.
 
     Examples:
         >>> read_verdict("Noise; cut off", list(VERDICTS))
@@ -291,15 +264,7 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
-    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once.
-
-    Examples:
-        >>> import tempfile
-        >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> append_verdicts(workspace, [Verdict("s", "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
-        >>> verdicts(workspace)["verdict"].to_list()
-        ['ok']
-    """
+    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once."""
     given = ({name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)} for row in rows)
     append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given))
 
@@ -343,6 +308,18 @@ def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame
     log = state.since_changed(_frame(state.correction_log, Correction), "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
+
+
+def append_note(workspace: Workspace, segment_ids: Iterable[str], note: str, reviewer: str, time: str) -> None:
+    """Append a note on each segment to the log; they are on disk when this returns."""
+    rows = (Note(segment_id, note, reviewer, time) for segment_id in segment_ids)
+    append_lines(workspace.path / NOTE_LOG, map(msgspec.json.Encoder().encode, rows))
+
+
+def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
+    """Return the last note on each segment, in the order made: the attributes of `Note`; an empty note removes the last one."""
+    lines = read_lines(Workspace.open(workspace).path / NOTE_LOG, msgspec.json.Decoder(Note).decode, "a note")
+    return _frame(lines, Note).unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
 
 
 def _listed(value: object) -> str:

@@ -37,12 +37,7 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path,
-    segments: pl.DataFrame,
-    facts: Mapping[str, Any],
-    *,
-    audio: bool = True,
-    base: str | Path | None = None,
+    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)
@@ -89,9 +84,8 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
     }
     tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
     tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
-    tables |= (
-        {"Evidence before and after": pl.DataFrame(found["evidence"], infer_schema_length=None)} if "evidence" in found else {}
-    )
+    if "evidence" in found:
+        tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
     return [
         Section("Since the earlier version", f"Compared with {str(base).rstrip('/').rpartition('/')[2]}.", tables, None, headline)

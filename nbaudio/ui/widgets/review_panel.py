@@ -16,8 +16,8 @@ from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import SEGMENTS, seconds_column
+from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.next_steps import next_step
 from nbaudio.review.state import (
     OK,
     SEPARATOR,
@@ -232,19 +232,15 @@ class ReviewPanel(BaseWidget):
         return {"words": words, "review": self._review, "listed": self._listed, **self.progress}
 
     def _give(self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> dict[str, Any]:
-        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing.
-
-        None withdraws the verdict.
-        """
+        """Log a verdict, None to withdraw it, at once on disk. A blank text, or that of the transcript, corrects nothing."""
         if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
             raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]
         shown = (segment["text"][0] or "").strip()
         corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
         if corrected and verdict == OK:
-            raise InputError(
-                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
-            )
+            contradiction = f"'{OK}' says that the transcript is right, but there is a corrected text"
+            raise InputError(f"{contradiction}: choose another or clear it")
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
         said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
         before = self._shown.get(number)

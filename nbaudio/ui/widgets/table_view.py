@@ -87,10 +87,7 @@ class TableView:
         return self._size()
 
     def narrow(self, where: str) -> None:
-        """Keep only rows that meet a condition besides the typed one; the rows stay as they were if it is not valid.
-
-        The cursor stays on its row if that passes.
-        """
+        """Keep rows that meet a condition besides the typed one, all as before if it is invalid; the cursor stays on its row."""
         order, current = sort_and_filter(self.frame, **self.arrangement, narrowed=where), self.current
         self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
         self.go_to(current)
@@ -170,11 +167,9 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
-    """Return what the header of a column shows about the rows of an order.
+    """Return what the header of a column shows: of numbers `BINS` equal bins and the median, of other values the most frequent.
 
-    Returns:
-        `rows` and `missing` (nulls and NaN), of one row in `step`; of numbers `counts` in `BINS` equal bins from `min` to `max`,
-        and `median`; of other values `distinct` and the most frequent ones in `top`, null if most of them occur once.
+    It counts one row in `step`. `missing` are nulls and NaN; `distinct` and `top` are null if most values occur once.
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
     whole = step == 1 and len(order) == len(column)

@@ -39,16 +39,13 @@ _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of a threshold on a column, ascending; with `least` it is the least value kept, else the greatest.
-
-    `edges` are the positions between bars of equal width in the histogram.
-    """
+    """Positions of a threshold on a column."""
 
     column: str
     label: str
-    grid: tuple[float, ...]
-    least: bool
-    edges: tuple[int, ...] = ()
+    grid: tuple[float, ...]  # ascending
+    least: bool  # whether the threshold is the least value kept, else it is the greatest
+    edges: tuple[int, ...] = ()  # positions between bars of equal width in the histogram
 
     @property
     def axis(self) -> str:
@@ -89,10 +86,7 @@ def format_threshold(value: float) -> str:
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished.
-
-    `speakers` are at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and one for all.
-    """
+    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished."""
 
     scale: Scale
     all_segments: int
@@ -102,7 +96,9 @@ class ThresholdCounts:
     hours: NDArray[np.float64]
     vanished: NDArray[np.int64]
     all_speakers: int
-    speakers: tuple[str, ...]
+    speakers: tuple[
+        str, ...
+    ]  # at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and all
     speaker_segments: NDArray[np.uint32]
     speaker_hours: NDArray[np.float32]
 
@@ -334,10 +330,9 @@ class ThresholdTuner(BaseWidget):
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(measure=self.measure, value=self.value)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
-        used = None if self.used is None else format_threshold(self.used)
-        stored = f"<p>select uses similarity {used} unless another is given</p>" if used else ""
+        used = "" if self.used is None else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
         return (
-            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
+            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{used}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 
