@@ -324,6 +324,8 @@ def test_what_the_source_no_longer_has_is_listed_and_kept(sittings, chosen, brin
         if line.startswith("removed from the source: 6 segments (s0_4-5, s1_0-1, s1_1-2, ...) of 2")
     ]
     assert len(chosen.recordings) == 2
+    gone = chosen.table("problems").filter(pl.col("reason").str.starts_with("no longer in the source"))
+    assert gone["item"].to_list() == ["s0_4-5", *(f"s1_{second}-{second + 1}" for second in range(5))]
 
 
 def test_recordings_that_are_not_found_or_broken_keep_what_is_known_of_them(sittings, chosen, bring):

@@ -16,6 +16,7 @@ from nbaudio.sources.recording_names import Resolved, name_problems
 from nbaudio.storage.base import Location
 from nbaudio.storage.workspace import Workspace
 
+_REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
 # Columns of segments that are counted.
 _NARROW = "^((segment|recording)_id|(start|end)_sample|source_(start|end|duration)|decision|reason)$"
 
@@ -53,7 +54,8 @@ def save_tables(workspace: Workspace, source: str, placed: Placed, before: Befor
         workspace.save_together(recordings=recordings, segments=placed.segments, names=names, problems=listed)
     else:
         merge = merge_segments(workspace, placed.segments, placed.merged, placed.status, others=before.other_rows("segment_id"))
-        names, listed = before.all_rows("names", names), before.all_rows("problems", listed)
+        removed = merge.missing.select(file=pl.lit(source), item="segment_id", reason=pl.lit(_REMOVED))
+        names, listed = before.all_rows("names", names), before.all_rows("problems", pl.concat([listed, removed]))
         made = grown_tables(before, merge)
         for name, table in {"recordings": recordings, "names": names, "problems": listed}.items():
             if not (table_path(workspace, name).exists() and workspace.table(name).equals(table)):
@@ -98,7 +100,7 @@ def _growth_warnings(merge: Merge) -> Iterator[str]:
     if len(merge.missing):
         recordings = merge.missing["recording_id"].n_unique()
         removed = _listed(merge.missing["segment_id"])
-        yield f"removed from the source: {removed} of {recordings:,} recordings; kept until 'nbaudio withdraw'"
+        yield f"removed from the source: {removed} of {recordings:,} recordings, listed in problems.parquet; they are kept"
     if len(merge.rows):
         unscored = merge.rows.filter(is_("new", "text", "times", "audio", "hypothesis")).height
         yield f"score and select again: {unscored:,} new or changed segments have no score"
