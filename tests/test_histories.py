@@ -539,3 +539,23 @@ def test_growing_and_withdrawing_the_same_recordings_changes_nothing(tmp_path, w
 def test_growing_and_withdrawing_any_recordings_changes_nothing(number, way, further, again):
     with TemporaryDirectory() as folder:
         grow_and_withdraw(Path(folder), Random(number), way=way, further=further, again=again)
+
+
+def test_what_a_version_before_the_base_held_out_and_the_base_lost_is_not_in_train(tmp_path):
+    archive = Archive(tmp_path)
+    for number in range(4):
+        archive.add(Random(number))
+    archive.ingest()
+    workspace = archive.workspace
+    select(workspace, group_by="", dev=2, test=2, seed=1, min_similarity=-1)
+    materialize(workspace, out=tmp_path / "c1", container="files", **QUIET)
+    held_out = workspace.segments.filter(pl.col("split").is_in(["dev", "test"]))["segment_id"].to_list()
+    decided = pl.DataFrame({"segment_id": held_out, "decision": "reject", "reason": "noise"})
+    workspace.save(decisions=decided)
+    select(workspace, splits=tmp_path / "c1", group_by="", min_similarity=-1)
+    materialize(workspace, out=tmp_path / "c2", base=tmp_path / "c1", **QUIET)
+    workspace.save(decisions=decided.clear())
+    select(workspace, group_by="", min_similarity=-1)
+    assert workspace.segments.filter(pl.col("segment_id").is_in(held_out))["split"].is_in(["dev", "test"]).all()
+    materialize(workspace, out=tmp_path / "c3", base=tmp_path / "c2", **QUIET)
+    assert set(held_out) <= Version(tmp_path / "c3").rows.keys()

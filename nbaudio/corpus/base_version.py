@@ -136,12 +136,22 @@ class Base:
             kept.append(Shard(name, shard["split"], length, shard["bytes"], shard["sha256"], shard["plan"], path, kept=True))
         return kept
 
+    @property
+    def _grouped(self) -> list[str]:
+        return [key for key in self.info["selection"].get("parameters", {}).get("group_by", []) if key in self.columns]
+
+    def earlier_splits(self) -> pl.DataFrame:
+        """Return the splits as the table `EARLIER_SPLITS` has them."""
+        grouped = {name: pl.col(name).cast(pl.String) for name in self._grouped}
+        held = pl.scan_parquet(self.table, glob=False)
+        return held.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+
     def shared_with_train(self, table: Path, withdrawn: pl.DataFrame) -> tuple[str | None, str | None]:
         """Describe a held-out segment of the base that is in train now, and a new one of train that shares something with one.
 
         Compared are sentences and the columns that the base was grouped by. Withdrawn segments hold nothing out.
         """
-        grouped = [key for key in self.info["selection"].get("parameters", {}).get("group_by", []) if key in self.columns]
+        grouped = self._grouped
         names = list(dict.fromkeys(("segment_id", "recording_id", "speaker_id", "split", "text", *grouped)))
         sentence = sentences(pl.col("text")).alias("sentence")
         before = pl.scan_parquet(self.table, glob=False).select(names)

@@ -16,7 +16,7 @@ from nbaudio.core.deprecated import renamed_parameter
 from nbaudio.core.errors import InputError, NbaudioError
 from nbaudio.core.progress import progress, progress_note
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import RESERVED
+from nbaudio.core.tables import EARLIER_SPLITS, RESERVED
 from nbaudio.core.tombstones import is_withdrawn
 from nbaudio.corpus.base_version import Base, tombstones
 from nbaudio.corpus.card import CARD, About, publish_card
@@ -41,6 +41,7 @@ from nbaudio.corpus.status import next_step
 from nbaudio.engine import EngineLocation, RunTasks, check_engine, worker_pool
 from nbaudio.proof.evidence import selection_claim
 from nbaudio.review.state import reviewed_ids
+from nbaudio.sources.grow import with_earlier
 from nbaudio.storage.base import Location
 from nbaudio.storage.location import location
 from nbaudio.storage.urls import check_writable, is_url
@@ -186,6 +187,8 @@ def _materialize(
             own_card = publish_card(layout.folder, info, before=card)
             layout.finish(info)
             advance(1)
+    if base:
+        _keep_splits(workspace, base)
     problems = [f"{segment_id}: {detail}" for segment_id, detail in lost.iter_rows()]
     notes += [] if own_card else [f"{layout}/{CARD} was edited and is not overwritten"]
     if reviewed:
@@ -210,6 +213,13 @@ def _held_out_notes(run: _Run, withdrawn: pl.DataFrame, selected: dict[str, Any]
         remedy = f"'nbaudio select {run.workspace.path} --splits {run.base}' keeps what it holds out"
         raise InputError(f"{moved or shared}; {remedy}")
     return [f"the given splits let train share something with held-out data: {shared}"] if shared else []
+
+
+def _keep_splits(workspace: Workspace, base: Base) -> None:
+    """Count the base as an earlier version of the workspace: later selections keep what it holds out."""
+    held = base.earlier_splits().join(tables.read(workspace, ["segment_id"]), on="segment_id", how="semi", maintain_order="left")
+    if (kept := with_earlier(workspace, held)) is not None:
+        workspace.save(**{EARLIER_SPLITS: kept})
 
 
 def _cut_and_pack(

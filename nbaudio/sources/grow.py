@@ -219,6 +219,11 @@ def keep_splits(workspace: Workspace) -> pl.DataFrame | None:
     chosen = held.filter(pl.col("decision") == "accept", pl.col("split").is_not_null())
     grouped = {name: pl.col(name).cast(pl.String) for name in keys if name in held.collect_schema()}
     now = chosen.select("segment_id", "split", sentence=sentences(pl.col("text")), **grouped).collect()
+    return with_earlier(workspace, now)
+
+
+def with_earlier(workspace: Workspace, now: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the table of earlier splits with those of a further version; None if that is empty."""
     if now.is_empty() or not table_path(workspace, EARLIER_SPLITS).exists():
         return None if now.is_empty() else now
     was = workspace.table(EARLIER_SPLITS)
