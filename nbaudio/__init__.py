@@ -44,6 +44,7 @@ lazy_imports.alias(
         "adapters": "nbaudio.reading.adapters",
         "leakage": "nbaudio.selection.leakage",
         "plots": "nbaudio.ui.plots",
+        "versions": "nbaudio.corpus.versions",
         "views": "nbaudio.ui.views",
         "widgets": "nbaudio.ui.widgets",
     },

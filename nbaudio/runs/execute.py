@@ -20,6 +20,7 @@ from nbconvert import HTMLExporter
 
 from nbaudio.core.atomic import atomic_write, write_json
 from nbaudio.core.errors import NbaudioError
+from nbaudio.corpus.versions import latest_version
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
 CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;
@@ -48,7 +49,7 @@ _OTHERS = {
     "report.html": "all figures on one page",
     "report.xlsx": "the same figures as a spreadsheet",
     "review/sheet.xlsx": "the review sheet; its clips are beside it",
-    "corpus/README.md": "the data card of the corpus",
+    "{corpus}/README.md": "the data card of the corpus",
 }
 # The page loads nothing: no require.js, no MathJax, no widgets from a content delivery network.
 _OFFLINE = """{%- extends 'index.html.j2' -%}
@@ -147,7 +148,9 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
         links = LINKS_MARKER.replace("><", f'>{before}<a href="index.html">all pages</a>{after}<')
         _write(page, links.join(_LINKS.split(page.read_bytes().decode())))
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
-    others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
+    corpus = Path(latest_version(out / "corpus")).name
+    named = {name.format(corpus=corpus): what for name, what in _OTHERS.items()}
+    others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in named.items() if (out / name).exists()]
     section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
     _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=section))
     return folder / "index.html"

@@ -9,6 +9,7 @@ from typing import Any
 
 from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import Report
+from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.manifests import defaults, list_notebooks, parameters, parse_only
 
 # Order of the steps in the report.
@@ -60,11 +61,12 @@ def run(
         after = _reports(Path(values["workspace"]))
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
+    made = {"workspace": values["workspace"], "corpus": latest_version(values["corpus"])}
     facts: dict[str, Any] = {
         "ran": [notebooks[number - 1].stem for number in chosen],
         "notebooks": str(out / "notebooks"),
         "html": str(out / "html"),
-        **{name: values[name] for name in ("workspace", "corpus") if Path(values[name]).is_dir()},
+        **{name: folder for name, folder in made.items() if Path(folder).is_dir()},
     }
     new = {step: report for step, (stamp, report) in after.items() if before.get(step, (None,))[0] != stamp}
     facts |= {step: _counts(report["facts"]) for step, report in new.items()} | {"open": str(index)}

@@ -80,6 +80,9 @@ class Location(Protocol):
     def files(self) -> Iterator[str]:
         """Yield the names of the files in a folder, sorted, of a remote one with its subfolders; none if it does not exist."""
 
+    def names(self) -> Iterator[str]:
+        """Yield the names of files and folders in a folder; none if it does not exist or cannot be listed."""
+
     def new(self) -> AbstractContextManager[Path]:
         """Yield a local path to write to; the file gets its name when the context succeeds, but is not synced."""
 

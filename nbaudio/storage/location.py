@@ -131,6 +131,9 @@ class LocalPath:
         with suppress(FileNotFoundError):
             yield from sorted(path.name for path in self.local.iterdir())
 
+    def names(self) -> Iterator[str]:
+        return self.files()
+
     def new(self) -> AbstractContextManager[Path]:
         return atomic_write(self.local, sync=False)
 

@@ -226,6 +226,14 @@ class Remote:
         with convert_error(AudioError, NbaudioError), suppress(RemoteNotFoundError):
             yield from sorted(with_retries(self, self._names))
 
+    def names(self) -> Iterator[str]:
+        """See `Location.names`; none on the web and the Hub."""
+        if self._is_on_web or self.is_scheme or self.located.scheme == "hf":
+            return
+        fs, top, _ = self.located
+        with suppress(RemoteNotFoundError, RemoteRefusedError):
+            yield from (PurePosixPath(name).name for name in with_retries(self, lambda: fs.ls(top, detail=False)))
+
     @contextmanager
     def new(self) -> Iterator[Path]:
         """See `Location.new`; it is written on this machine and uploaded."""

@@ -12,7 +12,7 @@ from nbaudio.core import tables
 from nbaudio.core.dataframes import Frame, Ids, as_ids, as_polars
 from nbaudio.core.errors import InputError, one_line
 from nbaudio.core.hashing import hash_column
-from nbaudio.core.source_splits import listed_splits
+from nbaudio.core.source_splits import listed_splits, ordered_splits
 from nbaudio.core.tables import RECORDINGS, SEGMENTS, conform, reading_parquet, with_durations
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import Folder, folder_at
@@ -36,6 +36,25 @@ def names(workspace: str | Path | Workspace) -> pl.DataFrame:
     """Return how each file name was resolved: `name`, `decision`, `path`, `candidates`; missing and ambiguous ones first."""
     audit = Workspace.open(workspace).table("names").select("name", "decision", "path", "candidates")
     return audit.sort(pl.col("decision").to_physical(), "name", descending=[True, False])
+
+
+def growth(workspace: str | Path | Workspace) -> pl.DataFrame:
+    """Return what the last `ingest` found new or changed: `change`, `segments`, `recordings`; no rows if it was the first."""
+    facts = Workspace.open(workspace).report("ingest").get("facts", {})
+    recordings = facts.get("recordings_by_status", {})
+    causes = {f"changed: {cause.replace('_', ' ')}": number for cause, number in facts.get("changed_by", {}).items()}
+    counts = {name: facts[name] for name in ("new", "changed", "unchanged", "removed", "withdrawn") if name in facts} | causes
+    rows = [(change, number, recordings.get(change)) for change, number in counts.items()]
+    schema = {"change": pl.String, "segments": pl.Int64, "recordings": pl.Int64}
+    return pl.DataFrame(rows if recordings else [], schema=schema, orient="row")
+
+
+def kept_and_new(workspace: str | Path | Workspace) -> pl.DataFrame:
+    """Return how many segments of each `split` are `kept` from before the archive grew, and `new`; no rows if it never grew."""
+    facts = Workspace.open(workspace).report("select").get("facts", {})
+    kept, new = (facts.get(name, {}) for name in ("kept_from_earlier", "new"))
+    rows = [(split, kept.get(split, 0), new.get(split, 0)) for split in ordered_splits({**kept, **new})]
+    return pl.DataFrame(rows, schema={"split": pl.String, "kept": pl.Int64, "new": pl.Int64}, orient="row")
 
 
 def recordings(workspace: str | Path | Workspace) -> pl.DataFrame:
