@@ -55,6 +55,9 @@ class Bucket(AbstractFileSystem):
     def makedirs(self, path, exist_ok=False):
         self._local(path).mkdir(parents=True, exist_ok=exist_ok)
 
+    def cp_file(self, path1, path2, **_):
+        self.put_file(self._local(path1), path2)
+
     def rm_file(self, path):
         self._local(path).unlink()
 

@@ -170,6 +170,7 @@ _FORMATS: Mapping[str, Callable[[str, Any], str]] = {
     "parameters": lambda name, value: f"{name}={','.join(map(show, value)) if isinstance(value, list) else show(value)}",
     "rejected": lambda name, count: f"{show(count)} {name}",
     "reasons": lambda name, count: f"{show(count)} {name}",
+    "names": lambda name, count: f"{show(count)} {name}",
 }
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "hours": lambda hours: duration(3600 * hours),

@@ -11,6 +11,7 @@ from nbaudio.core.errors import NbaudioError
 from nbaudio.core.report import Report
 from nbaudio.corpus.versions import latest_version
 from nbaudio.runs.manifests import defaults, list_notebooks, parameters, parse_only
+from nbaudio.storage.urls import is_url
 
 # Order of the steps in the report.
 _STEPS = ("ingest", "score", "review", "review_import", "select", "materialize", "verify")
@@ -61,7 +62,8 @@ def run(
         after = _reports(Path(values["workspace"]))
     except OSError as error:
         raise NbaudioError(f"{error.filename or out}: {error.strerror or error}") from error
-    made = {"workspace": values["workspace"], "corpus": latest_version(values["corpus"])}
+    corpus = values["corpus"]
+    made = {"workspace": values["workspace"], "corpus": corpus if is_url(corpus) else latest_version(corpus)}
     facts: dict[str, Any] = {
         "ran": [notebooks[number - 1].stem for number in chosen],
         "notebooks": str(out / "notebooks"),
