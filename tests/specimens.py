@@ -84,10 +84,11 @@ def format_of(name: str) -> str:
     return name.partition("_")[0]
 
 
-def tone(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0) -> Path:
+def tone(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0, channels: int = 1) -> Path:
     """A recording of noise in the format of its extension."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    sf.write(path, 0.1 * np.random.default_rng(seed).normal(size=int(seconds * rate)), rate)
+    size = (int(seconds * rate), channels)[: 1 + (channels > 1)]
+    sf.write(path, 0.1 * np.random.default_rng(seed).normal(size=size), rate)
     return path
 
 

@@ -129,7 +129,8 @@ class LocalPath:
             yield from sorted(path.name for path in self.local.iterdir())
 
     def names(self) -> Iterator[str]:
-        return self.files()
+        with suppress(OSError):
+            yield from self.files()
 
     def new(self) -> AbstractContextManager[Path]:
         return atomic_write(self.local, sync=False)

@@ -1,10 +1,17 @@
-"""The manifest of every layout runs end to end, unattended, on a small source of its kind."""
+"""The manifest of every layout runs end to end, unattended, on a small source of its kind; and again when it has grown."""
+
+import json
+import shutil
 
 import pytest
-from specimens import LAYOUTS
+from click.testing import CliRunner
+from papermill import cli as papermill_cli
+from specimens import LAYOUTS, tone
 
 import nbaudio
 from nbaudio.core.bundled_files import bundled
+from nbaudio.corpus.versions import latest_version
+from nbaudio.runs.manifests import list_notebooks
 from nbaudio.sources.ingest import READERS
 
 REVIEWED = 1
@@ -30,3 +37,79 @@ def test_the_manifest_of_a_layout_runs(name, tmp_path):
     reviewed = (nbaudio.Workspace.open(report.facts["workspace"]).segments["reason"] == "reviewed").sum()
     assert reviewed == REVIEWED or name in ("librispeech", "commonvoice")
     assert verified.facts["clips_decoded"] == len(made.segments) - reviewed
+
+
+def grow(archive, name, *, rate, channels):
+    """Add a recording with eight segments of a new speaker to a copy of the demo's archive."""
+    tone(archive / "audio" / f"{name}.wav", 40, rate=rate, seed=len(name), channels=channels)
+    with (archive / "transcripts.jsonl").open("a", encoding="utf8") as file:
+        for number in range(8):
+            words = f"nova rečenica {name} broj {'abcdefgh'[number] * 5}".split()
+            row = {"file": f"{name}.wav", "start": 5 * number + 0.5, "end": 5 * number + 4.0, "words": words, "asr": words}
+            file.write(json.dumps(row | {"speaker": f"speaker of {name}"}, ensure_ascii=False) + "\n")
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def shown(notebook, cell_id):
+    """The text that a cell of an executed notebook shows."""
+    cells = json.loads(notebook.read_text(encoding="utf8"))["cells"]
+    outputs = next(cell for cell in cells if cell["id"] == cell_id)["outputs"]
+    return "".join(text for output in outputs for text in output.get("data", {}).get("text/plain", ""))
+
+
+def held_out(corpus):
+    segments = nbaudio.open_corpus(corpus).segments
+    return {split: set(segments.filter(split=split)["segment_id"]) for split in ("dev", "test")}
+
+
+@pytest.mark.parametrize("how", ["nbaudio run", "papermill"])
+def test_the_same_manifest_makes_the_next_version_when_the_archive_has_grown(how, tmp_path, monkeypatch):
+    for name in ("demo", "demo.yaml"):
+        copy = shutil.copytree if name == "demo" else shutil.copy
+        copy(bundled(f"data_manifests/{name}"), tmp_path / name)
+    manifest, out = tmp_path / "demo.yaml", tmp_path / "out"
+    out.mkdir()
+    (out / "notebooks").mkdir()
+    if how == "papermill":  # the notebooks that make a corpus
+        manifest.write_text(
+            f"{manifest.read_text(encoding='utf8')}\nworkspace: out/workspace\ncorpus: out/corpus\n", encoding="utf8"
+        )
+    monkeypatch.chdir(out)
+
+    def rerun():
+        if how == "nbaudio run":
+            return nbaudio.run(manifest, out=out, only=f"{MAIN_JOB},8").facts["corpus"]
+        for notebook in list_notebooks():
+            if notebook.stem[:2] in ("01", "02", "06", "07", "08"):
+                words = [str(notebook), f"notebooks/{notebook.name}", "-f", str(manifest), "-k", "python3", "--no-progress-bar"]
+                done = CliRunner().invoke(papermill_cli.papermill, words)
+                assert done.exit_code == 0, done.output
+        return latest_version(out / "corpus")
+
+    assert rerun() == str(out / "corpus")
+    assert shown(out / "notebooks/07_materialize.ipynb", "07-15") == ""
+    first = contents(out / "corpus")
+    before = held_out(out / "corpus")
+    grow(tmp_path / "demo", "nova", rate=44100, channels=2)
+    grow(tmp_path / "demo", "druga", rate=8000, channels=1)
+    assert rerun() == str(out / "corpus-v2")
+    assert contents(out / "corpus") == first
+    assert held_out(out / "corpus-v2") == before
+    shards = [shard["name"] for shard in json.loads((out / "corpus/corpus.json").read_text(encoding="utf8"))["shards"]]
+    assert all((out / "corpus" / name).samefile(out / "corpus-v2" / name) for name in shards)
+    assert nbaudio.diff(out / "corpus", out / "corpus-v2").facts["added"]["segments"] == 16
+    for notebook, cell, text in (
+        ("01_ingest", "01-13", "│ new       ┆ 16       ┆ 2 "),
+        ("06_splits", "06-16", f"│ dev   ┆ {len(before['dev'])}    ┆ 0 "),
+        ("07_materialize", "07-15", "16 segments"),
+        ("08_read_back", "08-5", str(len(nbaudio.open_corpus(out / "corpus-v2").segments.filter(split="train")))),
+    ):
+        assert text in shown(out / "notebooks" / f"{notebook}.ipynb", cell)
+    second = contents(out / "corpus-v2")
+    assert rerun() == str(out / "corpus-v2")
+    assert (contents(out / "corpus"), contents(out / "corpus-v2")) == (first, second)
+    assert sorted(path.name for path in out.glob("corpus*")) == ["corpus", "corpus-v2"]
+    assert "│ new       ┆ 0        ┆ 0 " in shown(out / "notebooks/01_ingest.ipynb", "01-13")
