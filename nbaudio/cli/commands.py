@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 import nbaudio
 from nbaudio.cli import common
@@ -13,19 +14,17 @@ common.app.add_typer(review_app, name="review")
 
 
 @common.command("demo --out demo-output")
-def demo(out: Annotated[str | None, typer.Option(help="output folder; default: nbaudio-demo")] = None) -> Report:
+def demo(out: Annotated[str | None, Option(help="output folder; default: nbaudio-demo")] = None) -> Report:
     """Run all steps on the bundled corpus and show how each of its problems is caught."""
     return nbaudio.demo(out=out)
 
 
 @common.command("run data_manifests/demo.yaml --out demo-output --set min_similarity=0.9 --only 1-5")
 def run(
-    manifest: Annotated[str, typer.Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")],
-    out: Annotated[str | None, typer.Option(help="folder for notebooks, workspace and corpus")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more")
-    ] = None,
-    only: Annotated[str | None, typer.Option(metavar="1-5", help="run only these notebooks")] = None,
+    manifest: Annotated[str, Argument(metavar="MANIFEST.yaml", help="parameters of the notebooks, in YAML")],
+    out: Annotated[str | None, Option(help="folder for notebooks, workspace and corpus")] = None,
+    set_: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="override a parameter; repeat for more")] = None,
+    only: Annotated[str | None, Option(metavar="1-5", help="run only these notebooks")] = None,
 ) -> Report:
     """Run the notebooks in order, unattended, with the parameters of a manifest."""
     from nbaudio.runs.manifests import parse_settings
@@ -35,12 +34,12 @@ def run(
 
 @common.command("download openslr:librispeech:dev-clean,test-clean --out archives --per-second 1", fetches=True)
 def download(
-    source: Annotated[str, typer.Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
-    out: Annotated[str, typer.Option(help="folder for the files: new, or one to resume")],
-    connections: Annotated[int, typer.Option(min=1, help="files in parallel")] = 4,
-    per_host: Annotated[int, typer.Option(min=1, help="files in parallel from one host")] = 2,
-    per_second: Annotated[float, typer.Option(help="requests per second to one host")] = 4.0,
-    seed: Annotated[int | None, typer.Option(help="seed of the random part of pauses")] = None,
+    source: Annotated[str, Argument(metavar="LIST", help="a .csv, .tsv or .jsonl of url, name, checksum; or a known name")],
+    out: Annotated[str, Option(help="folder for the files: new, or one to resume")],
+    connections: Annotated[int, Option(min=1, help="files in parallel")] = 4,
+    per_host: Annotated[int, Option(min=1, help="files in parallel from one host")] = 2,
+    per_second: Annotated[float, Option(help="requests per second to one host")] = 4.0,
+    seed: Annotated[int | None, Option(help="seed of the random part of pauses")] = None,
 ) -> Report:
     """Download the files of a list; run it again after a kill to resume."""
     return nbaudio.download(**locals())
@@ -50,26 +49,24 @@ def download(
 def ingest(
     format: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FORMAT",
             help="layout of the source: parlaspeech, librispeech, kaldi, commonvoice, folder, hf, nemo, lhotse, table, "
             "subtitles or textgrid",
         ),
     ],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")],
-    out: Annotated[str, typer.Option(help="workspace folder to write")],
-    audio: Annotated[str | None, typer.Option(help="folder or URL of the recordings; may be given later")] = None,
-    names: Annotated[str | None, typer.Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
+    source: Annotated[str, Argument(metavar="SOURCE", help="file, folder or URL of the transcripts")],
+    out: Annotated[str, Option(help="workspace folder to write")],
+    audio: Annotated[str | None, Option(help="folder or URL of the recordings; may be given later")] = None,
+    names: Annotated[str | None, Option(help="a Kaldi wav.scp, or a table of name and path")] = None,
     jobs: common.Jobs = None,
-    sha256: Annotated[bool, typer.Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
-    cache: Annotated[str, typer.Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
+    sha256: Annotated[bool, Option("--sha256/--no-sha256", help="hash every recording, to detect changes")] = True,
+    cache: Annotated[str, Option(help="size of the cache of remote recordings, such as 50GB")] = "20GB",
     options: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="option of the format, such as window=10 of folder; repeat for more"),
+        Option("--option", metavar="NAME=VALUE", help="option of the format, such as window=10 of folder; repeat for more"),
     ] = None,
-    add: Annotated[
-        bool, typer.Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")
-    ] = False,
+    add: Annotated[bool, Option("--add", help="keep what W has; bring in the source grown or changed, or a further one")] = False,
 ) -> Report:
     """Read transcripts, resolve the names of recordings, probe every recording."""
     given = locals()
@@ -83,7 +80,7 @@ def ingest(
 def score(
     workspace: common.Workspace,
     normalize: Annotated[
-        list[str] | None, typer.Option(help="normalization before comparing: nfc, lower, punctuation or blanks; repeat for more")
+        list[str] | None, Option(help="normalization before comparing: nfc, lower, punctuation or blanks; repeat for more")
     ] = None,
 ) -> Report:
     """Compare transcripts with hypotheses: similarity, WER, CER."""
@@ -93,24 +90,18 @@ def score(
 @common.command("review export W --out sheet.xlsx --n 1000 --reviewers ana,ben --overlap 100", group=review_app, fetches=True)
 def export_(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
-    n: Annotated[
-        int | None, typer.Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")
-    ] = None,
-    strategy: Annotated[
-        str, typer.Option(help="sampling: random, stratified, speaker, recording, near or suspicious")
-    ] = "random",
-    threshold: Annotated[float, typer.Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
+    out: Annotated[str, Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
+    n: Annotated[int | None, Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")] = None,
+    strategy: Annotated[str, Option(help="sampling: random, stratified, speaker, recording, near or suspicious")] = "random",
+    threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
-    reviewers: Annotated[str, typer.Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
-    overlap: Annotated[int, typer.Option(min=0, help="number of clips that all reviewers get")] = 0,
-    verdicts: Annotated[str | None, typer.Option(help="verdicts to choose from, separated by commas; ok must be one")] = None,
-    clips: Annotated[str | None, typer.Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
-    tables: Annotated[
-        list[str] | None, typer.Option("--table", help="also write the sheet as csv or tsv; repeat for both")
-    ] = None,
-    zip: Annotated[bool, typer.Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
-    blind: Annotated[bool, typer.Option("--blind/--no-blind", help="hide hypothesis and similarity from reviewers")] = False,
+    reviewers: Annotated[str, Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
+    overlap: Annotated[int, Option(min=0, help="number of clips that all reviewers get")] = 0,
+    verdicts: Annotated[str | None, Option(help="verdicts to choose from, separated by commas; ok must be one")] = None,
+    clips: Annotated[str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
+    tables: Annotated[list[str] | None, Option("--table", help="also write the sheet as csv or tsv; repeat for both")] = None,
+    zip: Annotated[bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
+    blind: Annotated[bool, Option("--blind/--no-blind", help="hide hypothesis and similarity from reviewers")] = False,
 ) -> Report:
     """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
     given = locals()
@@ -126,10 +117,9 @@ def export_(
 def import_(
     workspace: common.Workspace,
     sheets: Annotated[
-        list[str],
-        typer.Argument(metavar="SHEET...", help="sheets (.xlsx, .csv, .tsv), verdict files of pages (.json), or folders"),
+        list[str], Argument(metavar="SHEET...", help="sheets (.xlsx, .csv, .tsv), verdict files of pages (.json), or folders")
     ],
-    reviewer: Annotated[str | None, typer.Option(help="name of the reviewer; default: the name in each sheet")] = None,
+    reviewer: Annotated[str | None, Option(help="name of the reviewer; default: the name in each sheet")] = None,
 ) -> Report:
     """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
     return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
@@ -150,10 +140,10 @@ def correct_texts(workspace: common.Workspace) -> Report:
 @common.command("evidence W --precision 0.98 --confidence 0.95")
 def evidence(
     workspace: common.Workspace,
-    precision: Annotated[float, typer.Option(help="target share of right segments, between 0 and 1")] = 0.98,
-    confidence: Annotated[float, typer.Option(help="confidence of the proof, between 0 and 1")] = 0.95,
-    min_duration: Annotated[float, typer.Option(help="seconds; shorter segments are not counted, as in select")] = 0.0,
-    max_duration: Annotated[float, typer.Option(help="seconds; longer segments are not counted, as in select")] = 20.0,
+    precision: Annotated[float, Option(help="target share of right segments, between 0 and 1")] = 0.98,
+    confidence: Annotated[float, Option(help="confidence of the proof, between 0 and 1")] = 0.95,
+    min_duration: Annotated[float, Option(help="seconds; shorter segments are not counted, as in select")] = 0.0,
+    max_duration: Annotated[float, Option(help="seconds; longer segments are not counted, as in select")] = 20.0,
 ) -> Report:
     """Estimate the precision of the labels above each threshold from the reviews, and report what to review next."""
     return nbaudio.evidence(**locals())
@@ -163,31 +153,27 @@ def evidence(
 def select(
     workspace: common.Workspace,
     min_similarity: Annotated[
-        float | None, typer.Option(help="least similarity, -1 to 1; default: the one chosen in the tuner, else 0.8")
+        float | None, Option(help="least similarity, -1 to 1; default: the one chosen in the tuner, else 0.8")
     ] = None,
-    max_duration: Annotated[float, typer.Option(help="seconds; longer segments are rejected")] = 20.0,
-    min_duration: Annotated[float, typer.Option(help="seconds; shorter segments are rejected")] = 0.0,
+    max_duration: Annotated[float, Option(help="seconds; longer segments are rejected")] = 20.0,
+    min_duration: Annotated[float, Option(help="seconds; shorter segments are rejected")] = 0.0,
     splits: Annotated[
         str | None,
-        typer.Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
+        Option(metavar="source|FILE|CORPUS", help="keep given splits: the source's, those of a table or an earlier corpus"),
     ] = None,
-    hours: Annotated[float | None, typer.Option(help="budget of the corpus in hours, spread over all speakers")] = None,
-    disk: Annotated[
-        str | None, typer.Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")
-    ] = None,
-    dev: Annotated[
-        str | None, typer.Option(metavar="2000|1.5h", help="segments or hours; default: 5 %, at most 2000 segments")
-    ] = None,
-    test: Annotated[str | None, typer.Option(metavar="2000|1.5h", help="like --dev")] = None,
+    hours: Annotated[float | None, Option(help="budget of the corpus in hours, spread over all speakers")] = None,
+    disk: Annotated[str | None, Option(metavar="900GB", help="budget of the corpus in bytes, spread over all speakers")] = None,
+    dev: Annotated[str | None, Option(metavar="2000|1.5h", help="segments or hours; default: 5 %, at most 2000 segments")] = None,
+    test: Annotated[str | None, Option(metavar="2000|1.5h", help="like --dev")] = None,
     group_by: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="speaker_id,recording_id",
             help="columns whose values no two splits share; auto: these two, or speaker_id alone if both lose over 5 %",
         ),
     ] = "auto",
     seed: common.Seed = 42,
-    gold: Annotated[bool, typer.Option("--gold", help="fill test with segments that reviewers judged right")] = False,
+    gold: Annotated[bool, Option("--gold", help="fill test with segments that reviewers judged right")] = False,
 ) -> Report:
     """Decide which segments are kept: filters, budget, train, dev and test without leakage."""
     given = locals()
@@ -198,10 +184,10 @@ def select(
 
 @common.command("export nemo W --out manifests")
 def export(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
+    format_: Annotated[str, Argument(metavar="FORMAT", help="nemo, lhotse or kaldi")],
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="folder for the manifests: new, or an earlier export, which is replaced")],
-    paths: Annotated[str, typer.Option(help="paths of the recordings: absolute, or relative to the manifests")] = "absolute",
+    out: Annotated[str, Option(help="folder for the manifests: new, or an earlier export, which is replaced")],
+    paths: Annotated[str, Option(help="paths of the recordings: absolute, or relative to the manifests")] = "absolute",
 ) -> Report:
     """Write manifests of the accepted segments for other toolkits, which read the recordings themselves."""
     return nbaudio.export(workspace, format_, out=out, paths=paths)
@@ -210,39 +196,35 @@ def export(
 @common.command("materialize W --out CORPUS --container parquet --rate 16000 --channel mix --jobs 2", fetches=True)
 def materialize(
     workspace: common.Workspace,
-    out: Annotated[str, typer.Option(help="folder or URL of the corpus: new, or one to resume")],
+    out: Annotated[str, Option(help="folder or URL of the corpus: new, or one to resume")],
     base: Annotated[
-        str | None,
-        typer.Option(metavar="CORPUS", help="earlier version, folder or URL: keep its unchanged shards and its parameters"),
+        str | None, Option(metavar="CORPUS", help="earlier version, folder or URL: keep its unchanged shards and its parameters")
     ] = None,
     container: Annotated[
-        str | None, typer.Option(help="webdataset (default), parquet, zip, tfrecord, lhotse, mds, arrow or files")
+        str | None, Option(help="webdataset (default), parquet, zip, tfrecord, lhotse, mds, arrow or files")
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
+        str | None, Option(metavar="NAME", help="ship the transcript text_NAME as text, such as normalized; see score")
     ] = None,
-    rate: Annotated[int | None, typer.Option(min=1, help="sampling rate of the clips in Hz; default: 16000")] = None,
+    rate: Annotated[int | None, Option(min=1, help="sampling rate of the clips in Hz; default: 16000")] = None,
     channel: Annotated[
-        str | None,
-        typer.Option(help="mix (default), left, right or a number from 0; a channel that the source gives takes precedence"),
+        str | None, Option(help="mix (default), left, right or a number from 0; a channel that the source gives takes precedence")
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")] = None,
-    shard_size: Annotated[str | None, typer.Option(help="target size of a shard; default: 500MB")] = None,
+    encoding: Annotated[str | None, Option(help="flac (default), wav, opus, mp3, or 256 levels: mulaw, linear")] = None,
+    shard_size: Annotated[str | None, Option(help="target size of a shard; default: 500MB")] = None,
     shard_count: common.ShardCount = None,
     window: Annotated[
-        int | None, typer.Option(min=1, help="consecutive segments of a recording that are stored together; default: 1")
+        int | None, Option(min=1, help="consecutive segments of a recording that are stored together; default: 1")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="name of the corpus in its data card")] = None,
-    language: Annotated[
-        str | None, typer.Option(metavar="hr", help="language codes for the data card, separated by commas")
-    ] = None,
-    license: Annotated[str | None, typer.Option(metavar="cc-by-4.0", help="license for the data card")] = None,
+    title: Annotated[str | None, Option(help="name of the corpus in its data card")] = None,
+    language: Annotated[str | None, Option(metavar="hr", help="language codes for the data card, separated by commas")] = None,
+    license: Annotated[str | None, Option(metavar="cc-by-4.0", help="license for the data card")] = None,
     jobs: common.Jobs = None,
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-    packs: Annotated[str | None, typer.Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
-    licence: Annotated[str | None, typer.Option(hidden=True)] = None,
+    packs: Annotated[str | None, Option(help="folder or URL for packs of cut clips; default: W/packs")] = None,
+    licence: Annotated[str | None, Option(hidden=True)] = None,
 ) -> Report:
     """Cut every accepted segment and write the corpus; run it again after a kill to resume."""
     given = locals()
@@ -255,11 +237,11 @@ def materialize(
 @common.command("withdraw W --speaker ana --why 'consent withdrawn'")
 def withdraw(
     workspace: common.Workspace,
-    why: Annotated[str, typer.Option(help="the reason, without personal data; later versions of corpora state it")],
-    speaker: Annotated[list[str] | None, typer.Option(metavar="ID", help="a speaker; repeat for more")] = None,
-    recording: Annotated[list[str] | None, typer.Option(metavar="ID", help="a recording; repeat for more")] = None,
+    why: Annotated[str, Option(help="the reason, without personal data; later versions of corpora state it")],
+    speaker: Annotated[list[str] | None, Option(metavar="ID", help="a speaker; repeat for more")] = None,
+    recording: Annotated[list[str] | None, Option(metavar="ID", help="a recording; repeat for more")] = None,
     segments: Annotated[
-        str | None, typer.Option(metavar="FILE", help="an id in each line, or a table with a column segment_id")
+        str | None, Option(metavar="FILE", help="an id in each line, or a table with a column segment_id")
     ] = None,
 ) -> Report:
     """Remove speakers, recordings or segments from a workspace for good; materialize --base removes them from the corpus."""
@@ -268,8 +250,8 @@ def withdraw(
 
 @common.command("diff CORPUS-1 CORPUS-2", fetches=True)
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
-    b: Annotated[str, typer.Argument(metavar="B", help="the later one")],
+    a: Annotated[str, Argument(metavar="A", help="the earlier corpus or workspace, folder or URL")],
+    b: Annotated[str, Argument(metavar="B", help="the later one")],
 ) -> Report:
     """Compare two versions: segments, hours and speakers added, removed, moved or changed; shards; claims."""
     return nbaudio.diff(a, b)
@@ -277,8 +259,8 @@ def diff(
 
 @common.command("status CORPUS", fetches=True)
 def status(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder or URL of the corpus")],
-    workspace: Annotated[str | None, typer.Option(metavar="W", help="its workspace, for a corpus at a URL")] = None,
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
+    workspace: Annotated[str | None, Option(metavar="W", help="its workspace, for a corpus at a URL")] = None,
 ) -> Report:
     """Show the progress of a corpus: stage, rate, time left, failures, whether a run is active, and what to do next."""
     return nbaudio.status(corpus, workspace=workspace)
@@ -286,9 +268,9 @@ def status(
 
 @common.command("convert CORPUS --container tfrecord --out OTHER --shard-count 64")
 def convert(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder of a finished corpus")],
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
     container: common.Container,
-    out: Annotated[str, typer.Option(help="folder of the new corpus: new, or one to resume")],
+    out: Annotated[str, Option(help="folder of the new corpus: new, or one to resume")],
     shard_size: common.ShardSize = "500MB",
     shard_count: common.ShardCount = None,
     window: common.Window = 1,
@@ -301,12 +283,12 @@ def convert(
 
 @common.command("verify CORPUS", fetches=True)
 def verify(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder or URL of the corpus")],
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder or URL of the corpus")],
     jobs: common.Jobs = None,
     engine: common.Engine = "loky",
     address: common.Address = None,
     beam_options: common.BeamOptions = "",
-    workspace: Annotated[str | None, typer.Option(metavar="W", help="store the report in this workspace")] = None,
+    workspace: Annotated[str | None, Option(metavar="W", help="store the report in this workspace")] = None,
 ) -> Report:
     """Verify a corpus: every shard by its checksum, every clip by decoding it."""
     return nbaudio.verify(**locals())
@@ -314,13 +296,13 @@ def verify(
 
 @common.command("publish CORPUS hf://datasets/OWNER/NAME --private --consent 'signed consent forms'", fetches=True)
 def publish(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="folder of a finished corpus")],
-    url: Annotated[str, typer.Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")],
+    corpus: Annotated[str, Argument(metavar="CORPUS", help="folder of a finished corpus")],
+    url: Annotated[str, Argument(metavar="hf://datasets/OWNER/NAME", help="dataset on the Hugging Face Hub")],
     consent: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="on which basis these recordings of people may be published")
+        str | None, Option(metavar="TEXT", help="on which basis these recordings of people may be published")
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="create a dataset that others cannot read")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="report what would be uploaded and removed")] = False,
+    private: Annotated[bool, Option("--private", help="create a dataset that others cannot read")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="report what would be uploaded and removed")] = False,
 ) -> Report:
     """Upload a corpus, only what changed, to the Hugging Face Hub; run it again after a kill to resume."""
     return nbaudio.publish(**locals())
@@ -328,13 +310,11 @@ def publish(
 
 @common.command("stats W --out report.html", fetches=True)
 def stats(
-    path: Annotated[str, typer.Argument(metavar="W-or-CORPUS")],
-    out: Annotated[
-        str | None, typer.Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")
-    ] = None,
-    audio: Annotated[bool, typer.Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
+    path: Annotated[str, Argument(metavar="W-or-CORPUS")],
+    out: Annotated[str | None, Option(metavar="PAGE.html", help="write a page with tables and plots, .html or .xlsx")] = None,
+    audio: Annotated[bool, Option("--audio/--no-audio", help="clips of some segments in the .html page")] = True,
     base: Annotated[
-        str | None, typer.Option(metavar="EARLIER", help="compare with it on the page; default: the base beside a corpus")
+        str | None, Option(metavar="EARLIER", help="compare with it on the page; default: the base beside a corpus")
     ] = None,
 ) -> Report:
     """Report hours, speakers, durations, similarity, splits and reasons of a workspace or corpus."""
@@ -342,6 +322,6 @@ def stats(
 
 
 @common.command("wheel --out dist")
-def wheel(out: Annotated[str, typer.Option(help="folder for the wheel")] = "dist") -> Report:
+def wheel(out: Annotated[str, Option(help="folder for the wheel")] = "dist") -> Report:
     """Write a wheel of the running nbaudio and the requirements of the workers of a cluster."""
     return nbaudio.wheel(out=out)

@@ -10,6 +10,7 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from nbaudio.core.errors import NbaudioError, strip_queries
 from nbaudio.core.input_guards import is_utf8
@@ -34,36 +35,33 @@ def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer calls it
 
 @app.callback()
 def _common(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")] = False,
+    version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")] = False,
 ) -> None:
     """Turn long recordings, transcripts and a recognizer's hypotheses into a training corpus of known label quality."""
 
 
-Workspace = Annotated[str, typer.Argument(metavar="W", help="workspace folder")]
-AsJson = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
-Seed = Annotated[int, typer.Option(help="seed of random choices")]
-Container = Annotated[str, typer.Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
-ShardSize = Annotated[str, typer.Option(help="target size of a shard, such as 500MB")]
-ShardCount = Annotated[int | None, typer.Option(min=1, help="number of shards of each split, instead of a size")]
-Window = Annotated[int, typer.Option(min=1, help="consecutive segments of a recording to store together, for reading windows")]
-Engine = Annotated[str, typer.Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
-Address = Annotated[str | None, typer.Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")]
-BeamOptions = Annotated[str, typer.Option(metavar='"--runner=..."', help="options of Beam, as one string")]
+Workspace = Annotated[str, Argument(metavar="W", help="workspace folder")]
+AsJson = Annotated[bool, Option("--json", help="print the report as JSON")]
+Jobs = Annotated[int | None, Option("--jobs", min=1, help="tasks in parallel; default: one per core")]
+Seed = Annotated[int, Option(help="seed of random choices")]
+Container = Annotated[str, Option(help="webdataset, parquet, zip, tfrecord, lhotse, mds, arrow or files")]
+ShardSize = Annotated[str, Option(help="target size of a shard, such as 500MB")]
+ShardCount = Annotated[int | None, Option(min=1, help="number of shards of each split, instead of a size")]
+Window = Annotated[int, Option(min=1, help="consecutive segments of a recording to store together, for reading windows")]
+Engine = Annotated[str, Option(help="where tasks run: loky, threading, dask, ray, spark or beam")]
+Address = Annotated[str | None, Option(metavar="tcp://HOST:PORT", help="running cluster of that engine")]
+BeamOptions = Annotated[str, Option(metavar='"--runner=..."', help="options of Beam, as one string")]
 
 
 # Limits of requests, options of all commands that fetch.
 _NETWORK = {
-    "timeout": Annotated[
-        float | None, typer.Option(min=0.001, help="seconds without a byte before a request fails; default: 15")
-    ],
-    "tries": Annotated[int | None, typer.Option(min=1, help="failed requests in a row before an item is given up; default: 3")],
+    "timeout": Annotated[float | None, Option(min=0.001, help="seconds without a byte before a request fails; default: 15")],
+    "tries": Annotated[int | None, Option(min=1, help="failed requests in a row before an item is given up; default: 3")],
     "max_wait": Annotated[
-        float | None, typer.Option(min=0, help="longest wait in seconds that a server may require (Retry-After); default: 45")
+        float | None, Option(min=0, help="longest wait in seconds that a server may require (Retry-After); default: 45")
     ],
     "max_size": Annotated[
-        str | None,
-        typer.Option(metavar="50GB", help="size of the largest file; default: 1TB, or 1GB without an announced length"),
+        str | None, Option(metavar="50GB", help="size of the largest file; default: 1TB, or 1GB without an announced length")
     ],
 }
 

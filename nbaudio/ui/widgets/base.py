@@ -36,7 +36,7 @@ def esm(*names: str) -> str:
 
 
 class BaseWidget(anywidget.AnyWidget):
-    """Widget that answers requests with `calls`, handlers by name; subclasses set `_esm` and define `static_html`."""
+    """Widget that answers requests with `calls`, handlers by name; subclasses set `_esm`."""
 
     _css = front_end("style", kind="css")
 
@@ -47,8 +47,8 @@ class BaseWidget(anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def static_html(self) -> str:
-        """Return what a saved page shows without a kernel."""
-        raise NotImplementedError
+        """Return what a saved page shows without a kernel: nothing by default."""
+        return ""
 
     def _answer(self, _widget: object, message: dict[str, Any], _buffers: Sequence[bytes]) -> None:
         number = message.get("number")

@@ -118,13 +118,6 @@ def check_columns(columns: int) -> None:
         raise InputError(f"columns={columns}: must be from 1 to {_MOST_COLUMNS:,}")
 
 
-def clip_response(sound: Sound, columns: int) -> Response:
-    """Return length of the audio and start and end of the segment; peaks and spectrogram as buffers; the WAV as a later one."""
-    drawn = [peaks(sound.samples, columns).tobytes(), spectrogram(sound.samples, columns).tobytes()]
-    facts = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
-    return Response(facts, drawn, [encode_clip(sound.samples, sound.rate, "wav")])
-
-
 class Playback:
     """Handler of a player's requests; subclasses read the audio."""
 
@@ -147,12 +140,15 @@ class Playback:
         raise NotImplementedError
 
     def clip(self, *, number: int, columns: int = 800, **options: Any) -> Response:
-        """Return the audio of a segment as `clip_response` does, or a note with the reason why there is none."""
+        """Return length, start and end of a segment, its peaks and spectrogram, later its WAV; or a note why it has no audio."""
         check_columns(columns)
         try:
-            return clip_response(self._sound(number, **options), columns)
+            sound = self._sound(number, **options)
         except AudioError as error:
             return Response({"note": str(error)}, [], [])
+        drawn = [peaks(sound.samples, columns).tobytes(), spectrogram(sound.samples, columns).tobytes()]
+        facts = {"seconds": len(sound.samples) / sound.rate, "start": sound.start, "end": sound.end}
+        return Response(facts, drawn, [encode_clip(sound.samples, sound.rate, "wav")])
 
     def picture(self, *, number: int, first: float, last: float, columns: int, lanes: bool = False, **options: Any) -> Response:
         """Return peaks, of each channel with `lanes`, and spectrogram of a clip from `first` to `last` seconds, as buffers."""

@@ -55,11 +55,8 @@ def _png(image: NDArray[np.uint8]) -> bytes:
         (b"IDAT", zlib.compress(scanlines, 9)),
         (b"IEND", b""),
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    framed = (struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
 
 
 def picture_html(picture: bytes, segment_id: str, style: str = "") -> str:

@@ -17,7 +17,7 @@ from nbaudio.ui.widgets.base import BaseWidget, esm
 from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound
 from nbaudio.ui.widgets.clip_pictures import clip_picture
 from nbaudio.ui.widgets.segments import segment_facts
-from nbaudio.ui.widgets.static_html import Clips, StaticClip, static_clip
+from nbaudio.ui.widgets.static_html import Clips, static_clip
 
 
 class CorpusPlayback(Playback):
@@ -93,17 +93,15 @@ def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: 
     wanted = as_ids(opened.segments if segment_ids is None else segment_ids)
     shown = wanted[:limit]
     read = zip(opened.read_many(shown, give="encoded"), opened.read_many(shown), strict=True)
-    clips = [_static(encoded, samples) for encoded, samples in read]
+    clips = [
+        static_clip(clip.metadata, encoded.encoded, None, clip_picture(_int16(clip), clip.rate), _place(clip.metadata))
+        for encoded, clip in read
+    ]
     frame = pl.DataFrame({"segment_id": pl.Series(wanted, dtype=pl.String)})
     frame = frame.join(opened.segments, on="segment_id", how="left", maintain_order="left")
     for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
         raise InputError(f"{opened.folder}: no clip {missing!r}")
     return CorpusPlayer(opened, frame, Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown)))
-
-
-def _static(encoded: Clip, clip: Clip) -> StaticClip:
-    row = clip.metadata
-    return static_clip(row, encoded.encoded, None, clip_picture(_int16(clip), clip.rate), _place(row))
 
 
 def _int16(clip: Clip) -> NDArray[np.int16]:

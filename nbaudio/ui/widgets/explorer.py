@@ -1,12 +1,13 @@
 """Explorer of a workspace: histograms, scatter, table and player in one, with actions on the marked rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ipywidgets
 import polars as pl
+import traitlets
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
@@ -15,8 +16,7 @@ from nbaudio.review.notes import Note, append_notes, notes
 from nbaudio.review.review_export import export
 from nbaudio.review.state import VERDICTS, Verdict, append_verdicts, content_hashes, read_verdict, verdicts
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.widgets.base import Handler
-from nbaudio.ui.widgets.explorer_actions import MARKED, SHOWN, ActionBar
+from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.histograms import Histograms
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
@@ -26,10 +26,23 @@ from nbaudio.ui.widgets.segments import load_segments, utc_now
 
 COLUMNS = ("segment_id", "verdict", "speaker_id", "duration_s", "similarity", "wer", "text", "asr_text", "note")
 HISTOGRAMS = ("duration_s", "similarity", "wer", "speaker_id", "recording_id", "split", "reason", "verdict")
+#: The rows that an action applies to.
+MARKED, SHOWN = "marked", "shown"
 #: Most verdicts that one call logs without `confirm`.
 MOST_VERDICTS = 100
 
 _ADDED = ("verdict", "note")
+
+
+class ActionBar(BaseWidget):
+    """Actions on rows; `counts` are how many rows are marked and shown."""
+
+    _esm = esm("core", "explorer_actions")
+    counts = traitlets.List(traitlets.Int(), [0, 0]).tag(sync=True)
+
+    def __init__(self, words: Sequence[str], most_verdicts: int, actions: Mapping[str, Handler]) -> None:
+        opened: dict[str, Any] = {"words": list(words), "most_verdicts": most_verdicts}
+        super().__init__({"actions.open": lambda: opened, **{f"actions.{name}": action for name, action in actions.items()}})
 
 
 class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
