@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nbaudio.formats.export import export as export
     from nbaudio.proof.evidence import evidence as evidence
     from nbaudio.reading import open_corpus as open_corpus
-    from nbaudio.reading.workspace_clips import clip as clip
+    from nbaudio.reading.clips import clip as clip
     from nbaudio.runs.demo import demo as demo
     from nbaudio.runs.run import run as run
     from nbaudio.runs.wheel import wheel as wheel
@@ -51,7 +51,7 @@ lazy_imports.alias(
 __getattr__, __dir__, __all__ = lazy_imports.attach(
     __name__,
     {
-        "clip": "nbaudio.reading.workspace_clips",
+        "clip": "nbaudio.reading.clips",
         "convert": "nbaudio.corpus.convert",
         "demo": "nbaudio.runs.demo",
         "diff": "nbaudio.corpus.diff",

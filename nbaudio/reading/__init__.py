@@ -1,7 +1,7 @@
 """Read a corpus: clips by id, and streams that shuffle, split among consumers, resume and batch, locally or over the network.
 
 `corpora` has the user's entry points, `order` the order of clips, `clips` the location of their bytes, `streams` reading ahead
-and decoding. `workspace_clips` cuts a clip of a workspace.
+and decoding.
 """
 
 from nbaudio.reading.clips import Clip

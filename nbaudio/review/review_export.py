@@ -24,22 +24,14 @@ from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
 from nbaudio.review.sheet_writer import FILLED_IN, check_size, column_places, row_key, write_sheet
-from nbaudio.review.state import (
-    EXPORTS,
-    VERDICTS,
-    ReviewRecord,
-    ReviewState,
-    check_verdict_list,
-    content_hashes,
-    reviewed_ids,
-    word_hashes,
-)
+from nbaudio.review.state import EXPORTS, VERDICTS, ReviewRecord, ReviewState, content_hashes, reviewed_ids, word_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.score import normalization_steps
 
 _MOST_BY_DEFAULT = 1000
 _A_TENTH = 10
 PAGE = ".html"
+_WORD = re.compile(r"\w[\w '/-]{0,39}")
 _REVIEWER = re.compile(r"\w[\w.-]{0,39}")
 
 
@@ -106,7 +98,7 @@ def export(
     workspace = state.workspace
     clips = clips or ("mp3" if out.suffix.lower() == PAGE else "wav")
     _check(out, strategy=strategy, threshold=threshold, reviewers=reviewers, clips=clips, tables=tables)
-    check_verdict_list(verdicts)
+    _check_verdicts(verdicts)
 
     segments = uncorrected(state, workspace.segments)
     pool, silent = reviewable_segments(workspace, segments)
@@ -205,6 +197,20 @@ def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[st
         raise InputError(f"reviewers {', '.join(reviewers)}: one is given twice")
     for name, known, what in ((clips, ENCODINGS, "clips"), *((kind, SEPARATORS, "table") for kind in tables)):
         get_by_name(dict.fromkeys(known), name, what)
+
+
+def _check_verdicts(words: Sequence[str]) -> None:
+    """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
+    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
+        raise InputError(
+            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
+        )
+    if len({word.casefold() for word in words}) < len(words):
+        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
+    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
+        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
+    if "ok" not in words:
+        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
 
 
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:

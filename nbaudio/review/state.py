@@ -1,8 +1,9 @@
 """Review state: the files in ``W/reviews/``, read once per step and passed on.
 
-`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` the log of corrected segment boundaries; both are append-only, and
-the last line about a segment holds. `<name>.json` is the record of a review: which segments were drawn, and how. A row of a
-returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of the corpus it was drawn from.
+`verdicts.jsonl` is the log of verdicts, `corrections.jsonl` that of corrected segment boundaries, `notes.jsonl` that of notes on
+segments; all are append-only, and the last line about a segment holds. `<name>.json` is the record of a review: which segments
+were drawn, and how. A row of a returned sheet is matched by segment id and a hash of its content, a sheet by the fingerprint of
+the corpus it was drawn from.
 """
 
 import hashlib
@@ -40,14 +41,13 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 )
 #: The two verdicts that name no fault; all others do.
 OK, UNSURE = "ok", "unsure"
-VERDICT_LOG, CORRECTION_LOG = "reviews/verdicts.jsonl", "reviews/corrections.jsonl"
+VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
 #: The sheets and pages of each review, which hold clips.
 EXPORTS = "exports.json"
 
 #: What separates the words of a verdict in the log, as in ``cut off, noise``.
 SEPARATOR = ", "
 
-_WORD = re.compile(r"\w[\w '/-]{0,39}")
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
@@ -90,6 +90,16 @@ class Correction:
     was_start: int  # first sample before
     was_end: int  # one past the last sample before
     reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark on a segment; it does not count as a verdict."""
+
+    segment_id: str
+    note: str
+    reviewer: str
     time: str  # ISO 8601 in UTC
 
 
@@ -248,20 +258,6 @@ def _frame(lines: Sequence[object], kind: type) -> pl.DataFrame:
     return pl.DataFrame({name: [getattr(line, name) for line in lines] for name in schema}, schema=schema)
 
 
-def check_verdict_list(words: Sequence[str]) -> None:
-    """Raise InputError for verdicts that a spreadsheet would read as something else, or would not count."""
-    if odd := [word for word in words if not _WORD.fullmatch(word) or word != word.strip()]:
-        raise InputError(
-            f"verdict {odd[0]!r}: letters, digits, blanks and - / ' are allowed, at most 40, the first a letter or digit"
-        )
-    if len({word.casefold() for word in words}) < len(words):
-        raise InputError(f"verdicts {', '.join(words)}: one is given twice")
-    if odd := [word for word in words if word.casefold() in {"ok", "unsure"} and not word.islower()]:
-        raise InputError(f"verdict {odd[0]!r}: write {odd[0].lower()!r}, which has a special meaning")
-    if "ok" not in words:
-        raise InputError(f"verdicts {', '.join(words) or 'none'}: 'ok' must be among them, it means that a transcript is right")
-
-
 def faults(words: Sequence[str]) -> list[str]:
     """Return the verdicts of a list that name a fault."""
     return [word for word in words if word not in {OK, UNSURE}]
@@ -343,6 +339,18 @@ def corrections(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame
     log = state.since_changed(_frame(state.correction_log, Correction), "corrections")
     last = log.unique("segment_id", keep="last", maintain_order=True)
     return last.filter(pl.col("start_sample").is_not_null() & pl.col("end_sample").is_not_null())
+
+
+def append_note(workspace: Workspace, segment_ids: Iterable[str], note: str, reviewer: str, time: str) -> None:
+    """Append a note on each segment to the log; they are on disk when this returns."""
+    rows = (Note(segment_id, note, reviewer, time) for segment_id in segment_ids)
+    append_lines(workspace.path / NOTE_LOG, map(msgspec.json.Encoder().encode, rows))
+
+
+def notes(workspace: Workspace | str | Path) -> pl.DataFrame:
+    """Return the last note on each segment, in the order made: the attributes of `Note`; an empty note removes the last one."""
+    lines = read_lines(Workspace.open(workspace).path / NOTE_LOG, msgspec.json.Decoder(Note).decode, "a note")
+    return _frame(lines, Note).unique("segment_id", keep="last", maintain_order=True).filter(pl.col("note") != "")
 
 
 def _listed(value: object) -> str:

@@ -1,8 +1,8 @@
 """Named filters of a table, kept in the workspace so that other notebooks and later kernels have them."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from nbaudio.core.atomic import read_json, write_json
@@ -41,7 +41,11 @@ class SavedFilters:
         return self._change(lambda held: held.pop(name, None))
 
     def _change(self, change: Callable[[dict[str, dict[str, Any]]], object]) -> dict[str, dict[str, Any]]:
-        with self._alone():
+        with ExitStack() as held_open:
+            if self._path is not None:  # so that two notebooks do not undo each other's changes
+                folder = os.open(self._path.parent, os.O_RDONLY)
+                held_open.callback(os.close, folder)
+                lock(folder, required=False)
             held = self.all()
             change(held)
             if len(held) > _MOST:
@@ -50,19 +54,6 @@ class SavedFilters:
             if self._path is not None:
                 write_json(self._path, held)
         return self.all()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock of the workspace's folder, so that two notebooks do not undo each other's changes."""
-        if self._path is None:
-            yield
-            return
-        descriptor = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            lock(descriptor, required=False)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _is_filter(value: object) -> bool:

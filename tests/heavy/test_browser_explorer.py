@@ -8,8 +8,7 @@ from conftest import sweeps
 from hostile import WORST
 from test_browser_widgets import RATE, SOUNDS, cells, lab, notebook, pixels
 
-from nbaudio.review.notes import notes
-from nbaudio.review.state import ReviewState, verdicts
+from nbaudio.review.state import ReviewState, notes, verdicts
 from nbaudio.storage.workspace import Workspace
 
 __all__ = ["lab"]

@@ -37,12 +37,7 @@ _LONGEST_NAME = 31
 
 
 def page_sections(
-    path: str | Path,
-    segments: pl.DataFrame,
-    facts: Mapping[str, Any],
-    *,
-    audio: bool = True,
-    base: str | Path | None = None,
+    path: str | Path, segments: pl.DataFrame, facts: Mapping[str, Any], *, audio: bool = True, base: str | Path | None = None
 ) -> tuple[str, list[Section]]:
     """Return title and sections of the page, from the segments of `views.segments` and the facts of `stats`."""
     folder = folder_at(path)

@@ -12,9 +12,8 @@ import traitlets
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.notes import Note, append_notes, notes
 from nbaudio.review.review_export import export
-from nbaudio.review.state import VERDICTS, Verdict, append_verdicts, content_hashes, read_verdict, verdicts
+from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.histograms import Histograms
@@ -194,7 +193,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
             InputError: there are no rows.
         """
         keys, time = self._chosen(rows)["segment_id"], utc_now()
-        append_notes(self._segments.workspace, [Note(key, text.strip(), self._reviewer, time) for key in keys])
+        append_note(self._segments.workspace, keys, text.strip(), self._reviewer, time)
         self._reload_log()
         return len(keys)
 
