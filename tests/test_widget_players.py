@@ -20,8 +20,7 @@ from nbaudio.review.state import corrections
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text import words
 from nbaudio.ui.widgets import Player, TranscriptDiff
-from nbaudio.ui.widgets.clip_audio import BANDS, RATE, peaks, read_sound, spectrogram
-from nbaudio.ui.widgets.clip_pictures import clip_picture
+from nbaudio.ui.widgets.clip_audio import BANDS, RATE, clip_picture, peaks, read_sound, spectrogram
 from nbaudio.ui.widgets.segments import align_words, load_segments, segment_facts
 
 AS_RECORDED = {"before": 0, "after": 0, "channel": None, "even": False, "columns": 300}

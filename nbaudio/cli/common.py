@@ -121,10 +121,7 @@ def main() -> None:
 
 
 def _ensure_utf8() -> None:
-    """Restart Python in UTF-8 mode if the locale has another encoding, since file names are UTF-8 whatever the locale.
-
-    Workers and notebooks inherit the mode. Output that the terminal cannot show is escaped.
-    """
+    """Restart Python in UTF-8 mode, which workers inherit, if the locale has another encoding; escape what cannot be printed."""
     arguments = sys.orig_argv[1:]
     if not is_utf8() and sys.executable and arguments[:2] != ["-X", "utf8"]:
         os.environ["PYTHONUTF8"] = "1"

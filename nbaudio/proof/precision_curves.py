@@ -194,16 +194,13 @@ def proven(sums: Sums, *, precision: float, confidence: float) -> NDArray[np.boo
 
 
 def more_reviews(sums: Sums, *, precision: float, confidence: float) -> Array:
-    """Return how many more reviews would probably bring `at_least` to the target precision; NaN if the estimate is below it.
-
-    With c times as many reviews of the same kind the estimate stays about the same and weights are c times smaller.
-    """
+    """Return how many more reviews would probably bring `at_least` to the target precision; NaN if the estimate is below it."""
     total, squares = sums.total[0], sums.squares[0]
     allowed = (1 - precision) * sums.segments - sums.uncovered
     low, high = np.zeros(len(total)), np.full(len(total), np.log(1e6))
     for _ in range(40):
         middle = (low + high) / 2
-        factor = np.exp(middle)
+        factor = np.exp(middle)  # so many times as many reviews give weights so many times smaller
         enough = upper(total, squares / factor, sums.heaviest / factor, level=confidence) <= allowed
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     needed = np.ceil(np.expm1(high) * sums.judged.max(initial=0))

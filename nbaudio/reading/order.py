@@ -203,10 +203,7 @@ class Epoch:
         return clips[by_length], np.array(firsts)
 
     def _order(self, numbers: IntArray, purpose: str) -> IntArray:
-        """Return the order of numbers by their hashes, the same in every version of NumPy: the finalizer of SplitMix64.
-
-        Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
-        """
+        """Return the order of numbers by their hashes: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
         key = f"{purpose} {self.seed} {self.epoch}".encode()
         salt = np.uint64(int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"))
         with np.errstate(over="ignore"):

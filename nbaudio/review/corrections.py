@@ -70,10 +70,7 @@ def correct_texts(workspace: Workspace | str | Path | ReviewState) -> Report:
 
 
 def uncorrected(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return segments as they were given to reviewers: with the texts, scores and boundaries from before any correction.
-
-    `segments` are rows of the segments table with at least `segment_id`, and `text_corrected` if the table has it.
-    """
+    """Return rows of the segments table as they were given to reviewers, with texts, scores and bounds before corrections."""
     state = ReviewState.load(workspace)
     segments = _uncorrected_bounds(state, segments)
     if not text_column(segments, "text_corrected").count() or state.original_texts is None:

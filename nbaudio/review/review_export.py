@@ -269,10 +269,8 @@ def _new_record(
 
 
 def _drawn_rows(record: ReviewRecord, state: ReviewState, pool: pl.DataFrame, *, encoding: str) -> pl.DataFrame:
-    """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed.
-
-    A second call does not draw again: a strategy may depend on verdicts that have been given since.
-    """
+    """Return the rows of the sheet with the names of their clips; raise ExistsError if the segments have changed."""
+    # Nothing is drawn again: a strategy may depend on verdicts that have been given since.
     drawn = pl.DataFrame(
         {"segment_id": record.segment_ids, "probability": record.probabilities, "content": record.contents},
         schema_overrides={"segment_id": pl.String},

@@ -7,7 +7,7 @@ more than once.
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,6 @@ from nbaudio.review.state import (
     content_hashes,
     read_verdict,
 )
-from nbaudio.review.verdict_file import read_verdict_file
 from nbaudio.storage.workspace import Workspace
 from nbaudio.text.normalization import nfc
 
@@ -130,7 +129,7 @@ def import_(
     paths = [path for one in places for path in (sheets_in(one) if one.is_dir() else [one])]
     given = _Given.by(state)
     words = set(VERDICTS).union(*(record.verdicts for record in given.records.values()))
-    came = sorted((_read_file(path, words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
+    came = sorted((read_sheet(path, words=words) for path in paths), key=lambda sheet: (sheet.saved, sheet.path))
     came += [read_table(table, words=words) for table in named if not isinstance(table, str | Path)]
     found = _Findings()
     held = {_about(said): said for said in (Verdict(**row) for row in state.verdicts.iter_rows(named=True))}
@@ -151,14 +150,6 @@ def import_(
     state.workspace.save_report(_STEP, report.to_dict())
     rest = f"reports/{_STEP}.json"
     return Report(report.step, report.facts, first_lines(report.warnings, rest), first_lines(report.problems, rest))
-
-
-def _read_file(path: Path, words: Collection[str]) -> Sheet:
-    if path.suffix.lower() == ".json":
-        return read_verdict_file(path)
-    if path.suffix.lower() == ".html":
-        raise InputError(f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file")
-    return read_sheet(path, words=words)
 
 
 def _about(said: Verdict) -> tuple[str, str, str]:

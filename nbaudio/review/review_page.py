@@ -56,10 +56,7 @@ def write_page(
     encoding: str,
     steps: Sequence[str] = (),
 ) -> ReviewPage:
-    """Write the page of a reviewer; more clips than it holds are written into `folder`.
-
-    `rows` have `clip`, a path relative to it. Words are aligned after the normalization `steps`.
-    """
+    """Return the page of a reviewer; more clips than it holds are written into `folder`, by the paths in the column `clip`."""
     names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files

@@ -83,10 +83,7 @@ def consensus(said: pl.DataFrame) -> pl.DataFrame:
 
 
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
-    """Return the segments that every reviewer who judged them, as they are now, calls ``ok``.
-
-    A verdict on a row of a review counts as long as the words are the same, whatever case and punctuation have become.
-    """
+    """Return the segments that all who judged them with these words, whatever case and punctuation are now, call ``ok``."""
     state = ReviewState.load(workspace)
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))

@@ -34,10 +34,7 @@ class Cut:
 
 
 def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, encoding: str) -> dict[str, str]:
-    """Cut each segment into its `clip`, a path relative to `folder`; return reasons for missing clips by segment id.
-
-    Raise ExistsError if the folder holds another clip under the same name.
-    """
+    """Cut each segment into its `clip`, a path relative to `folder`; return reasons for missing clips by segment id."""
     failed: dict[str, str] = {}
     for cut in cut_clips(segments, audio_root, encoding=encoding):
         if cut.samples is None:

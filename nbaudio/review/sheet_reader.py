@@ -2,8 +2,13 @@
 
 Cells are texts, missing ones empty. Columns are found by their names in any spelling, and the essential ones also by their
 content; rows are identified by their key, never by their place.
+
+A review page saves a JSON file with all its rows. A verdict there has the time that the page noted when it was given, by the
+clock of the reviewer's machine, but at most the time when the file was saved: a forged or wrong clock cannot make a verdict hold
+against later ones.
 """
 
+import codecs
 import datetime as dt
 import re
 from collections import Counter
@@ -14,10 +19,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nbaudio.core import input_guards
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError, one_line
-from nbaudio.review.cell_escaping import MADE, SEPARATORS, read_delimited
+from nbaudio.review.cell_escaping import MADE, SEPARATORS, cell_text, read_delimited
 from nbaudio.review.sheet_writer import COLUMNS, FILLED_IN, OTHER_SHEETS, REVIEWER, read_key
 
 # Other names of the columns; compared without case, and with blanks for _ and -.
@@ -38,6 +45,9 @@ _HEADER_ROWS = 50
 _KINDS = (".xlsx", *(f".{kind}" for kind in SEPARATORS))
 # As pages call it, and as browsers do if there is such a file already.
 _VERDICT_FILE = re.compile(r"-verdicts( ?\(\d+\))?\.json$")
+
+#: The value of `format` in a verdict file.
+FORMAT = "nbaudio verdicts 1"
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,11 @@ def modified(path: Path) -> dt.datetime:
 
 
 def read_sheet(path: Path, *, words: Collection[str] = ()) -> Sheet:
-    """Read a review sheet (.xlsx, .csv or .tsv); a column that holds nothing but `words` is the verdict column."""
+    """Read a sheet (.xlsx, .csv or .tsv), whose column with nothing but `words` is the verdict column, or a verdict file."""
+    if path.suffix.lower() == ".json":
+        return _verdict_file(path)
+    if path.suffix.lower() == ".html":
+        raise InputError(f"{path}: a page does not hold its verdicts: open it, click 'save verdicts', and import that file")
     kind, saved = path.suffix.lower().removeprefix("."), modified(path)
     if kind in SEPARATORS:
         tables = {"review": read_delimited(path)}
@@ -215,3 +229,61 @@ def _rows(table: Sequence[Sequence[str]], columns: Mapping[str, int], *, first: 
         for number, row in enumerate(table, start=first)
     )
     return [Row(number, cells, read_key(cells.get("key", ""))) for number, cells in rows if "".join(cells.values()).strip()]
+
+
+class _Given(msgspec.Struct):
+    """One row: the segment as shown, and what the reviewer said; without a verdict if it was not judged."""
+
+    segment_id: str
+    content: str
+    verdict: str = ""
+    comment: str = ""
+    corrected_text: str = ""
+    time: str = ""
+
+
+class _VerdictFile(msgspec.Struct):
+    format: str
+    review: str
+    corpus: str
+    reviewer: str
+    saved: str
+    verdicts: list[_Given]
+
+
+def _verdict_file(path: Path) -> Sheet:
+    """Read a verdict file, whose rows may have no verdict; raise InputError for any other file."""
+    written = modified(path)
+    try:
+        data = input_guards.read_all(path).removeprefix(codecs.BOM_UTF8)
+        file = msgspec.json.decode(data, type=_VerdictFile)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InputError(f"{path}: not the verdict file of a review page, or not all of it ({one_line(error)})") from error
+    if file.format != FORMAT:
+        raise InputError(f"{path}: its format is {file.format[:60]!r}, only {FORMAT!r} can be read")
+    saved = _time(file.saved, written)
+    rows = [
+        Row(
+            number,
+            {
+                "segment_id": one.segment_id,
+                "verdict": cell_text(one.verdict),
+                "comment": cell_text(one.comment),
+                "corrected text": one.corrected_text,
+            },
+            (one.content, file.reviewer, file.review),
+            _time(one.time, saved),
+        )
+        for number, one in enumerate(file.verdicts, start=1)
+    ]
+    origin = {"review": file.review, "corpus": file.corpus, "reviewer": file.reviewer}
+    return Sheet(path, rows, cell_text(file.reviewer).strip(), origin, saved, missing=[], unknown=[], further=[])
+
+
+def _time(noted: str, latest: dt.datetime) -> dt.datetime:
+    """Parse a time; return the latest one possible for a later one, and for text that is no time in UTC."""
+    try:
+        time = dt.datetime.fromisoformat(noted)
+    except ValueError:
+        return latest
+    return min(time, latest) if time.utcoffset() == dt.timedelta() and time > MADE.replace(tzinfo=dt.UTC) else latest

@@ -7,14 +7,14 @@ cell to fill in stays text too.
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from unicodedata import category, east_asian_width
 
 import polars as pl
 
 from nbaudio.core.errors import InputError
 from nbaudio.review.cell_escaping import Fragment, cell_text, diff_fragments, new_workbook, put_fragments
-from nbaudio.review.sheet_layout import LINE_POINTS, ROOM_POINTS, row_height
 from nbaudio.review.state import VERDICTS, ReviewRecord, faults
 
 #: Columns in the order of the sheet, with their width in characters.
@@ -65,6 +65,14 @@ _CELLS: Mapping[str, Mapping[str, Any]] = {
     "fill in": {**_TEXT, "bg_color": _PALE},
     "all differs": {**_TEXT, **_DIFFERS},
 }
+# Points of one line, and what a row is higher than its lines.
+_LINE_POINTS, _ROOM_POINTS = 15.0, 5.0
+# A spreadsheet has no higher rows.
+_MOST_POINTS = 409.0
+_NARROW, _WIDE = frozenset("fijlrtI.,;:'!|()[]-/ "), frozenset("mwMW@%—…")
+# East Asian letters come from a font with higher lines.
+_EAST_ASIAN_LINE = 1.15
+_BOLD = 1.1
 _HEADING = {"bold": True, "font_size": 13}
 _FIRST_VERDICT = 11
 _KEY = re.compile(r"nb ([0-9a-f]{4,64}) (\S+) (.+)", re.DOTALL)
@@ -129,7 +137,7 @@ def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *,
 def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer: str, steps: Sequence[str]) -> None:
     sheet = book.add_worksheet("review")
     header = {"bold": True, "bg_color": _GRAY, "font_color": "#1F1F1F", "bottom": 1, "valign": "vcenter"}
-    sheet.set_row(0, LINE_POINTS + ROOM_POINTS)
+    sheet.set_row(0, _LINE_POINTS + _ROOM_POINTS)
     places = column_places(record)
     for name, column in places.items():
         sheet.set_column(column, column, COLUMNS[name], None, {"hidden": name == "key"})
@@ -138,7 +146,7 @@ def _write_review(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     fonts = {False: book.add_format(), True: book.add_format(_DIFFERS)}
     for number, row in enumerate(rows.iter_rows(named=True), start=1):
         texts = list(_texts(row, row_key(row["content"], reviewer, record.name), steps, blind=record.blind))
-        sheet.set_row(number, row_height((fragments, COLUMNS[name]) for name, fragments, _ in texts if name != "key"))
+        sheet.set_row(number, _row_height((fragments, COLUMNS[name]) for name, fragments, _ in texts if name != "key"))
         if row["clip"] is not None:
             sheet.write_url(number, places["clip"], _link(row["clip"]), formats["link"])
         for name, fragments, style in texts:
@@ -263,7 +271,7 @@ def _write_instructions(book: Any, record: ReviewRecord) -> None:
     meanings = [(word, VERDICTS.get(word, " ")) for word in record.verdicts]
     rows = [("What to do", ""), *steps, ("", ""), ("Verdicts", ""), *meanings]
     for number, (name, line) in enumerate(rows):
-        sheet.set_row(number, row_height([([(line, False)], 90)]))
+        sheet.set_row(number, _row_height([([(line, False)], 90)]))
         sheet.write_string(number, 0, name, label if line else heading)
         sheet.write_string(number, 1, line, wrapped)
 
@@ -287,3 +295,50 @@ def _write_origin(book: Any, rows: pl.DataFrame, record: ReviewRecord, reviewer:
     sheet.write_string(first, 2, "probability")
     for number, probability in enumerate(rows["probability"], start=first + 1):
         sheet.write_number(number, 2, probability)
+
+
+def _row_height(cells: Iterable[tuple[list[Fragment], float]]) -> float:
+    """Return the height in points for cells that wrap, given as fragments (marked ones are bold) and column width."""
+    heights = (_count_lines(fragments, width) * _line_height(fragments) for fragments, width in cells)
+    return min(max(heights, default=_LINE_POINTS) + _ROOM_POINTS, _MOST_POINTS)
+
+
+def _count_lines(fragments: list[Fragment], width: float) -> int:
+    """Count the lines of a text that wraps at blanks and between East Asian letters, in a column of a width in digits."""
+    lines, line, word = 1, 0.0, 0.0
+    for letter, size in ((letter, _size(letter) * (_BOLD if bold else 1.0)) for text, bold in fragments for letter in text):
+        if letter == "\n":
+            lines, line, word = lines + 1, 0.0, 0.0
+        elif letter.isspace():
+            line, word = line + word + size, 0.0
+        elif line + word + size > width:
+            # The word goes to the next line, or is broken if it began this one.
+            lines += 1
+            line, word = 0.0, (word if line and word + size <= width and not _is_wide(letter) else 0.0) + size
+        elif _is_wide(letter):
+            line, word = line + word + size, 0.0
+        else:
+            word += size
+    return lines
+
+
+def _line_height(fragments: list[Fragment]) -> float:
+    """Return the height of a line of these letters in points."""
+    high = any(_is_wide(letter) for text, _ in fragments for letter in text)
+    return _LINE_POINTS * (_EAST_ASIAN_LINE if high else 1.0)
+
+
+def _is_wide(letter: str) -> bool:
+    """Return whether a letter is as wide as East Asian ones."""
+    return east_asian_width(letter) in "WF"
+
+
+def _size(letter: str) -> float:
+    """Return the width of a letter in digits, the unit of column widths: that of wide fonts, so that no line is cut."""
+    if _is_wide(letter):
+        return 2.0
+    if category(letter).startswith("M"):
+        return 0.0
+    if letter in _NARROW:
+        return 0.65
+    return 1.6 if letter in _WIDE else 1.25 if letter.isupper() or letter > "\u024f" else 1.0

@@ -54,30 +54,17 @@ _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of one reviewer on one segment.
+    """The verdict of one reviewer on one segment."""
 
-    Attributes:
-        segment_id: the segment.
-        content: the hash of what was judged (`content_hashes`).
-        verdict: a word of the review's list, or several faults in its order, as in ``cut off, noise``; None withdraws the
-            reviewer's previous verdict.
-        comment: a remark; empty for none.
-        corrected_text: the right words; None if the transcript was not corrected.
-        reviewer: the reviewer's name.
-        time: ISO 8601 in UTC, such as ``2026-11-21T03:00:00Z``.
-        review: the name of the sheet, or ``panel``.
-        blind: whether hypothesis and similarity were hidden from the reviewer; None where this is not known, in older logs.
-    """
-
-    segment_id: str
-    content: str
-    verdict: str | None
-    comment: str
-    corrected_text: str | None
-    reviewer: str
-    time: str
-    review: str
-    blind: bool | None = None
+    segment_id: str  # the segment
+    content: str  # the hash of what was judged (`content_hashes`)
+    verdict: str | None  # a word of the review's list, or several faults in its order, `cut off, noise`; None withdraws the last
+    comment: str  # a remark; empty for none
+    corrected_text: str | None  # the right words; None if the transcript was not corrected
+    reviewer: str  # the reviewer's name
+    time: str  # ISO 8601 in UTC, such as 2026-11-21T03:00:00Z
+    review: str  # the name of the sheet, or `panel`
+    blind: bool | None = None  # whether hypothesis and similarity were hidden; None in older logs, where this is not known
 
 
 @dataclass(frozen=True)
@@ -145,10 +132,8 @@ class ReviewRecord:
             raise ExistsError(f"review {self.name} was exported with {had}; another {' and '.join(changed)} needs another name")
 
     def row_hashes(self) -> list[str]:
-        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again.
-
-        A content hash alone would show whether the hypothesis equals the transcript.
-        """
+        """Return what identifies each segment outside of the workspace: its content hash, in a blind review hashed again."""
+        # A content hash alone would show whether the hypothesis equals the transcript.
         salt = _short_hash(self.contents)
         return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
@@ -264,12 +249,7 @@ def faults(words: Sequence[str]) -> list[str]:
 
 
 def read_verdict(text: str, words: Sequence[str]) -> str | None:
-    """Return a verdict as it is logged; None if a word of it is not in the review's list.
-
-    Case does not matter. Several words are separated by a comma, semicolon or slash; they are joined in the order of the list.
-
-    Raises:
-        InputError: ``ok`` or ``unsure`` stands beside another word.
+    """Return a verdict, words between commas, semicolons or slashes, as it is logged; None if the list lacks one of them.
 
     Examples:
         >>> read_verdict("Noise; cut off", list(VERDICTS))
@@ -287,15 +267,7 @@ def read_verdict(text: str, words: Sequence[str]) -> str | None:
 
 
 def append_verdicts(workspace: Workspace | str | Path, rows: Iterable[Verdict]) -> None:
-    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once.
-
-    Examples:
-        >>> import tempfile
-        >>> workspace = Workspace.create(tempfile.mkdtemp())
-        >>> append_verdicts(workspace, [Verdict("s", "c", "ok", "", None, "ana", "2026-11-21T03:00:00Z", "panel")])
-        >>> verdicts(workspace)["verdict"].to_list()
-        ['ok']
-    """
+    """Append verdicts to the log, in order; they are on disk when this returns, and several programs may append at once."""
     given = ({name: value for name, value in asdict(row).items() if (name, value) != ("blind", None)} for row in rows)
     append_lines(Workspace.open(workspace).path / VERDICT_LOG, map(msgspec.json.Encoder().encode, given))
 

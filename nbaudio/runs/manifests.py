@@ -51,10 +51,7 @@ def defaults(notebook: Path) -> dict[str, Any]:
 
 
 def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the values of a manifest, overridden by settings: names checked, types those of the defaults, paths absolute.
-
-    `extra` holds the defaults of further names.
-    """
+    """Return the checked values of a manifest and of settings over it, paths absolute; `extra` has defaults of further names."""
     known = {name: value for notebook in list_notebooks() for name, value in defaults(notebook).items()} | dict(extra or {})
     values: dict[str, Any] = {}
     given = ((_read(manifest), str(manifest), manifest.parent), (settings, "setting", Path()))
@@ -76,14 +73,8 @@ def parameters(manifest: Path, settings: Mapping[str, Any], *, extra: Mapping[st
 def notebook_parameters(manifest: Path, notebook: Path, *, fill: bool = True) -> dict[str, Any]:
     """Return the values of a manifest for the parameters of one notebook, with absolute paths.
 
-    Args:
-        manifest: the YAML file; its relative paths are relative to its folder.
-        notebook: a notebook with a cell tagged ``parameters``.
-        fill: give paths missing from the manifest the notebook's defaults, relative to its folder; workspace and corpus are in
-            ``NAME-output`` (NAME: the manifest's) beside that folder, or in the current one for an installed package.
-
-    Raises:
-        InputError: the manifest cannot be used; see `parameters`.
+    With `fill`, paths that the manifest lacks are the notebook's defaults, relative to its folder; workspace and corpus are in
+    ``NAME-output`` (NAME: the manifest's) beside that folder, or in the current one for an installed package.
 
     Examples:
         >>> from nbaudio.core.bundled_files import PACKAGE, bundled

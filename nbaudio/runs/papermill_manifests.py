@@ -38,11 +38,7 @@ class ManifestHandler:
         return self._others.get_handler(path).pretty_path(path)
 
     def read(self, path: str) -> Any:
-        """Return the text of a file; for a manifest, the YAML of its resolved parameters.
-
-        Raises:
-            click.ClickException: the manifest cannot be read, or has an unknown key; papermill prints it in one line.
-        """
+        """Return the text of a file; for a manifest, the YAML of its resolved parameters."""
         import click
 
         from nbaudio.core.errors import InputError
@@ -56,7 +52,7 @@ class ManifestHandler:
             return self._others.get_handler(path).read(path)
         try:
             values = notebook_parameters(Path(path), Path(notebook), fill=path == files[0])
-        except InputError as error:
+        except InputError as error:  # papermill prints this in one line
             raise click.ClickException(str(error)) from error
         return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
 

@@ -30,13 +30,9 @@ _Span = tuple[float, float]
 
 
 class Plot(Figure):
-    """Figure that Jupyter shows with or without ``%matplotlib inline``, as SVG where it can.
+    """Figure that Jupyter shows with or without ``%matplotlib inline``, as SVG where it can."""
 
-    Attributes:
-        alt_text: what the plot shows, with its main figures, for people who do not see it.
-    """
-
-    alt_text = ""
+    alt_text = ""  # what the plot shows, with its main figures, for people who do not see it
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

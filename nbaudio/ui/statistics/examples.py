@@ -20,8 +20,7 @@ from nbaudio.reading import Corpus, open_corpus
 from nbaudio.review.state import OK, UNSURE, ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
-from nbaudio.ui.widgets.clip_audio import RATE, read_window
-from nbaudio.ui.widgets.clip_pictures import clip_picture
+from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
 from nbaudio.ui.widgets.static_html import Clips, StaticClip, static_clip
 
 LONGEST_S = 15

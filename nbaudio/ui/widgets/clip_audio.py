@@ -1,9 +1,13 @@
 """Audio of a segment for widgets: read its window, and compute peaks and a spectrogram to draw.
 
 Audio of recordings is 16 kHz mono; times inside a clip are seconds from its first sample; peaks and spectrogram have one column
-per pixel.
+per pixel. Pictures of saved pages have one color on a transparent background, to be legible on light and on dark pages: the
+louder, the less transparent.
 """
 
+import struct
+import zlib
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -32,6 +36,14 @@ _MOST_COLUMNS = 4096
 BANDS, peaks = drawing.BANDS, drawing.peaks
 # NumPy's transform takes three times as long.
 spectrogram = partial(drawing.spectrogram, rfft=fft.rfft)
+
+# Size of pictures.
+_WIDTH, _WAVE, _BANDS = 400, 40, 40
+_HIGHEST_HZ = 8000
+_COLOR = bytes((0x2B, 0x86, 0xC4))  # at least 3:1 on white and on the darkest gray
+_LEVELS = 16
+# Levels of a spectrogram below this share are not drawn: noise makes most of the bytes.
+_LEAST = 0.25
 
 
 class Sound(NamedTuple):
@@ -121,19 +133,14 @@ def check_columns(columns: int) -> None:
 class Playback:
     """Handler of a player's requests; subclasses read the audio."""
 
+    segment: Callable[..., dict[str, Any]]  # returns facts and words of a segment
+    read: Callable[..., Sound]  # reads its audio; raises AudioError where there is none
+
     def __init__(self) -> None:
         self.calls: dict[str, Handler] = {"segment": self.segment, "clip": self.clip, "picture": self.picture}
         # A zoomed picture is drawn from the window that is playing.
         self._sound = lru_cache(_CACHED_SOUNDS)(self.read)
         self._lanes = lru_cache(1)(self.read_lanes)
-
-    def segment(self, *, number: int) -> dict[str, Any]:
-        """Return facts and words of a segment."""
-        raise NotImplementedError
-
-    def read(self, number: int, **options: Any) -> Sound:
-        """Read the audio of a segment; raise AudioError where there is none."""
-        raise NotImplementedError
 
     def read_lanes(self, number: int, *, before: float, after: float) -> NDArray[np.int16]:
         """Read the same with all channels, shape (samples, channels)."""
@@ -166,3 +173,36 @@ def _part(samples: NDArray[np.int16], begin: float, end: float) -> NDArray[np.in
     """Return the samples between two shares of them, at least one."""
     start = min(int(begin * len(samples)), len(samples) - 1)
     return samples[start : max(start + 1, int(end * len(samples)))]
+
+
+def clip_picture(samples: NDArray[np.int16], rate: int) -> bytes:
+    """Draw waveform and spectrogram of a clip at `rate` Hz, up to 8 kHz, as a PNG of some 10 kB."""
+    wave = peaks(samples, _WIDTH).astype(np.float32)
+    wave *= 0.95 / max(1.0, float(np.abs(wave).max()))
+    rows = np.linspace(1, -1, _WAVE)[:, None]
+    half = 1 / _WAVE
+    drawn = (rows >= wave[:, 0] - half) & (rows <= wave[:, 1] + half)
+    shown = max(_BANDS, min(BANDS, round(BANDS * 2 * _HIGHEST_HZ / rate)))
+    starts = np.arange(_BANDS) * shown // _BANDS
+    bands = np.maximum.reduceat(spectrogram(samples, _WIDTH)[:, :shown], starts, axis=1).T[::-1] / 255
+    levels = (bands - _LEAST).clip(0, 1)
+    levels /= max(0.3, float(levels.max()))
+    image = np.concatenate([drawn, levels]) * (_LEVELS - 1)
+    return _png(np.rint(image).astype(np.uint8))
+
+
+def _png(image: NDArray[np.uint8]) -> bytes:
+    """Encode an image of `_LEVELS` levels of opacity, shape (height, width), an even number of columns."""
+    height, width = image.shape
+    packed = (image[:, ::2] << 4) | image[:, 1::2]
+    scanlines = np.pad(packed, ((0, 0), (1, 0))).tobytes()  # each begins with its filter, 0
+    opacity = bytes(255 * i // (_LEVELS - 1) for i in range(_LEVELS))
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 4, 3, 0, 0, 0)),
+        (b"PLTE", _COLOR * _LEVELS),
+        (b"tRNS", opacity),
+        (b"IDAT", zlib.compress(scanlines, 9)),
+        (b"IEND", b""),
+    )
+    framed = (struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)

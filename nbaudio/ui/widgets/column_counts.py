@@ -80,11 +80,7 @@ class Density:
     x: NumberBins
     y: NumberBins
     codes: NDArray[np.uint32]
-
-    @property
-    def cells(self) -> int:
-        """Number of cells."""
-        return (len(self.x.edges) - 1) * (len(self.y.edges) - 1)
+    cells: int
 
     def levels(self, rows: Order | None = None) -> NDArray[np.uint8]:
         """Return the density of each cell: 0 for no row, else 32 for one to 255 for the most, on a logarithmic scale."""
@@ -130,7 +126,7 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     wide, high = len(across.edges) - 1, len(up.edges) - 1
     codes = up.codes.astype(np.uint32) * np.uint32(wide) + across.codes
     codes[(across.codes == wide) | (up.codes == high)] = wide * high
-    return Density(across, up, codes)
+    return Density(across, up, codes, wide * high)
 
 
 def between(column: str, low: float, high: float, *, closed: bool) -> str:

@@ -14,8 +14,7 @@ from nbaudio.core.errors import InputError
 from nbaudio.reading import Clip, Corpus, open_corpus
 from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
 from nbaudio.ui.widgets.base import BaseWidget, esm
-from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound
-from nbaudio.ui.widgets.clip_pictures import clip_picture
+from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound, clip_picture
 from nbaudio.ui.widgets.segments import segment_facts
 from nbaudio.ui.widgets.static_html import Clips, static_clip
 

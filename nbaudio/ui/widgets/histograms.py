@@ -19,13 +19,10 @@ _SAVED_HEIGHT = 60
 
 
 class Histograms(BaseWidget):
-    """Histograms of columns of a frame, with the part of the rows in `rows()`; each choice calls `changed`.
-
-    `version` changes when the front end has to request the counts again.
-    """
+    """Histograms of columns of a frame, with the part of the rows in `rows()`; each choice calls `changed`."""
 
     _esm = esm("core", "range_handles", "histograms")
-    version = traitlets.Int(0).tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the counts
 
     def __init__(
         self, frame: pl.DataFrame, columns: Sequence[str], rows: Callable[[], Order], changed: Callable[[], None]

@@ -8,10 +8,7 @@ from nbaudio.ui.widgets.static_html import MOST_ROWS, Table, cell_text
 
 
 class PagedTable(BaseWidget):
-    """Frame in pages of `limit` rows; a saved page has the first one.
-
-    Keys: Page Up and Page Down, Home, End.
-    """
+    """Frame in pages of `limit` rows; a saved page has the first one. Keys: Page Up and Page Down, Home, End."""
 
     _esm = esm("core", "paged_table")
 

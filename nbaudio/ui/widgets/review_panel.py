@@ -232,10 +232,7 @@ class ReviewPanel(BaseWidget):
         return {"words": words, "review": self._review, "listed": self._listed, **self.progress}
 
     def _give(self, *, number: int, verdict: str | None, comment: str, corrected_text: str | None) -> dict[str, Any]:
-        """Log a verdict; it is on disk when this returns. A blank text, or that of the transcript, corrects nothing.
-
-        None withdraws the verdict.
-        """
+        """Log a verdict, None to withdraw it, at once on disk. A blank text, or that of the transcript, corrects nothing."""
         if verdict is not None and (verdict := read_verdict(given := verdict, self._words)) is None:
             raise InputError(f"verdict {given!r} is unknown; known are {', '.join(self._words)}")
         segment = self._frame[number]

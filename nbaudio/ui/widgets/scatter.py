@@ -18,13 +18,10 @@ Box = tuple[int, int, int, int]
 
 
 class Scatter(BaseWidget):
-    """Density of the rows in `rows()` over two columns; a box calls `changed`, a click `found` with the number of a row.
-
-    `version` changes when the front end has to request the densities again.
-    """
+    """Density of the rows in `rows()` over two columns; a box calls `changed`, a click `found` with the number of a row."""
 
     _esm = esm("core", "range_handles", "scatter")
-    version = traitlets.Int(0).tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)  # another one makes the front end request the densities
 
     def __init__(
         self, frame: pl.DataFrame, rows: Callable[[], Order], changed: Callable[[], None], found: Callable[[int], None]

@@ -9,8 +9,7 @@ import traitlets
 from nbaudio.core.dataframes import Frame, as_polars
 from nbaudio.core.errors import InputError
 from nbaudio.storage.workspace import Workspace
-from nbaudio.ui.filters import INTERNAL_COLUMNS
-from nbaudio.ui.saved_filters import SavedFilters
+from nbaudio.ui.filters import INTERNAL_COLUMNS, SavedFilters
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
 from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
 from nbaudio.ui.widgets.static_html import Table

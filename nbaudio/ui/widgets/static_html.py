@@ -21,8 +21,7 @@ from nbaudio.core.errors import AudioError
 from nbaudio.core.report import show
 from nbaudio.text import word_diff
 from nbaudio.text.aligned_words import MOST_CHARACTERS
-from nbaudio.ui.widgets.clip_audio import RATE, read_window
-from nbaudio.ui.widgets.clip_pictures import clip_picture, picture_html
+from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
 from nbaudio.ui.widgets.segments import Segments, segment_facts
 
 MOST_CLIPS = 12
@@ -47,19 +46,15 @@ _MIME = {b"fLaC": "audio/flac", b"RIFF": "audio/wav"}
 
 @dataclass(frozen=True)
 class StaticClip:
-    """A segment of a saved page.
-
-    Without `asr_text` the text is shown without differences. `audio` is an encoded file, `picture` a PNG of its waveform and
-    spectrogram, `note` a warning.
-    """
+    """A segment of a saved page."""
 
     segment_id: str
     facts: tuple[str, ...]
     text: str
-    asr_text: str | None = None
-    audio: bytes | None = None
-    note: str | None = None
-    picture: bytes | None = None
+    asr_text: str | None = None  # without it the text is shown without differences
+    audio: bytes | None = None  # an encoded file
+    note: str | None = None  # a warning
+    picture: bytes | None = None  # a PNG of its waveform and spectrogram
 
 
 @dataclass(frozen=True)
@@ -146,7 +141,9 @@ def clip_html(clip: StaticClip) -> str:
     if clip.audio is not None:
         data = f"data:{_MIME.get(clip.audio[:4], 'audio/mpeg')};base64,{b64encode(clip.audio).decode()}"
         if clip.picture is not None:
-            audio = picture_html(clip.picture, clip.segment_id, "width:100%;max-width:480px;height:104px;margin-top:4px")
+            style = "display:block;width:100%;max-width:480px;height:104px;margin-top:4px"
+            picture = b64encode(clip.picture).decode()
+            audio = f'<img alt="waveform and spectrogram of {name}" style="{style}" src="data:image/png;base64,{picture}" />'
         style = "display:block;height:34px;width:100%;max-width:480px;margin:4px 0"
         audio += f'<audio controls preload="metadata" aria-label="{name}" style="{style}" src="{data}"></audio>'
     words = escape(_cut(clip.text)) if clip.asr_text is None else diff_html(clip.text, clip.asr_text)

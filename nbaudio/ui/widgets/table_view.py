@@ -87,10 +87,7 @@ class TableView:
         return self._size()
 
     def narrow(self, where: str) -> None:
-        """Keep only rows that meet a condition besides the typed one; the rows stay as they were if it is not valid.
-
-        The cursor stays on its row if that passes.
-        """
+        """Keep rows that meet a condition besides the typed one, all as before if it is invalid; the cursor stays on its row."""
         order, current = sort_and_filter(self.frame, **self.arrangement, narrowed=where), self.current
         self.order, self.narrowed, self.cursor, self.version = order, where, 0, self.version + 1
         self.go_to(current)

@@ -39,16 +39,13 @@ _WIDTH, _HEIGHT, _FOOT, _LEFT, _TOP = 640, 150, 36, 46, 18
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of a threshold on a column, ascending; with `least` it is the least value kept, else the greatest.
-
-    `edges` are the positions between bars of equal width in the histogram.
-    """
+    """Positions of a threshold on a column."""
 
     column: str
     label: str
-    grid: tuple[float, ...]
-    least: bool
-    edges: tuple[int, ...] = ()
+    grid: tuple[float, ...]  # ascending
+    least: bool  # whether the threshold is the least value kept, else it is the greatest
+    edges: tuple[int, ...] = ()  # positions between bars of equal width in the histogram
 
     @property
     def axis(self) -> str:
@@ -89,10 +86,7 @@ def format_threshold(value: float) -> str:
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished.
-
-    `speakers` are at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and one for all.
-    """
+    """What each position of a scale keeps: segments, of which `unscored` everywhere, hours, and speakers who have vanished."""
 
     scale: Scale
     all_segments: int
@@ -102,7 +96,9 @@ class ThresholdCounts:
     hours: NDArray[np.float64]
     vanished: NDArray[np.int64]
     all_speakers: int
-    speakers: tuple[str, ...]
+    speakers: tuple[
+        str, ...
+    ]  # at most `MOST_SPEAKERS`, with the most hours; their arrays have a column for each position and all
     speaker_segments: NDArray[np.uint32]
     speaker_hours: NDArray[np.float32]
 
