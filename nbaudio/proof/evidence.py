@@ -151,10 +151,7 @@ def evidence(
 
 
 def selection_claim(workspace: Workspace | str | Path | ReviewState) -> dict[str, Any]:
-    """Return what the verdicts prove of all segments at or above the threshold of the last `select`; empty without verdicts.
-
-    Precision, confidence and durations are those of the last call of `evidence`; `curve` has rows for `THRESHOLDS`.
-    """
+    """Return what the verdicts prove at or above the threshold of the last `select`, by the parameters of the last `evidence`."""
     state = ProofState.load(workspace)
     workspace = state.workspace
     if state.verdicts.is_empty():

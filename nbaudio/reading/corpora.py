@@ -177,9 +177,8 @@ class Corpus:
         consecutive = _whole("consecutive", consecutive, least=1)
         step = None if step is None else _whole("step", step, least=1)
         if step is not None and (consecutive == 1 or step > consecutive):
-            raise InputError(
-                f"step must be at most consecutive, which must be 2 or more; got step={step}, consecutive={consecutive}"
-            )
+            given = f"step={step}, consecutive={consecutive}"
+            raise InputError(f"step must be at most consecutive, which must be 2 or more; got {given}")
         order = Epoch(
             clips,
             seed=_whole("seed", seed),

@@ -1,10 +1,11 @@
-"""Annotator agreement: share of agreement, Cohen's kappa and Krippendorff's alpha of the segments that several reviewers judged.
+"""Annotator agreement: share, Cohen's kappa and Krippendorff's alpha on segments judged by several; and what is left to judge.
 
 Ratings are whole numbers from 0, -1 if a reviewer did not judge a segment, of shape (segments, reviewers). Coefficients are 1 for
 full agreement and about 0 for agreement by chance; values and bounds that are not defined are nan, as when only one word was
 used.
 """
 
+import shlex
 from collections.abc import Iterator
 from itertools import combinations
 from math import sqrt
@@ -17,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nbaudio.core.errors import InputError
-from nbaudio.review.state import SEPARATOR, ReviewState, faults
+from nbaudio.review.state import SEPARATOR, ReviewRecord, ReviewState, faults
 from nbaudio.storage.workspace import Workspace
 
 _RESAMPLES = 2000
@@ -120,10 +121,9 @@ def cohen_kappa(table: NDArray[np.int_], *, confidence: float = 0.95) -> Estimat
 
 
 def krippendorff_alpha(ratings: NDArray[np.int_], *, confidence: float = 0.95, seed: int = 42) -> Estimate:
-    """Compute Krippendorff's alpha of unordered words, for any number of reviewers and with gaps.
+    """Compute Krippendorff's alpha of unordered words, with gaps (K. Krippendorff, Content Analysis, 2004, section 11.3).
 
-    K. Krippendorff, Content Analysis (2004), section 11.3. The interval is from a bootstrap over segments; for full agreement
-    there is none, since no resample has a disagreement.
+    The interval is from a bootstrap over segments; for full agreement there is none, since no resample has a disagreement.
     """
     counts = (ratings[:, :, None] == np.arange(ratings.max(initial=-1) + 1)).sum(axis=1)
     judged = counts.sum(axis=1)
@@ -164,3 +164,34 @@ def _measures(given: pl.DataFrame, *, confidence: float, seed: int) -> Iterator[
             yield "kappa", pair, len(both), *cohen_kappa(table, confidence=confidence)
     if len(ratings):
         yield "alpha", ", ".join(reviewers), len(ratings), *krippendorff_alpha(ratings, confidence=confidence, seed=seed)
+
+
+def left_to_judge(state: ReviewState, record: ReviewRecord) -> dict[str, int]:
+    """Return how many segments of a review have no verdict yet, by reviewer; an empty name if it has no reviewers."""
+    shown = (pl.col("review") == record.name) | pl.col("content").is_in(record.contents)
+    said = state.verdicts.filter(shown).select("reviewer", "segment_id")
+    left = {}
+    for reviewer, ids in record.shares().items():
+        done = said.filter(reviewer=reviewer) if reviewer else said
+        left[reviewer] = len(set(ids).difference(done["segment_id"]))
+    return left
+
+
+def next_step(state: ReviewState, review: str) -> str:
+    """Return one line about what comes next after a review; for verdicts without one, `review` is no name of a record."""
+    record = state.records.get(review)
+    apart = disagreements(state)
+    lines = []
+    if record:
+        apart = apart.filter(pl.col("segment_id").is_in(record.segment_ids))
+    if count := len(apart):
+        lines.append(f"reviewers disagree on {count:,} segment{'s' * (count > 1)}: nbaudio.review.disagreements(W) lists them")
+    if record is None:
+        lines.append("next: 'nbaudio review export' draws a sample, whose verdicts prove how good the labels are")
+    elif left := {name: count for name, count in left_to_judge(state, record).items() if count}:
+        sizes = {name: len(ids) for name, ids in record.shares().items()}
+        others = ", ".join(f"{name or 'others'} ({count:,} of {sizes[name]:,} segments)" for name, count in left.items())
+        lines.append(f"still to come: {others}")
+    else:
+        lines.append(f"next: nbaudio evidence {shlex.quote(str(state.workspace.path))}")
+    return "; ".join(lines)

@@ -17,10 +17,9 @@ import polars as pl
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
-from nbaudio.review.annotator_agreement import agreement, disagreements
+from nbaudio.review.annotator_agreement import agreement, disagreements, left_to_judge, next_step
 from nbaudio.review.cell_escaping import TRUNCATED, cell_text, escape_formula, normalize_cell, restore_controls, unescape_formula
 from nbaudio.review.corrections import correct_texts, uncorrected
-from nbaudio.review.next_steps import left_to_judge, next_step
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import (

@@ -45,10 +45,7 @@ _DUPLICATE_CHARACTERS = 20
 
 
 def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments that break no rule of the tables, one per id, joined with columns of the recordings table.
-
-    First those that can be reviewed (all if no recording has audio), then those whose recordings lack audio.
-    """
+    """Return the segments that break no rule, one per id, with facts of recordings: those to review, and those without audio."""
     recordings = workspace.recordings
     facts = recordings.select("recording_id", "path", "sampling_rate", "num_channels", "num_samples")
     facts = facts.unique("recording_id", keep="first")
@@ -67,10 +64,9 @@ def reviewable_segments(workspace: Workspace, segments: pl.DataFrame) -> tuple[p
 def draw(
     pool: pl.DataFrame, *, strategy: str, n: int, seed: int, threshold: float = 0.8, rounds: Sequence[Round] = ()
 ) -> pl.DataFrame:
-    """Draw `n` segments for review, or all if fewer are left, from a pool of all that can be reviewed.
+    """Draw `n` segments, or all that earlier `rounds` left, from a pool of all that can be reviewed, in the order of the sheet.
 
-    Those of earlier `rounds` are not drawn again. Return `segment_id`, `probability` (given the earlier rounds) and `stratum`, in
-    the order of the sheet.
+    Return `segment_id`, `probability` (given the earlier rounds) and `stratum`.
     """
     pool = pool.join(_known(rounds), on="segment_id", how="left", maintain_order="left")
     frame = pool.select("segment_id", "given").hstack(_wanted(pool, strategy=strategy, threshold=threshold))

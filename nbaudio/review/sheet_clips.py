@@ -3,20 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from nbaudio.audio import Recording, encode_clip, open_recording, resample_window
 from nbaudio.core.atomic import atomic_write
 from nbaudio.core.errors import AudioError, ExistsError
 from nbaudio.core.progress import progress
 from nbaudio.storage.base import Location
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from nbaudio.audio import Recording
 
 RATE = 16000
 #: Encodings of clips, which are also the endings of their names.
@@ -28,7 +25,7 @@ class Cut:
     """A clip that was cut from the row of a segments table; without samples if that failed, with the reason."""
 
     row: Mapping[str, Any]
-    samples: "NDArray[np.int16] | None" = None
+    samples: NDArray[np.int16] | None = None
     data: bytes = b""
     reason: str = ""
 
@@ -46,8 +43,6 @@ def write_clips(segments: pl.DataFrame, audio_root: Location, folder: Path, *, e
 
 def cut_clips(segments: pl.DataFrame, audio_root: Location, *, encoding: str) -> Iterator[Cut]:
     """Yield the clip of each segment; every recording is opened once and read in order."""
-    from nbaudio.audio import open_recording
-
     with progress("clips", len(segments), "clips") as advance:
         for (path,), windows in segments.sort("path", "start_sample", "segment_id").group_by("path", maintain_order=True):
             rows = windows.to_dicts()
@@ -72,9 +67,7 @@ def keep_clip(path: Path, data: bytes) -> None:
         raise ExistsError(f"{path}: holds another clip; export to another folder, or move this one away")
 
 
-def _cut(recording: "Recording", row: Mapping[str, Any], encoding: str) -> Cut:
-    from nbaudio.audio import encode_clip, resample_window
-
+def _cut(recording: Recording, row: Mapping[str, Any], encoding: str) -> Cut:
     start, end, channel = row["start_sample"], row["end_sample"], row["source_channel"] or "mix"
     try:
         samples = resample_window(recording, start, end, num_samples=row["num_samples"], rate=RATE, channel=channel)

@@ -114,9 +114,8 @@ def check_size(rows: int, links: int) -> None:
     """Raise InputError for more rows (beside the header) or links than a spreadsheet can hold."""
     for what, count, most in (("rows", rows, 1_048_575), ("links to clips", links, 65_530)):
         if count > most:
-            raise InputError(
-                f"a sheet holds {most:,} {what}, not {count:,}: draw fewer, name more reviewers, or draw several samples"
-            )
+            instead = "draw fewer, name more reviewers, or draw several samples"
+            raise InputError(f"a sheet holds {most:,} {what}, not {count:,}: {instead}")
 
 
 def write_sheet(rows: pl.DataFrame, record: ReviewRecord, reviewer: str = "", *, steps: Sequence[str] = ()) -> bytes:

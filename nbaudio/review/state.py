@@ -138,15 +138,12 @@ class ReviewRecord:
         return [_short_hash([salt, content]) for content in self.contents] if self.blind else self.contents
 
     def shares(self) -> dict[str, list[str]]:
-        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers.
-
-        Overlapping segments are chosen by a hash of their ids, a random part of any draw; the others go to the reviewers in turn.
-        """
+        """Return the segments of each reviewer in the order of the draw; under an empty name if there are no reviewers."""
         if not self.reviewers:
             return {"": self.segment_ids}
         ids = pl.Series("segment_id", self.segment_ids, dtype=pl.String)
         order = hash_column(ids, f"overlap {self.seed}").arg_sort()
-        shared = set(ids.gather(order.head(self.overlap)))
+        shared = set(ids.gather(order.head(self.overlap)))  # a random part of any draw; the others go to the reviewers in turn
         own = [key for key in self.segment_ids if key not in shared]
         of = {reviewer: shared | set(own[number :: len(self.reviewers)]) for number, reviewer in enumerate(self.reviewers)}
         return {reviewer: [key for key in self.segment_ids if key in keys] for reviewer, keys in of.items()}

@@ -19,23 +19,17 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 
 from nbaudio.core.atomic import atomic_write, write_json
+from nbaudio.core.bundled_files import front_end
 from nbaudio.core.errors import NbaudioError
 
 LINKS_MARKER = '<nav class="nbaudio-pages"></nav>'
-CSS = """.nbaudio-pages { display: grid; grid-template-columns: 1fr auto 1fr; gap: 1em; max-width: 78em; margin: 0.5em auto;
-  font: 14px/1.5 system-ui, sans-serif; }
-.nbaudio-pages a { color: #00629b; }
-.nbaudio-pages > :last-child { text-align: right; }
-"""
+CSS = front_end("run_page", kind="css")
 _LINKS = re.compile('<nav class="nbaudio-pages">.*?</nav>')
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>nbaudio: {title}</title>
 <style>
-body {{ max-width: 48em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 system-ui, sans-serif; color: #222; }}
-a {{ color: #00629b; }} ol li {{ margin: 0 0 1em; }} ul, ol {{ list-style: none; padding: 0; }} p {{ margin: 0.2em 0; }}
-code {{ background: #f2f2f2; padding: 0 0.2em; }}
-</style></head><body>
+{style}</style></head><body>
 <h1>{title}</h1>
 <p>The notebooks as they ran. The pages open offline; their clips play.</p>
 <ol>
@@ -149,7 +143,8 @@ def link_pages(out: Path, notebooks: Sequence[Path]) -> Path:
     pages = "\n".join(f"<li><b>{_link(page, '{}')}</b><p>{page[2]}</p></li>" for page in there)
     others = [f'<li><a href="../{name}">{name}</a>: {what}</li>' for name, what in _OTHERS.items() if (out / name).exists()]
     section = f"<h2>Other files</h2>\n<ul>{''.join(others)}</ul>\n" if others else ""
-    _write(folder / "index.html", _INDEX.format(title=escape(out.name), pages=pages, others=section))
+    style = front_end("run_index", kind="css")
+    _write(folder / "index.html", _INDEX.format(style=style, title=escape(out.name), pages=pages, others=section))
     return folder / "index.html"
 
 

@@ -21,10 +21,9 @@ from nbaudio.review.state import OK, UNSURE, ReviewState
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui import views
 from nbaudio.ui.widgets.clip_audio import RATE, clip_picture, read_window
-from nbaudio.ui.widgets.static_html import Clips, StaticClip, static_clip
+from nbaudio.ui.widgets.static_html import MOST_BYTES, Clips, StaticClip, static_clip
 
 LONGEST_S = 15
-MOST_BYTES = 8_000_000
 NEAREST, WORST, REASONS, SPEAKERS, FAULTS = (
     "Kept, with the lowest similarity",
     "Lowest similarity of all",

@@ -84,9 +84,8 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
     }
     tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
     tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
-    tables |= (
-        {"Evidence before and after": pl.DataFrame(found["evidence"], infer_schema_length=None)} if "evidence" in found else {}
-    )
+    if "evidence" in found:
+        tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
     return [
         Section("Since the earlier version", f"Compared with {str(base).rstrip('/').rpartition('/')[2]}.", tables, None, headline)

@@ -5,11 +5,10 @@ front ends in ``js``, see `base`; so is what `corpus_player` returns. `static_ht
 and names are always text, never markup. A saved player contains its clips, so their number, length and bytes are bounded.
 """
 
-from nbaudio.ui.widgets.corpus_clips import corpus_player
 from nbaudio.ui.widgets.explorer import Explorer
 from nbaudio.ui.widgets.materialize_panel import JobPanel, MaterializePanel
 from nbaudio.ui.widgets.paged_table import table
-from nbaudio.ui.widgets.players import Player, TranscriptDiff
+from nbaudio.ui.widgets.players import Player, TranscriptDiff, corpus_player
 from nbaudio.ui.widgets.review_panel import ReviewPanel
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.static_html import Clips, Table

@@ -109,10 +109,7 @@ def read_sound(
 
 
 def read_lanes(root: LocationLike | None, row: dict[str, Any], *, before: float = 0.0, after: float = 0.0) -> NDArray[np.int16]:
-    """Read the window of `read_sound` at the recording's rate: int16 of shape (samples, channels), at most `MOST_LANES`.
-
-    All channels are scaled by one factor, so that the loudest sample is at full scale.
-    """
+    """Read the window of `read_sound` at its own rate: (samples, channels), at most `MOST_LANES`, the peak at full scale."""
     place, first, _, last = _window(root, row, LONGEST_S, before, after)
     with open_recording(place, windows=1, share=(last - first) / row["num_samples"]) as recording:
         if (last - first) * recording.num_channels > MOST_SAMPLES:

@@ -16,10 +16,9 @@ from nbaudio.review.review_export import export
 from nbaudio.review.state import VERDICTS, Verdict, append_note, append_verdicts, content_hashes, notes, read_verdict, verdicts
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets.base import BaseWidget, Handler, esm
-from nbaudio.ui.widgets.histograms import Histograms
+from nbaudio.ui.widgets.histograms import Histograms, Scatter
 from nbaudio.ui.widgets.players import Player
 from nbaudio.ui.widgets.review_panel import PANEL
-from nbaudio.ui.widgets.scatter import Scatter
 from nbaudio.ui.widgets.segment_table import SegmentTable
 from nbaudio.ui.widgets.segments import load_segments, utc_now
 

@@ -1,14 +1,27 @@
-"""Widgets that play segments: `Player`, one at a time, and `TranscriptDiff`, words of transcripts and hypotheses in a list."""
+"""Widgets that play clips.
+
+`Player` has segments, one at a time, `TranscriptDiff` the words of transcripts and hypotheses in a list, and `CorpusPlayer` clips
+read back from the shards of a corpus, to hear what a training program gets.
+"""
 
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
+import polars as pl
 import traitlets
+from numpy.typing import NDArray
 
-from nbaudio.core.dataframes import Ids
+from nbaudio.audio.pydub_bridge import normalize_loudness
+from nbaudio.core.dataframes import Ids, as_ids
+from nbaudio.core.errors import InputError
+from nbaudio.reading import Clip, Corpus, open_corpus
 from nbaudio.storage.workspace import Workspace
+from nbaudio.text.aligned_words import MOST_CHARACTERS, align_words
 from nbaudio.ui.widgets.base import BaseWidget, esm
-from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments
-from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips
+from nbaudio.ui.widgets.clip_audio import LONGEST_S, Playback, Sound, clip_picture
+from nbaudio.ui.widgets.segments import SegmentPlayback, Segments, load_segments, segment_facts
+from nbaudio.ui.widgets.static_html import MOST_CLIPS, Clips, saved_clips, static_clip
 
 MOST_DIFFS = 50
 
@@ -97,3 +110,92 @@ class TranscriptDiff(BaseWidget):
     def static_html(self) -> str:
         """Return the same with marks, without audio."""
         return saved_clips(self._segments, range(len(self._segments.frame)), limit=self._limit, sound=False)._repr_html_()
+
+
+class CorpusPlayback(Playback):
+    """Handler of a player's requests for the clips of `frame`, rows of a corpus."""
+
+    def __init__(self, corpus: Corpus, frame: pl.DataFrame) -> None:
+        super().__init__()
+        self.corpus = corpus
+        self.frame = frame
+
+    def segment(self, *, number: int) -> dict[str, Any]:
+        """Return id, facts, words and sampling rate of a clip."""
+        row = self.frame.row(number, named=True)
+        text = row["text"] or ""
+        return {
+            "segment_id": row["segment_id"],
+            "facts": [*segment_facts(row), _place(row)],
+            "words": [pair._asdict() for pair in align_words(text, row["asr_text"])],
+            "unshown": max(0, len(text) - MOST_CHARACTERS),
+            "correction": None,
+            "rate": row["sampling_rate"],
+            "channels": 1,
+        }
+
+    def read(self, number: int, *, even: bool = False, **_options: Any) -> Sound:
+        """Read a clip by its byte offset, at most `LONGEST_S`; it has no context and no other channels."""
+        clip = self.corpus.read(self.frame["segment_id"][number])
+        samples = _int16(clip)[: round(LONGEST_S * clip.rate)]
+        if even:
+            samples = normalize_loudness(samples, clip.rate)
+        return Sound(samples, clip.rate, 0.0, len(samples) / clip.rate)
+
+
+class CorpusPlayer(BaseWidget):
+    """Clips of a corpus, one after the other, at their own rate; keys of `Player` but those for bounds, context and channels."""
+
+    _esm = esm("core", "player", "single_player")
+    current = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)
+
+    def __init__(self, corpus: Corpus, frame: pl.DataFrame, clips: Clips) -> None:
+        self.clips, self.hidden = clips.clips, clips.hidden
+        self._static = clips
+        self._total = len(frame)
+        current = [0 if self._total else -1, 0]
+        super().__init__({"player.open": self._open, **CorpusPlayback(corpus, frame).calls}, current=current)
+
+    def _open(self) -> dict[str, Any]:
+        return {"total": self._total, "at": max(0, self.current[0]), "fixed": True}
+
+    def static_html(self) -> str:
+        """Return the first clips below one another, with their audio."""
+        return self._static._repr_html_()
+
+    _repr_html_ = static_html
+
+
+def corpus_player(corpus: str | Path, segment_ids: Ids | None = None, *, limit: int = 3) -> CorpusPlayer:
+    """Read clips from the shards of a corpus by byte offset, to hear what a training program gets.
+
+    Args:
+        corpus: the corpus folder.
+        segment_ids: ids, also as a pandas or polars table; all of the corpus unless given.
+        limit: number of clips in a saved page at most.
+
+    Raises:
+        InputError: there is no corpus, or a clip is not in it.
+        AudioError: a shard is damaged.
+    """
+    opened = open_corpus(corpus)
+    wanted = as_ids(opened.segments if segment_ids is None else segment_ids)
+    shown = wanted[:limit]
+    read = zip(opened.read_many(shown, give="encoded"), opened.read_many(shown), strict=True)
+    clips = [
+        static_clip(clip.metadata, encoded.encoded, None, clip_picture(_int16(clip), clip.rate), _place(clip.metadata))
+        for encoded, clip in read
+    ]
+    frame = pl.DataFrame({"segment_id": pl.Series(wanted, dtype=pl.String)})
+    frame = frame.join(opened.segments, on="segment_id", how="left", maintain_order="left")
+    for missing in frame.filter(pl.col("shard").is_null())["segment_id"].head(1):
+        raise InputError(f"{opened.folder}: no clip {missing!r}")
+    return CorpusPlayer(opened, frame, Clips(tuple(clips), 0 if segment_ids is None else len(wanted) - len(shown)))
+
+
+def _int16(clip: Clip) -> NDArray[np.int16]:
+    return cast("NDArray[np.int16]", clip.samples)
+
+
+def _place(row: dict[str, Any]) -> str:
+    return f"{row['shard']} at byte {row['offset']:,}, {row['length']:,} bytes"

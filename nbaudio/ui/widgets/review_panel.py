@@ -16,8 +16,8 @@ from nbaudio.core.dataframes import Ids
 from nbaudio.core.errors import InputError
 from nbaudio.core.progress import rate_and_time_left
 from nbaudio.core.tables import SEGMENTS, seconds_column
+from nbaudio.review.annotator_agreement import next_step
 from nbaudio.review.corrections import uncorrected
-from nbaudio.review.next_steps import next_step
 from nbaudio.review.state import (
     OK,
     SEPARATOR,
@@ -239,9 +239,8 @@ class ReviewPanel(BaseWidget):
         shown = (segment["text"][0] or "").strip()
         corrected = corrected_text if corrected_text and nfc(corrected_text).strip() not in {"", shown} else None
         if corrected and verdict == OK:
-            raise InputError(
-                f"'{OK}' says that the transcript is right, but there is a corrected text: choose another or clear it"
-            )
+            contradiction = f"'{OK}' says that the transcript is right, but there is a corrected text"
+            raise InputError(f"{contradiction}: choose another or clear it")
         segment_id, [content] = segment["segment_id"][0], content_hashes(segment)
         said = Verdict(segment_id, content, verdict, comment, corrected, self._reviewer, utc_now(), self._review, self._blind)
         before = self._shown.get(number)

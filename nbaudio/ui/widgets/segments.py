@@ -112,9 +112,8 @@ class SegmentPlayback(Playback):
         was_start, was_end, rate = row["start_sample"], row["end_sample"], row["sampling_rate"]
         start, end = was_start + rescale(start_ms, _MS, rate), was_end + rescale(end_ms, _MS, rate)
         if not 0 <= start < end <= row["num_samples"]:
-            raise InputError(
-                f"{row['segment_id']}: samples {start} to {end} are not inside the recording of {row['num_samples']}"
-            )
+            where = f"are not inside the recording of {row['num_samples']}"
+            raise InputError(f"{row['segment_id']}: samples {start} to {end} {where}")
         return self._correct(row, (start, end) if start_ms or end_ms else (None, None))
 
     def undo_correction(self, *, number: int) -> dict[str, Any] | None:

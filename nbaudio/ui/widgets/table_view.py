@@ -167,11 +167,9 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def distribution(column: pl.Series, order: Order) -> dict[str, Any]:
-    """Return what the header of a column shows about the rows of an order.
+    """Return what the header of a column shows: of numbers `BINS` equal bins and the median, of other values the most frequent.
 
-    Returns:
-        `rows` and `missing` (nulls and NaN), of one row in `step`; of numbers `counts` in `BINS` equal bins from `min` to `max`,
-        and `median`; of other values `distinct` and the most frequent ones in `top`, null if most of them occur once.
+    It counts one row in `step`. `missing` are nulls and NaN; `distinct` and `top` are null if most values occur once.
     """
     step = -(-len(order) // _MOST_DESCRIBED) or 1
     whole = step == 1 and len(order) == len(column)

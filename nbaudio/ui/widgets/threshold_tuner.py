@@ -330,10 +330,9 @@ class ThresholdTuner(BaseWidget):
         clips = [saved_clips(self._segments, numbers)._repr_html_() for numbers in sides]
         proof = self._evidence(measure=self.measure, value=self.value)
         verified = f"<p>{describe_precision(proof, position)}</p>" if proof else ""
-        used = None if self.used is None else format_threshold(self.used)
-        stored = f"<p>select uses similarity {used} unless another is given</p>" if used else ""
+        used = "" if self.used is None else f"<p>select uses similarity {format_threshold(self.used)} unless another is given</p>"
         return (
-            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{stored}"
+            f"{counts.svg(position)}<p>{counts.scale.label}: {counts.line(position)}</p>{verified}{used}"
             f"<p>just kept:</p>{clips[0]}<p>just out:</p>{clips[1]}"
         )
 
