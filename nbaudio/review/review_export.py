@@ -164,9 +164,10 @@ def _make(
         part = rows.filter(pl.col("segment_id").is_in(ids))
         path = out.with_name(f"{out.stem}-{reviewer}{out.suffix}") if reviewer else out
         if is_page:
-            page = write_page(part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, steps=steps)
-            made, clips = {path: page.data}, page.files
-            failed |= page.failed
+            page, clips, missing = write_page(
+                part, record, reviewer, audio_root=root, folder=out.parent, encoding=encoding, steps=steps
+            )
+            made, failed = {path: page}, failed | missing
             if clips:
                 more = f"its clips take more than {MOST_EMBEDDED_BYTES / 1e6:g} MB and are in the folder 'clips' beside it"
                 warnings.append(f"{path}: {more}: send both (zip puts them into one file)")

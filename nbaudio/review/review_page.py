@@ -10,7 +10,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -37,15 +36,6 @@ _LEVELS, _BANDS = 16, BANDS // 2
 _MEDIA = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
-@dataclass(frozen=True)
-class ReviewPage:
-    """A page, and what became of its clips."""
-
-    data: bytes  # the HTML file
-    files: list[str]  # clips beside it, relative to its folder; empty if they are embedded
-    failed: dict[str, str]  # reasons for missing clips by segment id
-
-
 def write_page(
     rows: pl.DataFrame,
     record: ReviewRecord,
@@ -54,9 +44,9 @@ def write_page(
     audio_root: Location | None,
     folder: Path,
     encoding: str,
-    steps: Sequence[str] = (),
-) -> ReviewPage:
-    """Return the page of a reviewer; more clips than it holds are written into `folder`, by the paths in the column `clip`."""
+    steps: Sequence[str],
+) -> tuple[bytes, list[str], dict[str, str]]:
+    """Return the page, the clips that are files in `folder`, as it holds no more, and why others are missing, by segment id."""
     names = dict(rows.select("segment_id", "clip").iter_rows())
     pictures: dict[str, bytes] = {}
     sounds: dict[str, bytes] = {}  # clips that have not been written into files
@@ -94,7 +84,7 @@ def write_page(
         if segment_id in held
     )
     html = _html(f"Review {record.name}", facts, blocks, media="file: 'self'" if files else "blob:")
-    return ReviewPage(html, sorted(files.values()), failed)
+    return html, sorted(files.values()), failed
 
 
 def _clip(row: Mapping[str, Any], record: ReviewRecord, steps: Sequence[str], file: str | None) -> dict[str, Any]:

@@ -78,18 +78,15 @@ def _since(base: str | Path | None, path: str | Path) -> list[Section]:
         for kind, name in zip(kinds, ("added_because", "removed_because", "moved_between"), strict=False)
         for row in found.get(name, [])
     ]
-    tables = {
-        "Changes": pl.DataFrame(rows),
-        "By split": pl.DataFrame([{fact_label(name): value for name, value in row.items()} for row in found["by_split"]]),
-    }
+    by_split = [{fact_label(name): value for name, value in row.items()} for row in found["by_split"]]
+    tables = {"Changes": pl.DataFrame(rows), "By split": pl.DataFrame(by_split)}
     tables |= {"Reasons": pl.DataFrame(reasons)} if reasons else {}
     tables |= {"Shards": _pairs(found["shards"])} if "shards" in found else {}
     if "evidence" in found:
         tables["Evidence before and after"] = pl.DataFrame(found["evidence"], infer_schema_length=None)
     headline = ", ".join(f"{row['segments']:,} {row['what']}" for row in rows)
-    return [
-        Section("Since the earlier version", f"Compared with {str(base).rstrip('/').rpartition('/')[2]}.", tables, None, headline)
-    ]
+    about = f"Compared with {str(base).rstrip('/').rpartition('/')[2]}."
+    return [Section("Since the earlier version", about, tables, None, headline)]
 
 
 def _workspace_notes(state: ProofState) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Notebook widgets to listen, compare, tune, review and materialize; each also shows in a saved page, offline, without a kernel.
 
-`Explorer`, `SegmentTable`, `Player`, `TranscriptDiff`, `ThresholdTuner`, `ReviewPanel` and `MaterializePanel` are live, with
-front ends in ``js``, see `base`; so is what `corpus_player` returns. `static_html` makes the HTML of saved pages. Transcripts
-and names are always text, never markup. A saved player contains its clips, so their number, length and bytes are bounded.
+Live widgets have front ends in ``js``, see `base`; `static_html` makes the HTML of saved pages. Transcripts and names are always
+text, never markup. A saved player contains its clips, so their number, length and bytes are bounded.
 """
 
 from nbaudio.ui.widgets.explorer import Explorer

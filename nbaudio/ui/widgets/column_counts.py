@@ -36,13 +36,14 @@ class NumberBins:
         return _count(self.codes, rows, len(self.edges))
 
     def condition(self, first: int, last: int) -> str:
-        """Return the condition for the bins `first` to `last`; empty if these are all bins."""
+        """Return the condition for the bins `first` to `last`, which NaN and null never meet; empty if these are all bins."""
         bins = len(self.edges) - 1
         if not 0 <= first <= last < bins:
             raise InputError(f"{self.column}: bins {first} to {last}; there are {bins}")
         if (first, last) == (0, bins - 1):
             return ""
-        return between(self.column, self.edges[first], self.edges[last + 1], closed=last == bins - 1)
+        name, below = quoted(self.column), "<=" if last == bins - 1 else "<"
+        return f"{name} >= {_number(self.edges[first])} and {name} {below} {_number(self.edges[last + 1])}"
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,6 @@ def is_countable(dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean | pl.Categorical | pl.Enum)
 
 
-def distribution(column: pl.Series) -> NumberBins | ValueCounts:
-    """Return the bins of a numeric column, or the values of any other."""
-    return number_bins(column) if column.dtype.is_numeric() else value_counts(column)
-
-
 def number_bins(column: pl.Series, most: int = MOST_BINS) -> NumberBins:
     """Return at most `most` bins of round width; long tails are in the outermost bins."""
     values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
@@ -127,12 +123,6 @@ def density(x: pl.Series, y: pl.Series, size: tuple[int, int]) -> Density:
     codes = up.codes.astype(np.uint32) * np.uint32(wide) + across.codes
     codes[(across.codes == wide) | (up.codes == high)] = wide * high
     return Density(across, up, codes, wide * high)
-
-
-def between(column: str, low: float, high: float, *, closed: bool) -> str:
-    """Return the condition of a range; without the upper bound unless it is `closed`. NaN and null are never inside."""
-    name = quoted(column)
-    return f"{name} >= {_number(low)} and {name} {'<=' if closed else '<'} {_number(high)}"
 
 
 def quoted(column: str) -> str:

@@ -11,7 +11,16 @@ import traitlets
 from nbaudio.core.errors import InputError
 from nbaudio.ui.filters import INTERNAL_COLUMNS, Order
 from nbaudio.ui.widgets.base import BaseWidget, Handler, Response, esm
-from nbaudio.ui.widgets.column_counts import Density, NumberBins, ValueCounts, density, distribution, is_countable, value_name
+from nbaudio.ui.widgets.column_counts import (
+    Density,
+    NumberBins,
+    ValueCounts,
+    density,
+    is_countable,
+    number_bins,
+    value_counts,
+    value_name,
+)
 from nbaudio.ui.widgets.static_html import Table
 
 # Values shown of a column; others are found by a search.
@@ -66,7 +75,8 @@ class Histograms(BaseWidget):
         if column not in self._known:
             if column not in self._frame.columns or not is_countable(self._frame.schema[column]):
                 raise InputError(f"{column}: there is no histogram; columns with one are {', '.join(self._countable())}")
-            self._known[column] = distribution(self._frame[column])
+            values = self._frame[column]
+            self._known[column] = number_bins(values) if values.dtype.is_numeric() else value_counts(values)
         return self._known[column]
 
     def _numbers(self, column: str) -> NumberBins:
