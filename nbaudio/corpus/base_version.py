@@ -122,13 +122,15 @@ class Base:
     def keep_shards(self, layout: Layout, clips: pl.DataFrame) -> list[Shard]:
         """Link or copy the shards whose clips are all among `clips`, write their records, and return them in order."""
         counts = dict(clips["name"].value_counts().iter_rows())
-        starts = {name: (start, length) for name, start, length in _runs(self.clips["name"])}
+        row = pl.col("row")
+        places = self.clips.with_row_index("row").group_by("name").agg(row.min(), length=row.max() - row.min() + 1)
+        starts = {name: (start, length) for name, start, length in places.iter_rows()}
         kept = []
         for shard in self.info["shards"]:
             name = shard["name"]
-            if counts.get(name) != shard["segments"] or starts.get(name, (0, 0))[1] != shard["segments"]:
+            start, length = starts.get(name, (0, 0))
+            if not counts.get(name) == length == shard["segments"]:
                 continue
-            start, length = starts[name]
             rows = pl.scan_parquet(self.table, glob=False).slice(start, length).collect()
             layout.folder.copy_from(self.folder, name, shard["sha256"], shard["bytes"])
             facts = {each: shard[each] for each in ("plan", "sha256", "bytes")}
@@ -185,13 +187,6 @@ class Base:
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
-
-
-def _runs(names: pl.Series) -> Iterator[tuple[str, int, int]]:
-    """Yield each run of equal names with its start and length."""
-    runs = names.rle().struct.unnest()
-    for name, length, end in runs.with_columns(end=pl.col("len").cum_sum()).select("value", "len", "end").iter_rows():
-        yield name, end - length, length
 
 
 def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
