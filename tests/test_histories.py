@@ -439,7 +439,7 @@ def run_history(steps: list[tuple[str, int]], **options) -> int:
 
 @pytest.mark.parametrize(("given_splits", "kills"), [(False, False), (True, True)])
 def test_a_history_of_all_steps(given_splits, kills):
-    steps = ["review", "add", "change_text", "materialize", "replace_audio", "shift_bounds", "withdraw", "materialize", "add"]
+    steps = ["review", "withdraw", "add", "change_text", "materialize", "replace_audio", "shift_bounds", "materialize", "add"]
     steps = [(name, number) for number, name in enumerate(steps)]
     assert run_history(steps, given_splits=given_splits, kills=kills, number=1) == 4
 
