@@ -57,32 +57,17 @@ def in_training(splits: pl.Series) -> pl.Series:
 
 
 def is_split_name(name: str) -> bool:
-    """Return whether a corpus can have a split of that name: letters, digits and ``_``, at most 64, no number alone.
-
-    Examples:
-        >>> is_split_name("test_clean"), is_split_name("test-clean")
-        (True, False)
-    """
+    """Return whether a corpus can have a split of that name: letters, digits and ``_``, at most 64, no number alone."""
     return _NAME.fullmatch(name) is not None
 
 
 def ordered_splits(names: Iterable[str | None]) -> list[str]:
-    """Return the names of splits, each once, in the order in which they are listed: for training, dev, test, others.
-
-    Examples:
-        >>> ordered_splits(["test_other", "dev", "train", None, "dev"])
-        ['train', 'dev', 'test_other']
-    """
+    """Return the names of splits, each once, in the order in which they are listed: for training, dev, test, others."""
     return sorted({name for name in names if name}, key=lambda name: ((*_ROLES, None).index(split_role(name)), name))
 
 
 def listed_splits(names: Iterable[str | None]) -> list[str]:
-    """Return the splits to list in reports: the names in order; all of train, dev and test where there are no others.
-
-    Examples:
-        >>> listed_splits(["train", None]), listed_splits(["train", "test_clean"])
-        (['train', 'dev', 'test'], ['train', 'test_clean'])
-    """
+    """Return the splits to list in reports: the names in order; all of train, dev and test where there are no others."""
     found = ordered_splits(names)
     return found if set(found) - {*_ROLES} else list(_ROLES)
 

@@ -84,10 +84,7 @@ class Base:
         return clips.with_columns(name, pack).drop("shard").rename({"audio_sha256": "clip_sha256"})
 
     def same_rows(self, table: Path, recordings: pl.DataFrame) -> pl.DataFrame:
-        """Return the clips whose accepted row in the segments table has the same values in all columns of the base.
-
-        Their `same_audio` is whether the recording has the same hash as in the base.
-        """
+        """Return the clips whose accepted row in the segments table has the same values in all columns of the base."""
         now = pl.concat(self._fingerprints(part.filter(pl.col("decision") == "accept")) for part in parquet_slices(table))
         before = pl.concat(self._fingerprints(part) for part in parquet_slices(self.table))
         keys = ["segment_id", "fingerprint"]
@@ -187,6 +184,16 @@ class Base:
 
 def _among(column: str, values: pl.Series) -> pl.Expr:
     return pl.col(column).is_in(values.drop_nulls().unique().implode())
+
+
+def find_base(folder: Folder) -> str | None:
+    """Return the base of a corpus if it is beside it, under its name and with the hash of its corpus.json."""
+    base = read_corpus_info(folder).get("base")
+    if not base or not stays_inside(str(base.get("corpus", ""))):
+        return None
+    found = Folder(folder.place.parent / base["corpus"])
+    there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
+    return str(found) if there else None
 
 
 def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:

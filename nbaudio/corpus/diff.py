@@ -4,7 +4,7 @@ Segments are compared by their ids. Audio has changed if the recording has anoth
 are the same, it has changed if clips of the same format have other bytes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, tombstone
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at
-from nbaudio.storage.urls import stays_inside
 from nbaudio.storage.workspace import Workspace
 
 _ROWS = pl.Schema(
@@ -81,7 +80,13 @@ def diff(a: str | Path, b: str | Path) -> Report:
         "removed": _amounts(removed),
         **_table("removed_because", removed, _reasons(removed, after, "no longer in the source")),
         "moved": _amounts(moved),
-        **_table("moved_between", moved, moved.select(pl.format("{} to {}", *_named("split", "split_after"))).to_series()),
+        **_table(
+            "moved_between",
+            moved,
+            moved.select(
+                pl.format("{} to {}", *(pl.col(name).fill_null("none") for name in ("split", "split_after")))
+            ).to_series(),
+        ),
         "changed": {**_amounts(changed), **{name: changed.filter(is_changed).height for name, is_changed in changes.items()}},
         "speakers": {
             "added": _new_values(after.kept, before.kept, "speaker_id"),
@@ -94,16 +99,6 @@ def diff(a: str | Path, b: str | Path) -> Report:
     if before.claim or after.claim:
         facts["evidence"] = [_claimed("before", before.claim), _claimed("after", after.claim)]
     return Report("diff", facts)
-
-
-def find_base(folder: Folder) -> str | None:
-    """Return the base of a corpus if it is beside it, under its name and with the hash of its corpus.json."""
-    base = read_corpus_info(folder).get("base")
-    if not base or not stays_inside(str(base.get("corpus", ""))):
-        return None
-    found = Folder(folder.place.parent / base["corpus"])
-    there = found.exists(CORPUS_JSON) and found.holds(CORPUS_JSON, base["sha256"])
-    return str(found) if there else None
 
 
 def _side(where: str | Path) -> _Side:
@@ -212,10 +207,6 @@ def _amounts(rows: pl.DataFrame) -> dict[str, Any]:
     return {"segments": rows.height, "hours": hours, "speakers": rows["speaker_id"].drop_nulls().n_unique()}
 
 
-def _named(*columns: str) -> list[pl.Expr]:
-    return [pl.col(name).fill_null("none") for name in columns]
-
-
 def _new_values(rows: pl.DataFrame, others: pl.DataFrame, column: str) -> int:
     return len(set(rows[column].drop_nulls()) - set(others[column].drop_nulls()))
 
@@ -236,19 +227,16 @@ def _by_split(before: pl.DataFrame, after: pl.DataFrame) -> list[dict[str, Any]]
 
 
 def _shards(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:
-    def count(shards: dict[str, dict[str, Any]], wanted: Callable[[str], bool]) -> int:
-        return sum(wanted(name) for name in shards)
-
-    def is_equal(name: str) -> bool:
-        return name in before and name in after and before[name]["sha256"] == after[name]["sha256"]
-
+    both = before.keys() & after.keys()
+    equal = {name for name in both if before[name]["sha256"] == after[name]["sha256"]}
+    num_bytes = {name: shard["bytes"] for name, shard in after.items()}
     return {
-        "equal": count(after, is_equal),
-        "new": count(after, lambda name: name not in before),
-        "rewritten": count(after, lambda name: name in before and not is_equal(name)),
-        "gone": count(before, lambda name: name not in after),
-        "bytes_equal": sum(shard["bytes"] for name, shard in after.items() if is_equal(name)),
-        "bytes_other": sum(shard["bytes"] for name, shard in after.items() if not is_equal(name)),
+        "equal": len(equal),
+        "new": len(after) - len(both),
+        "rewritten": len(both) - len(equal),
+        "gone": len(before) - len(both),
+        "bytes_equal": sum(num_bytes[name] for name in equal),
+        "bytes_other": sum(num_bytes[name] for name in after.keys() - equal),
     }
 
 

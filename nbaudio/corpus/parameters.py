@@ -15,16 +15,8 @@ from nbaudio.corpus.base_version import Base
 from nbaudio.corpus.plan import ClipFormat, ShardLimits
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "container": "webdataset",
-        "text": None,
-        "rate": 16000,
-        "channel": "mix",
-        "encoding": "flac",
-        "shard_size": "500MB",
-        "shard_count": None,
-        "window": 1,
-    }
+    {"container": "webdataset", "text": None, "rate": 16000, "channel": "mix", "encoding": "flac"}
+    | {"shard_size": "500MB", "shard_count": None, "window": 1}
 )
 """The parameters of a corpus that is no version of another one."""
 

@@ -213,10 +213,7 @@ class ShardLimits:
 
 
 def assign_windows(segments: pl.DataFrame, size: int, *, label: str = "") -> pl.DataFrame:
-    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1.
-
-    `label` is a part of the windows' names.
-    """
+    """Add `window`, up to `size` consecutive segments of a recording and split, and `position` in it; nothing if `size` is 1."""
     if size == 1:
         return segments
     number = pl.int_range(pl.len()).over("split", "recording_id")

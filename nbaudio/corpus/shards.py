@@ -88,10 +88,7 @@ def write_shards(
     show: bool,
     conformed: Rows | None = None,
 ) -> list[Shard]:
-    """Write the shards of clips, or keep those that are whole; return them by split and name.
-
-    Clips of one shard (`name`) are beside each other, in its order. `conformed` gives rows of the table their final columns.
-    """
+    """Write the shards of clips, or keep those that are whole; return them by split and name."""
     shards = clips.group_by("name", maintain_order=True).agg(clips=pl.len())
     names = shards["name"].to_list()
     files = [layout.record(name, ".arrow") for name in names]

@@ -7,8 +7,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.atomic import sha256_file
-from nbaudio.corpus.base_version import Base
+from nbaudio.corpus.base_version import Base, find_base
 from nbaudio.corpus.corpus_tables import freeze_table, selection_hash
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.storage.folders import folder_at
@@ -42,20 +41,10 @@ def next_version(workspace: str | Path | Workspace, corpus: str | Path) -> tuple
     if not folder_at(latest).exists(CORPUS_JSON):
         return latest, None
     with Base.opened(latest) as held:
-        own = held.info.get("base") or {}
-        before = str(held.folder.place.parent / str(own.get("corpus"))) if own else None
-        if (before is None or _has_hash(before, own["sha256"])) and _is_current(Workspace.open(workspace), held):
+        before = find_base(held.folder)
+        if (before or not held.info.get("base")) and _is_current(Workspace.open(workspace), held):
             return latest, before
         return f"{str(corpus).rstrip('/')}-v{held.version + 1}", latest
-
-
-def _has_hash(corpus: str, sha256: str) -> bool:
-    """Return whether a corpus is there with this hash of its corpus.json: the base of a version may have been deleted."""
-    folder = folder_at(corpus)
-    if not folder.exists(CORPUS_JSON):
-        return False
-    with folder.local(CORPUS_JSON) as path:
-        return sha256_file(path) == sha256
 
 
 def _is_current(workspace: Workspace, held: Base) -> bool:

@@ -23,7 +23,7 @@ from nbaudio.core.dataframes import Ids, as_ids
 from nbaudio.core.errors import AudioError, InputError
 from nbaudio.core.hashing import clip_file_names
 from nbaudio.core.report import Report, first_lines
-from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, table_path, with_durations
+from nbaudio.core.tables import CORRECTED_TEXTS, EARLIER_SPLITS, GROWTH, NORMALIZED, SEGMENTS, table_path, with_durations
 from nbaudio.core.tombstones import TOMBSTONES, WITHDRAWN, is_withdrawn, tombstone
 from nbaudio.corpus.packs import keep_clips
 from nbaudio.corpus.plan import ClipFormat, clip_keys, recording_facts
@@ -116,12 +116,13 @@ def withdraw(
         remaining.with_columns(source_channel(remaining)).join(gone, on="segment_id", how="anti").drop_nulls("start_sample")
     )
     packs, unread = _forget_clips(workspace, remaining, facts, formats)
+    emptied = _emptied_columns(workspace, set(gone["segment_id"]))
     # Reviews hold for the segments that are left.
     drawn = any((workspace.path / "reviews").glob("*.json"))
     workspace.save_together(
         settings=workspace.settings | ({"generations": workspace.known_states()} if drawn else {}),
         recordings=recordings.join(lost, on="recording_id", how="anti", maintain_order="left"),
-        segments=(part.filter(~is_withdrawn(part, held)) for part in tables.read_batches(workspace)),
+        segments=(part.filter(~is_withdrawn(part, held)).drop(emptied) for part in tables.read_batches(workspace)),
         **_other_tables(workspace, ids, lost),
     )
 
@@ -196,6 +197,15 @@ def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str
                 packs = str(given.get("packs") or workspace.path / "packs")
                 formats[ClipFormat(given["rate"], given["channel"], given["encoding"]), packs] = None
     return list(dict.fromkeys(corpora)), list(formats)
+
+
+def _emptied_columns(workspace: Workspace, ids: Set[str]) -> list[str]:
+    """Return the columns of the source in which only withdrawn segments have values."""
+    own = [name for name in tables.table_schema(workspace) if name not in (*SEGMENTS, *NORMALIZED)]
+    is_gone = pl.col("segment_id").is_in(pl.Series([*ids], dtype=pl.String).implode())
+    counts = tables.scan(workspace, ["segment_id", *own]).group_by(gone=is_gone).agg(pl.col(own).count()).collect()
+    held: dict[bool, dict[str, int]] = {row["gone"]: row for row in counts.iter_rows(named=True)}
+    return [name for name in own if held.get(True, {}).get(name) and not held.get(False, {}).get(name)]
 
 
 def _other_tables(workspace: Workspace, ids: Set[str], lost: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -278,10 +288,7 @@ def _forget_recordings(workspace: Workspace, lost: pl.DataFrame) -> None:
 def _forget_clips(
     workspace: Workspace, remaining: pl.DataFrame, facts: pl.DataFrame, formats: Iterable[tuple[ClipFormat, str]]
 ) -> tuple[int, list[str]]:
-    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed.
-
-    The second value has a line for each folder of packs that cannot be read.
-    """
+    """Keep only clips of remaining segments, in the formats of finished corpora, in all packs; return how many are removed."""
     keys: dict[str, set[str]] = {str(workspace.path / "packs"): set()}
     for clip_format, packs in formats:
         keys.setdefault(packs, set()).update(clip_keys(remaining, facts, clip_format))

@@ -139,7 +139,10 @@ def fixed_splits(segments: pl.DataFrame, *, given: pl.Series | None = None, earl
     both = both.filter(~(in_training(both["given"]) & in_training(both["earlier"])))
     for segment_id, now, before in both.sort("segment_id").head(1).select("segment_id", "given", "earlier").iter_rows():
         more = f" ({len(both):,} such segments)" if len(both) > 1 else ""
-        raise InputError(f"splits: segment {segment_id} is given as {now}, but is {before} in an earlier version{more}")
+        raise InputError(
+            f"splits: segment {segment_id} is given as {now}, but is {before} in an earlier version{more}; "
+            f"if no corpus has these splits, remove {EARLIER_SPLITS}.parquet from the workspace"
+        )
 
     was_train, was_held_out = in_training(rows["earlier"]), ~in_training(rows["earlier"])
     train, held_out = (table.filter(in_training(table["split"]) == is_train) for is_train in (True, False))

@@ -70,12 +70,7 @@ def group_by_split(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 
 
 def version_of(shard: str) -> int:
-    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one.
-
-    Examples:
-        >>> version_of("train/train-00000-of-00012.tar"), version_of("train/train-v3-00000-of-00001.tar")
-        (1, 3)
-    """
+    """Return the version of the corpus that a shard came with, from its name; 1 for a name without one."""
     found = _VERSION.search(shard)
     return int(found[1]) if found else 1
 

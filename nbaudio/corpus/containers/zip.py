@@ -31,10 +31,7 @@ def write(path: Path, metadata: pl.DataFrame, audio: Iterable[bytes], *, extensi
 
 
 def _member_names(metadata: pl.DataFrame, extension: str) -> Iterator[str]:
-    """Name the clips' files, safely on every system, in one of 256 folders by a hash of the segment.
-
-    Decimals have a comma: `datasets` takes everything between dots for an extension when it guesses what an archive holds.
-    """
+    """Name the clips' files, safely on every system, in one of 256 folders by a hash of the segment."""
     names = clip_file_names(metadata["segment_id"].to_list(), extension)
     for number, name in zip(hash_column(metadata["segment_id"], "folder"), names, strict=True):
         yield f"{number >> 56:02x}/{name.replace('.', ',', name.count('.') - 1)}"

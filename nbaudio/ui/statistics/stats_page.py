@@ -17,7 +17,8 @@ import polars as pl
 
 from nbaudio.core.report import fact_key, fact_label, show
 from nbaudio.core.source_splits import ordered_splits
-from nbaudio.corpus.diff import diff, find_base
+from nbaudio.corpus.base_version import find_base
+from nbaudio.corpus.diff import diff
 from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
 from nbaudio.proof.evidence import THRESHOLDS, ProofState, describe_claim, selection_claim, selection_threshold
 from nbaudio.review.cell_escaping import cell_text, new_workbook, put_fragments
