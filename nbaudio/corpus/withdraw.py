@@ -175,7 +175,7 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
 def _new(
     workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return what was named; raise InputError if that is nothing, or the workspace neither has it nor had it before."""
+    """Return the named ids; raise InputError if there are none, or one is unknown and was not withdrawn before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
     for kind in _KINDS:

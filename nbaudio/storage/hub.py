@@ -39,7 +39,7 @@ def _prepare(seconds: float) -> None:
 
 
 def _limit_request(request: Any) -> None:
-    """Set the timeouts of a request that are None."""
+    """Set a timeout for each phase of a request that has none."""
     found = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {name: _limits["timeout"] if value is None else value for name, value in found.items()}
 

@@ -221,7 +221,7 @@ class Workspace:
         self._finish_saving()
 
     def _finish_saving(self) -> None:
-        """Give the files of a complete `save_together` their names, also after a run that was killed meanwhile."""
+        """Move the files of a complete `save_together` to their names; those of a killed run, too."""
         saved = self.path / _SAVED
         for path in sorted(saved.iterdir()) if saved.is_dir() else ():
             with suppress(FileNotFoundError):  # another process does the same
