@@ -1,6 +1,6 @@
 """What a new version of a corpus costs, against making all of it again, in one run: time, and bytes that are written.
 
-    python benchmarks/growth.py [--hours 60] [--percent 1] [--jobs 2] [--runs 3] [--container webdataset] [--folder DIR]
+    python benchmarks/growth.py [--hours 120] [--percent 1] [--jobs 2] [--runs 3] [--container webdataset] [--folder DIR]
 
 Recordings are an hour of noisy tones at 48 kHz in stereo FLAC, under as many names as there are hours. A workspace with all of
 them is made into a corpus (the base) and grows by some percent of its hours. Then `materialize --base` makes a new version of it,
@@ -33,7 +33,7 @@ MOST = 3.0
 def main() -> None:
     """Make the recordings, the base, the new versions and the rebuilds; print the table."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--hours", type=int, default=60)
+    options.add_argument("--hours", type=int, default=120)
     options.add_argument("--percent", type=float, default=1.0)
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--runs", type=int, default=3)
