@@ -131,7 +131,8 @@ def test_an_interrupted_withdrawal_is_refused_by_materialize_and_finished_by_the
     report = withdraw(workspace, speaker="s3", why="consent withdrawn")
     assert (report.facts["segments"], report.facts["recordings"]) == (CLIPS, 1)
     after = contents(workspace.path)
-    again = withdraw(workspace, speaker="s3", why="consent withdrawn")
+    again = withdraw(workspace, speaker="s3", why="another reason")
+    assert workspace.withdrawn["reason"].to_list() == ["consent withdrawn"]
     assert again.facts["segments"] == 0
     changed = {name for name, digest in contents(workspace.path).items() if after.get(name) != digest}
     assert changed <= {"reports/withdraw.json"}

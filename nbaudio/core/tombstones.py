@@ -29,3 +29,15 @@ def is_withdrawn(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
         has_tombstone(kind, rows[f"{kind}_id"], withdrawn) for kind in ("segment", "recording", "speaker")
     )
     return segment | recording | speaker
+
+
+def withdrawal_reasons(rows: pl.DataFrame, withdrawn: pl.DataFrame) -> pl.Series:
+    """Return why each row (`segment_id`, `recording_id`, `speaker_id`) was withdrawn; null if it was not."""
+    found = pl.Series([None] * len(rows), dtype=pl.String)
+    for kind in ("speaker", "recording", "segment"):
+        why = dict(withdrawn.filter(pl.col("kind") == kind).select("sha256", "reason").iter_rows())
+        ids = rows[f"{kind}_id"]
+        named = {key: why.get(tombstone(kind, key)) for key in ids.drop_nulls().unique()} if why else {}
+        own = ids.replace_strict(named, default=None, return_dtype=pl.String)
+        found = own.zip_with(own.is_not_null(), found)
+    return found

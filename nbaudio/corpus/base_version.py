@@ -19,7 +19,7 @@ from nbaudio.core.source_splits import is_held_out
 from nbaudio.core.tables import SEGMENTS, conform, parquet_slices
 from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn
 from nbaudio.corpus.containers.base import Shard, check_locations
-from nbaudio.corpus.layout import CORPUS_JSON, Layout, read_corpus_info
+from nbaudio.corpus.layout import CORPUS_JSON, Layout, intact_table, read_corpus_info
 from nbaudio.corpus.plan import ShardLimits
 from nbaudio.corpus.shards import CLIP_FACTS, LOCATION, write_record
 from nbaudio.storage.folders import Folder, folder_at
@@ -49,9 +49,7 @@ class Base:
         info = read_corpus_info(folder)
         with folder.local(CORPUS_JSON) as path:
             sha256 = sha256_file(path)
-        with folder.local(_TABLE) as table:
-            if sha256_file(table) != info["tables"][_TABLE]:
-                raise InputError(f"{folder}/{_TABLE}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
+        with intact_table(folder, info, _TABLE) as table:
             yield cls(folder, info, sha256, table)
 
     @property
@@ -199,4 +197,9 @@ def find_base(folder: Folder) -> str | None:
 def tombstones(withdrawn: pl.DataFrame, base: Base | None) -> list[dict[str, str]]:
     """Return the tombstones of a corpus: those of its workspace and of its base, sorted."""
     held = pl.DataFrame(base.info.get("tombstones", []) if base else [], schema=TOMBSTONES)
-    return pl.concat([withdrawn, held]).unique(["kind", "sha256"]).sort("kind", "sha256").to_dicts()
+    return (
+        pl.concat([withdrawn, held])
+        .unique(["kind", "sha256"], keep="first", maintain_order=True)
+        .sort("kind", "sha256")
+        .to_dicts()
+    )

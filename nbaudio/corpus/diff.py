@@ -4,8 +4,6 @@ Segments are compared by their ids. Audio has changed if the recording has anoth
 are the same, it has changed if clips of the same format have other bytes.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,12 @@ from typing import Any
 import polars as pl
 
 from nbaudio.core import tables
-from nbaudio.core.atomic import sha256_file
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report
 from nbaudio.core.source_splits import ordered_splits
 from nbaudio.core.tables import read_parquet, with_durations
-from nbaudio.core.tombstones import TOMBSTONES, is_withdrawn, tombstone
-from nbaudio.corpus.layout import CORPUS_JSON, read_corpus_info
+from nbaudio.core.tombstones import TOMBSTONES, withdrawal_reasons
+from nbaudio.corpus.layout import CORPUS_JSON, intact_table, read_corpus_info
 from nbaudio.proof.evidence import describe_claim, selection_claim
 from nbaudio.storage.folders import Folder, folder_at
 from nbaudio.storage.workspace import Workspace
@@ -112,10 +109,10 @@ def _side(where: str | Path) -> _Side:
 
 def _corpus(folder: Folder) -> _Side:
     info = read_corpus_info(folder)
-    with _whole(folder, info, "segments.parquet") as path:
+    with intact_table(folder, info, "segments.parquet") as path:
         names = [name for name in pl.read_parquet_schema(path) if name in _ROWS]
         rows = tables.conform(read_parquet(path, names), _ROWS, f"{folder}/segments.parquet").drop("sha256")
-    with _whole(folder, info, "rejected.parquet") as path:
+    with intact_table(folder, info, "rejected.parquet") as path:
         out = read_parquet(path, [*_OUT])
     sources = pl.DataFrame(info["sources"], schema={"recording_id": pl.String, "sha256": pl.String})
     kept = rows.join(sources, on="recording_id", how="left", maintain_order="left")
@@ -124,15 +121,6 @@ def _corpus(folder: Folder) -> _Side:
     shards = {shard["name"]: shard for shard in info["shards"]}
     clips = (parameters["rate"], parameters["channel"], parameters["encoding"])
     return _Side(str(folder), kept, out, withdrawn, shards, info.get("evidence") or {}, clips)
-
-
-@contextmanager
-def _whole(folder: Folder, info: dict[str, Any], name: str) -> Iterator[Path]:
-    """Yield a table of a corpus on this machine; raise InputError if it is not as it was written."""
-    with folder.local(name) as path:
-        if sha256_file(path) != info["tables"][name]:
-            raise InputError(f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
-        yield path
 
 
 def _workspace(workspace: Workspace) -> _Side:
@@ -166,22 +154,8 @@ def _reasons(rows: pl.DataFrame, other: _Side, default: str) -> pl.Series:
     why = rows.select("segment_id").join(other.out.unique("segment_id"), on="segment_id", how="left", maintain_order="left")[
         "reason"
     ]
-    gone = is_withdrawn(rows, other.withdrawn)
-    if gone.any():
-        reasons = dict(other.withdrawn.select("sha256", "reason").iter_rows())
-        named = rows.select("segment_id", "recording_id", "speaker_id").iter_rows()
-        marks = [
-            next(
-                (
-                    reasons[mark]
-                    for kind, key in zip(("segment", "recording", "speaker"), keys, strict=True)
-                    if key is not None and (mark := tombstone(kind, key)) in reasons
-                ),
-                None,
-            )
-            for keys in named
-        ]
-        why = pl.select(pl.when(gone).then(pl.lit("withdrawn: ") + pl.Series(marks, dtype=pl.String)).otherwise(why)).to_series()
+    withdrawn = "withdrawn: " + withdrawal_reasons(rows, other.withdrawn)
+    why = withdrawn.zip_with(withdrawn.is_not_null(), why)
     return why.fill_null(default)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nbaudio.core.atomic import remove, remove_partials, write_json
+from nbaudio.core.atomic import remove, remove_partials, sha256_file, write_json
 from nbaudio.core.errors import ExistsError, InputError
 from nbaudio.storage.folders import Folder, folder_at, read_object
 from nbaudio.storage.run_log import run_log
@@ -197,3 +197,12 @@ def read_corpus_info(folder: Folder) -> dict[str, Any]:
     if missing := [name for name in TABLES if name not in tables]:
         raise InputError(f"{folder}/{CORPUS_JSON}: tables lack {missing[0]}; is {folder} a corpus?")
     return info
+
+
+@contextmanager
+def intact_table(folder: Folder, info: Mapping[str, Any], name: str) -> Iterator[Path]:
+    """Yield a table of a corpus on this machine; raise InputError if it is not as it was written."""
+    with folder.local(name) as path:
+        if sha256_file(path) != info["tables"][name]:
+            raise InputError(f"{folder}/{name}: changed since it was written; 'nbaudio verify {folder}' lists all damage")
+        yield path

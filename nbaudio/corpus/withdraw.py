@@ -92,11 +92,11 @@ def withdraw(
         ("segment_id", "recording_id", "speaker_id", "start_sample", "end_sample", "source_start", "source_end", "split"),
     )
     held = workspace.withdrawn
-    named = _new(workspace, named, rows, set(held["sha256"]))
+    _check_known(workspace, named, rows, set(held["sha256"]))
     marks = [(kind, tombstone(kind, key), reason) for kind, keys in named.items() for key in keys]
-    held = (
-        pl.concat([held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row")]).unique(["kind", "sha256"]).sort("kind", "sha256")
-    )
+    held = pl.concat([held, pl.DataFrame(marks, schema=TOMBSTONES, orient="row")])
+    # A second withdrawal keeps the first reason.
+    held = held.unique(["kind", "sha256"], keep="first", maintain_order=True).sort("kind", "sha256")
     gone = rows.filter(is_withdrawn(rows, held))
     recordings = workspace.recordings
     left = set(rows["recording_id"]).difference(rows.join(gone, on="segment_id", how="anti")["recording_id"])
@@ -172,10 +172,8 @@ def _segment_ids(given: str | Path | Ids) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _new(
-    workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]
-) -> dict[str, list[str]]:
-    """Return the named ids; raise InputError if there are none, or one is unknown and was not withdrawn before."""
+def _check_known(workspace: Workspace, named: Mapping[str, list[str]], rows: pl.DataFrame, known: Collection[str]) -> None:
+    """Raise InputError if no id is named, or one is unknown and was not withdrawn before."""
     if not any(named.values()):
         raise InputError("name what to withdraw: --speaker ID, --recording ID or --segments FILE")
     for kind in _KINDS:
@@ -183,7 +181,6 @@ def _new(
         unknown = [key for key in named[kind] if key not in there and tombstone(kind, key) not in known]
         if unknown:
             raise InputError(f"{workspace.path}: no {kind} {unknown[0]!r} ({len(unknown)} of {len(named[kind])} are unknown)")
-    return dict(named)
 
 
 def _logged(workspace: Workspace) -> tuple[list[str], list[tuple[ClipFormat, str]]]:
