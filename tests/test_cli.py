@@ -257,7 +257,7 @@ FIXED = {
     "engine": [*ENGINES],
     "encoding": [*ENCODERS],
     "channel": [*CHANNELS],
-    "strategy": [*STRATEGIES],
+    "strategy": [*STRATEGIES, "disagreements"],
     "clips": [*CLIP_ENCODINGS],
     "tables": [*SEPARATORS],
     "normalize": [*NORMALIZERS],
@@ -269,7 +269,7 @@ FIXED = {
 FREE = {
     *("out", "source", "workspace", "corpus", "path", "manifest", "sheets", "packs", "names", "audio", "address", "beam_options"),
     *("max_size", "cache", "shard_size", "disk", "dev", "test", "splits", "group_by", "text", "title", "language", "license"),
-    *("reviewers", "reviewer", "verdicts", "only", "set_", "options", "url", "consent"),
+    *("reviewers", "reviewer", "adjudicator", "verdicts", "only", "set_", "options", "url", "consent"),
     *("base", "why", "speaker", "recording", "segments", "a", "b"),
 }
 

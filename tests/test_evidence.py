@@ -457,9 +457,26 @@ def test_rounds_of_several_kinds_prove_a_threshold_that_holds(workspace, tmp_pat
     assert not given & set(saved["next"])
 
 
-def test_reviewers_who_contradict_each_other_are_unsure():
-    said = pl.DataFrame({"segment_id": [*"aabbccd"], "verdict": ["ok", "ok", "ok", "noise", "noise", "cut off", "unsure"]})
-    assert dict(consensus(said).iter_rows()) == {"a": "right", "b": "unsure", "c": "wrong", "d": "unsure"}
+@pytest.mark.parametrize(
+    ("said", "label", "adjudicated"),
+    [
+        ("ana ok, ben ok", "right", "right"),
+        ("ana ok, ben noise", "unsure", "wrong"),
+        ("ana noise, ben cut off", "wrong", "wrong"),
+        ("ana unsure", "unsure", "unsure"),
+        ("ana ok, ben noise, cy ok", "right", "wrong"),
+        ("ana ok, ben noise, cy unsure", "unsure", "wrong"),
+        ("ana ok, cy ok, dan noise, eva noise", "unsure", "unsure"),
+        ("ana ok, cy ok, ben unsure", "right", "unsure"),
+        ("ben noise, ana noise, fay ok", "wrong", "right"),
+        ("fay ok, ana noise, ben noise", "wrong", "wrong"),
+    ],
+)
+def test_the_label_is_what_most_reviewers_say_or_the_last_word_of_an_adjudicator(said, label, adjudicated):
+    words = [one.split(" ", 1) for one in said.split(", ")]
+    votes = pl.DataFrame({"segment_id": "a", "reviewer": [who for who, _ in words], "verdict": [word for _, word in words]})
+    assert consensus(votes, [])["verdict"].to_list() == [label]
+    assert consensus(votes, ["ben", "fay"])["verdict"].to_list() == [adjudicated]
 
 
 def test_without_a_fault_a_precision_takes_the_rule_of_three():

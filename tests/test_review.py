@@ -123,7 +123,7 @@ def test_what_breaks_a_rule_is_not_reviewed_and_what_select_left_out_is(workspac
 
 def test_export_writes_a_sheet_with_clips_and_remembers_it(workspace, tmp_path):
     out = tmp_path / "round one" / "sheet.xlsx"
-    report = review.export(workspace, out=out, n=15)
+    report = review.export(workspace, out=out, n=15, blind=False)
     rows = cells_of(out)
     assert list(rows[0]) == list(sheet_writer.COLUMNS)
     assert [rows[0][name].value for name in ("duration s", "similarity", *sheet_writer.FILLED_IN)] == [1, 0.9, *[None] * 4]
@@ -162,7 +162,7 @@ def choices(book, name):
 
 
 def test_sheet_is_made_for_people(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "s.xlsx", n=4)
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=False)
     book = openpyxl.load_workbook(tmp_path / "s.xlsx")
     table = book["review"]
     visible = [("review", "visible"), ("summary", "visible"), ("instructions", "visible")]
@@ -185,7 +185,7 @@ def test_sheet_is_made_for_people(workspace, tmp_path):
 
 
 def test_origin_of_every_row_is_in_the_hidden_sheet(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7)
+    review.export(workspace, out=tmp_path / "s.xlsx", n=4, seed=7, blind=False)
     origin = list(openpyxl.load_workbook(tmp_path / "s.xlsx")["nbaudio"].values)
     kept = json.loads((workspace.path / "reviews" / "s.json").read_text())
     assert [row[:2] for row in origin[:6]] == [
@@ -339,7 +339,7 @@ def test_bad_audio_is_a_problem_and_a_row_without_link(workspace, tmp_path):
 def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, tmp_path):
     workspace = Workspace.create(workspace.path, audio=None)
     change(workspace, asr_text=pl.lit(None, dtype=pl.String), similarity=pl.lit(None, dtype=pl.Float64))
-    report = review.export(workspace.path, out=tmp_path / "s.xlsx", n=100)
+    report = review.export(workspace.path, out=tmp_path / "s.xlsx", n=100, blind=False)
     assert report.warnings[0] == "100 were requested, only 15 segments can be reviewed: all are in the sheet"
     assert report.warnings[1] == "no audio yet: the sheet has no clips"
     row = cells_of(tmp_path / "s.xlsx")[0]
@@ -544,7 +544,15 @@ def test_a_blind_sheet_depends_on_hypothesis_and_similarity_in_nothing_but_its_k
 def test_another_export_of_a_review_must_be_as_blind(workspace, tmp_path):
     review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=True)
     with pytest.raises(ExistsError, match="blind True; another blind needs another name"):
-        review.export(workspace, out=tmp_path / "s.xlsx", n=4)
+        review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=False)
+
+
+@pytest.mark.parametrize("blind", [True, False, None])
+def test_a_review_is_blind_unless_the_user_or_its_first_export_says_otherwise(workspace, tmp_path, blind):
+    for choice in (blind, None):
+        review.export(workspace, out=tmp_path / "s.xlsx", n=4, blind=choice)
+        assert json.loads((workspace.path / "reviews" / "s.json").read_text())["blind"] is (blind is not False)
+        assert ("hypothesis" in cells_of(tmp_path / "s.xlsx")[0]) is (blind is False)
 
 
 # --- lists and rows

@@ -18,8 +18,9 @@ from nbaudio import review, score
 from nbaudio.core.errors import InputError
 from nbaudio.review import cell_escaping, state
 from nbaudio.review.cell_escaping import cell_text
-from nbaudio.review.rounds import gold_ids
-from nbaudio.review.state import content_hashes
+from nbaudio.review.corrections import uncorrected
+from nbaudio.review.rounds import gold_ids, rounds
+from nbaudio.review.state import ReviewState, Verdict, content_hashes
 from nbaudio.storage.workspace import Workspace
 from nbaudio.ui.widgets import ReviewPanel
 
@@ -35,7 +36,7 @@ def said_by(counts):
 
 @pytest.fixture
 def sheet(workspace, tmp_path):
-    review.export(workspace, out=tmp_path / "sheet.xlsx", n=4)
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=4, blind=False)
     return tmp_path / "sheet.xlsx"
 
 
@@ -495,6 +496,48 @@ def test_several_reviewers_and_their_agreement(tmp_path):
     assert review.disagreements(workspace).rows() == [(apart, "ana: ok; ben: noise")]
 
 
+@pytest.mark.parametrize("ending", ["xlsx", "html"])
+def test_segments_that_reviewers_left_undecided_are_a_review_of_their_own_and_an_adjudicator_decides_them(
+    workspace, tmp_path, ending
+):
+    def label(segment_id):
+        known = ReviewState.load(workspace)
+        [drawn, *_] = rounds(known, uncorrected(known, workspace.segments))
+        return drawn.rows.filter(segment_id=segment_id)["verdict"].item()
+
+    with pytest.raises(InputError, match="reviewers left no segment undecided"):
+        review.export(workspace, out=tmp_path / f"ties.{ending}", strategy="disagreements")
+    review.export(workspace, out=tmp_path / "round.xlsx", n=4, reviewers=["ana", "ben"], overlap=4)
+    both, tie, *others = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
+    said = {"ana": {both: "ok", tie: "ok"}, "ben": {both: "ok", tie: "noise"}}
+    sheets = [fill_in(tmp_path / f"round-{name}.xlsx", dict.fromkeys(others, "ok") | said[name]) for name in said]
+    review.import_(workspace, sheets)
+    assert (label(both), label(tie)) == ("right", "unsure")
+    for _ in range(2):
+        report = review.export(workspace, out=tmp_path / f"ties.{ending}", strategy="disagreements")
+        assert (report.facts["drawn"], report.facts["strategy"]) == (1, "picked")
+    record = ReviewState.load(workspace).records["ties"]
+    assert record.segment_ids == [tie]
+    word = Verdict(tie, record.contents[0], "cut off", "", None, "cy", "2026-11-21T03:00:00Z", "ties", blind=True)
+    review.append_verdicts(workspace, [word])
+    assert label(tie) == "wrong"  # by two of three
+    report = review.import_(workspace, sheets, adjudicator="ana")
+    assert (label(both), label(tie)) == ("right", "right")
+    assert (report.facts["adjudicators"], report.facts["disagreements"]) == ("ana", 0)
+    # It stays so.
+    assert review.import_(workspace, sheets).facts["adjudicators"] == "ana"
+    assert label(tie) == "right"
+
+
+def test_an_adjudicator_has_a_name_and_verdicts(workspace, sheet):
+    fill_in(sheet, {"s0": "ok"}, reviewer="ana")
+    for blank in (" ", "ana\nben"):
+        with pytest.raises(InputError, match="adjudicator: a name is needed, in one line"):
+            review.import_(workspace, sheet, adjudicator=blank)
+    report = review.import_(workspace, sheet, adjudicator="bne")
+    assert "the adjudicator 'bne' has judged nothing; reviewers are ana" in report.warnings
+
+
 # --- CSV and TSV
 
 
@@ -553,7 +596,12 @@ def test_numbers_are_escaped_and_plain_words_are_not():
 def test_a_step_reads_each_log_once_and_an_import_once_more_after_it_has_written(workspace, sheet, monkeypatch):
     read = []
     original = state.read_lines
-    monkeypatch.setattr(state, "read_lines", lambda path, *given: read.append(path.name) or original(path, *given))
+
+    def counted(path, *given):
+        read.extend([path.name] if path.suffix == ".jsonl" else [])
+        return original(path, *given)
+
+    monkeypatch.setattr(state, "read_lines", counted)
     fill_in(sheet, {"s0": "ok", "s1": {"verdict": "wrong words", "corrected text": "prvi"}}, reviewer="ana")
     for expected in (["verdicts.jsonl"] * 2, ["verdicts.jsonl"]):
         assert review.import_(workspace, sheet).problems == []

@@ -92,7 +92,7 @@ def export_(
     workspace: common.Workspace,
     out: Annotated[str, Option(help="spreadsheet (.xlsx) to write, with clips beside it, or page for a browser (.html)")],
     n: Annotated[int | None, Option(min=1, help="number of clips; default: a tenth of those not drawn yet, at most 1000")] = None,
-    strategy: Annotated[str, Option(help="sampling: random, stratified, speaker, recording, near or suspicious")] = "random",
+    strategy: Annotated[str, Option(help="random, stratified, speaker, recording, near, suspicious; disagreements")] = "random",
     threshold: Annotated[float, Option(help="similarity that stratified and near use, -1 to 1")] = 0.8,
     seed: common.Seed = 42,
     reviewers: Annotated[str, Option(metavar="ANA,BEN", help="write a sheet or page for each of them")] = "",
@@ -101,7 +101,7 @@ def export_(
     clips: Annotated[str | None, Option(help="format of clips: wav (default for sheets) or mp3 (for pages)")] = None,
     tables: Annotated[list[str] | None, Option("--table", help="also write the sheet as csv or tsv; repeat for both")] = None,
     zip: Annotated[bool, Option("--zip", help="pack each sheet or page with its clips into a .zip")] = False,
-    blind: Annotated[bool, Option("--blind/--no-blind", help="hide hypothesis and similarity from reviewers")] = False,
+    blind: Annotated[bool | None, Option("--blind/--no-blind", help="hide hypothesis and similarity; default: blind")] = None,
 ) -> Report:
     """Draw a sample for review into spreadsheets or pages with clips; drawn segments stay out of training."""
     given = locals()
@@ -120,9 +120,10 @@ def import_(
         list[str], Argument(metavar="SHEET...", help="sheets (.xlsx, .csv, .tsv), verdict files of pages (.json), or folders")
     ],
     reviewer: Annotated[str | None, Option(help="name of the reviewer; default: the name in each sheet")] = None,
+    adjudicator: Annotated[str | None, Option(help="reviewer who has the last word where others disagree")] = None,
 ) -> Report:
     """Import verdicts and corrected texts from sheets and pages; list unusable rows and report annotator agreement."""
-    return nbaudio.review.import_(workspace, sheets, reviewer=reviewer)
+    return nbaudio.review.import_(workspace, sheets, reviewer=reviewer, adjudicator=adjudicator)
 
 
 @common.command("review correct-bounds W", group=review_app)

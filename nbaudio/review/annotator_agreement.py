@@ -81,8 +81,13 @@ def agreement(workspace: Workspace | str | Path | ReviewState, *, confidence: fl
 
 
 def disagreements(workspace: Workspace | str | Path | ReviewState) -> pl.DataFrame:
-    """Return the segments on which reviewers disagree: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``)."""
-    said = ReviewState.load(workspace).verdicts.sort("segment_id", "reviewer")
+    """Return the segments on which reviewers disagree: `segment_id`, `verdicts` (such as ``ana: ok; ben: noise``).
+
+    Segments that an adjudicator has judged are left out.
+    """
+    state = ReviewState.load(workspace)
+    decided = state.verdicts.filter(pl.col("reviewer").is_in(state.adjudicators))
+    said = state.verdicts.join(decided, on=["segment_id", "content"], how="anti").sort("segment_id", "reviewer")
     apart = said.filter(pl.col("verdict").n_unique().over("segment_id", "content") > 1)
     listed = pl.format("{}: {}", "reviewer", "verdict").sort_by("reviewer").str.join("; ")
     return apart.group_by("segment_id", "content", maintain_order=True).agg(verdicts=listed).drop("content")

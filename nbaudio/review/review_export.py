@@ -19,7 +19,7 @@ from nbaudio.core.tables import seconds_column
 from nbaudio.review.cell_escaping import SEPARATORS, write_delimited
 from nbaudio.review.corrections import uncorrected
 from nbaudio.review.review_page import MOST_EMBEDDED_BYTES, write_page
-from nbaudio.review.rounds import PICKED, rounds
+from nbaudio.review.rounds import DISAGREEMENTS, PICKED, rounds, undecided_ids
 from nbaudio.review.sampling import STRATEGIES, draw, reviewable_segments
 from nbaudio.review.sheet_clips import ENCODINGS, write_clips
 from nbaudio.review.sheet_reader import read_sheet
@@ -49,7 +49,7 @@ def export(
     clips: str | None = None,
     tables: Sequence[str] = (),
     zip: bool = False,
-    blind: bool = False,
+    blind: bool | None = None,
     segment_ids: Ids | None = None,
 ) -> Report:
     """Draw segments for review into a spreadsheet with their clips in a folder beside it, or into a page for a browser.
@@ -62,7 +62,7 @@ def export(
         out: the .xlsx or .html file to write; with reviewers, ``sheet.xlsx`` stands for ``sheet-ana.xlsx`` and so on. A page
             (.html) holds up to 50 MB of clips; more are in the folder beside it.
         n: how many segments in all; all if there are fewer. None: a tenth of those that can still be drawn, at most 1000.
-        strategy: a key of `STRATEGIES`.
+        strategy: a key of `STRATEGIES`; or ``disagreements``: all segments that several reviewers judged and left undecided.
         threshold: the similarity at which the decision is expected, from -1 to 1, for strategies that use it.
         seed: another seed gives another sample.
         reviewers: names without blanks; each gets a sheet. None given: one sheet without a name.
@@ -71,7 +71,8 @@ def export(
         clips: ``wav`` or ``mp3``, which is a fifth of the size; by default ``wav`` for sheets, ``mp3`` for pages.
         tables: ``csv`` or ``tsv`` also writes each sheet as such a file.
         zip: also write each sheet with its clips into one .zip to send.
-        blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with every verdict.
+        blind: hide hypothesis and similarity from reviewers, also in `ReviewPanel`; recorded with every verdict. By default true,
+            or what an earlier export of this review was.
         segment_ids: review these segments, in this order, in place of a sample; `n`, `strategy`, `threshold` and `seed` are not
             used. They were picked, not drawn at random, hence their verdicts never count as a sample in `evidence`.
 
@@ -106,6 +107,10 @@ def export(
         missing = f"; the recordings of {len(silent):,} are missing" if len(silent) else ""
         raise InputError(f"{workspace.path}: none of its {len(segments):,} segments can be reviewed{missing}")
     record = ReviewRecord.find(workspace, out.stem)
+    if strategy == DISAGREEMENTS:
+        segment_ids = record.segment_ids if record else undecided_ids(state)
+        if not segment_ids:
+            raise InputError(f"{workspace.path}: reviewers left no segment undecided")
     picked = None if segment_ids is None else _picked(workspace, segments, segment_ids)
     if picked is not None:
         n, strategy = len(picked), PICKED
@@ -113,6 +118,7 @@ def export(
         left = pool.filter(~pl.col("segment_id").is_in(list(workspace.reviewed_ids())))
         n = record.n if record else min(_MOST_BY_DEFAULT, max(1, len(left) // _A_TENTH))
     _check_number(n, overlap, reviewers)
+    blind = blind if blind is not None else record.blind if record else True
     options: dict[str, Any] = {"name": out.stem, "strategy": strategy, "n": n, "seed": seed, "threshold": threshold}
     options |= {"reviewers": list(reviewers), "overlap": overlap, "verdicts": list(verdicts), "blind": blind}
     record = record or _new_record(options, state, segments=segments, pool=pool, silent=silent, picked=picked)
@@ -189,7 +195,7 @@ def _check(out: Path, *, strategy: str, threshold: float, reviewers: Sequence[st
         raise InputError(f"{out}: a review sheet is a file that ends in .xlsx, a review page one that ends in {PAGE}")
     if tables and out.suffix.lower() == PAGE:
         raise InputError(f"{out}: {' and '.join(tables)} can be written beside a sheet, not beside a page")
-    get_by_name(STRATEGIES, strategy, "strategy")
+    get_by_name(dict.fromkeys([*STRATEGIES, DISAGREEMENTS]), strategy, "strategy")
     if not -1 <= threshold <= 1:
         raise InputError(f"threshold must be from -1 to 1, not {threshold}")
     if wrong := [name for name in reviewers if not _REVIEWER.fullmatch(name)]:

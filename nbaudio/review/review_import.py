@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.core.atomic import append_lines
 from nbaudio.core.dataframes import Frame
 from nbaudio.core.errors import InputError
 from nbaudio.core.report import Report, first_lines
@@ -23,6 +24,7 @@ from nbaudio.review.corrections import correct_texts, uncorrected
 from nbaudio.review.sheet_reader import Row, Sheet, read_sheet, read_table, sheets_in
 from nbaudio.review.sheet_writer import NO_HYPOTHESIS
 from nbaudio.review.state import (
+    ADJUDICATORS,
     OK,
     SEPARATOR,
     VERDICTS,
@@ -99,6 +101,7 @@ def import_(
     sheets: str | Path | Frame | Sequence[str | Path | Frame] | None,
     *,
     reviewer: str | None = None,
+    adjudicator: str | None = None,
 ) -> Report:
     """Import verdicts, comments and corrected texts from returned review sheets and from the verdict files of review pages.
 
@@ -110,6 +113,7 @@ def import_(
         workspace: the workspace or its folder.
         sheets: sheets, verdict files (.json), folders of them, or sheets read with pandas or polars; None if there is none yet.
         reviewer: who filled them in; by default the name in each row or sheet.
+        adjudicator: the reviewer who has the last word where others disagree, from now on.
 
     Returns:
         Counts of rows and verdicts, and the annotator agreement. Its problems are rows that were not imported: unknown ids and
@@ -120,8 +124,9 @@ def import_(
         InputError: a file cannot be read or is no review sheet, or the reviewer's name is blank; then nothing is imported.
     """
     state = ReviewState.load(workspace)
-    if reviewer is not None and not reviewer.strip():
-        raise InputError("reviewer: a name is needed, under which verdicts are stored")
+    for option, name in (("reviewer", reviewer), ("adjudicator", adjudicator)):
+        if name is not None and (not name.strip() or len(name.splitlines()) > 1):
+            raise InputError(f"{option}: a name is needed, in one line")
     named: Any = [] if sheets is None else sheets
     named = named if isinstance(named, Sequence) and not isinstance(named, str) else [named]
     places = [Path(one) for one in named if isinstance(one, str | Path)]
@@ -140,6 +145,9 @@ def import_(
                 held[_about(said)] = said
     if new:
         append_verdicts(state.workspace, new)
+        state = ReviewState(state.workspace)
+    if adjudicator and adjudicator.strip() not in state.adjudicators:
+        append_lines(state.workspace.path / ADJUDICATORS, [adjudicator.strip().encode()])
         state = ReviewState(state.workspace)
     texts = correct_texts(state)
     found.problems += texts.problems
@@ -343,6 +351,7 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
         "by_word": by_word.to_dicts(),
         "corrected_texts": corrected,
         "disagreements": len(apart),
+        **({"adjudicators": ", ".join(state.adjudicators)} if state.adjudicators else {}),
         "agreement": agreement(state).to_dicts(),
     }
     concerned = sorted({said.review for said in new}.union(*(sheet.reviews for sheet in came)) & state.records.keys())
@@ -353,6 +362,9 @@ def _report(state: ReviewState, came: Sequence[Sheet], new: Sequence[Verdict], f
         warnings.append("no sheet has been returned yet")
     if _UNNAMED in {said.reviewer for said in new}:
         warnings.append("the sheet's summary names no reviewer: verdicts are stored under 'unnamed'; use --reviewer NAME")
+    judges = held["reviewer"].unique().sort().to_list()
+    absent = [f"the adjudicator '{_short(name)}' has judged nothing" for name in state.adjudicators if name not in judges]
+    warnings += [f"{line}; reviewers are {', '.join(judges)}" for line in absent]
     if found.counts["changed_since"]:
         warnings.append("segments have changed since they were exported: their verdicts apply to the earlier texts and times")
     return Report("review import", facts, warnings, found.problems)

@@ -1,6 +1,7 @@
 """Rounds of review: the outcome of each draw.
 
-A segment is ``right`` if every reviewer who judged it says ``ok``, ``wrong`` if every one names a fault, else ``unsure``.
+A segment is ``right`` if more than half of the reviewers who judged it say ``ok``, ``wrong`` if more than half name a fault, else
+``unsure``; if an adjudicator judged it, it is what the adjudicator said last.
 Rows that were left empty before the last judged row of a sheet are ``unsure`` too, and so are rows that have changed since they
 were judged. Rows after the last judged one have not been reached: that part of the sheet counts as not drawn. How far reviewers
 have come follows from their verdicts in that review; verdicts on its segments from elsewhere count within that part.
@@ -17,6 +18,8 @@ from nbaudio.storage.workspace import Workspace
 
 #: The strategy of a review whose segments somebody picked: it is no round, since nothing follows from it about other segments.
 PICKED = "picked"
+#: Segments on which reviewers disagree, in place of a strategy.
+DISAGREEMENTS = "disagreements"
 #: Columns of the segments table that `rounds` and `gold_ids` read.
 JUDGED = (
     *("segment_id", "recording_id", "source_start", "source_end", "start_sample", "end_sample", "text", "asr_text"),
@@ -74,16 +77,25 @@ def rounds(state: ReviewState, segments: pl.DataFrame) -> list[Round]:
     return [_round(record, state, now.filter(~pl.col("segment_id").is_in(later[record.corpus].implode()))) for record in kept]
 
 
-def consensus(said: pl.DataFrame) -> pl.DataFrame:
-    """Merge the verdicts of several reviewers (`segment_id`, `verdict`) into one per segment: right, wrong or unsure."""
+def consensus(said: pl.DataFrame, adjudicators: Sequence[str]) -> pl.DataFrame:
+    """Merge verdicts (`segment_id`, `reviewer`, `verdict`), one per reviewer, into one per segment: right, wrong or unsure."""
+    last = said.filter(pl.col("reviewer").is_in(adjudicators)).unique("segment_id", keep="last", maintain_order=True)
+    said = pl.concat([last, said.join(last, on="segment_id", how="anti")])
     word = pl.col("verdict")
-    right, wrong = (word == OK).all(), ~word.is_in([OK, UNSURE]).any()
+    right, wrong = (word == OK).mean() > 0.5, (~word.is_in([OK, UNSURE])).mean() > 0.5
     verdict = pl.when(right).then(pl.lit("right")).when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("unsure"))
     return said.group_by("segment_id").agg(verdict=verdict)
 
 
+def undecided_ids(state: ReviewState) -> list[str]:
+    """Return the segments that several reviewers judged, and that are unsure."""
+    said = state.verdicts.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
+    several = said.filter(pl.len().over("segment_id") > 1)
+    return consensus(several, state.adjudicators).filter(verdict="unsure")["segment_id"].sort().to_list()
+
+
 def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[str]:
-    """Return the segments that all who judged them with these words, whatever case and punctuation are now, call ``ok``."""
+    """Return the segments that are right with these words, whatever case and punctuation are now."""
     state = ReviewState.load(workspace)
     said = state.verdicts.select("segment_id", "reviewer", "content", "verdict")
     judged = segments.filter(pl.col("segment_id").is_in(said["segment_id"].implode()))
@@ -100,8 +112,7 @@ def gold_ids(workspace: Workspace | ReviewState, segments: pl.DataFrame) -> set[
     known = known.join(shown, on=["segment_id", "content"], how="left", maintain_order="left")
     same = (pl.col("content") == pl.col("content_now")) | (pl.col("words") == pl.col("words_now")).fill_null(value=False)
     last = known.filter(same).unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    right = last.group_by("segment_id").agg((pl.col("verdict") == OK).all())
-    return set(right.filter("verdict")["segment_id"])
+    return set(consensus(last, state.adjudicators).filter(verdict="right")["segment_id"])
 
 
 def _drawn(record: ReviewRecord) -> pl.DataFrame:
@@ -124,7 +135,7 @@ def _round(record: ReviewRecord, state: ReviewState, now: pl.DataFrame) -> Round
     as_drawn = (pl.col("content") == pl.col("drawn")) & (pl.col("shown") == pl.col("words"))
     valid = about.filter((as_drawn | (pl.col("content") == pl.col("content_now"))).fill_null(value=False))
     votes = valid.unique(["segment_id", "reviewer"], keep="last", maintain_order=True)
-    rows = rows.join(consensus(votes), on="segment_id", how="left", maintain_order="left")
+    rows = rows.join(consensus(votes, state.adjudicators), on="segment_id", how="left", maintain_order="left")
     own = state.verdicts_ever.filter(pl.col("review") == record.name, pl.col("segment_id").is_in(rows["segment_id"].implode()))
     reached = pl.col("segment_id").is_in(list(_reached(record, own)))
     empty, judged = pl.col("verdict").is_null(), pl.col("segment_id").is_in(own["segment_id"].implode())

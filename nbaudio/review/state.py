@@ -42,6 +42,8 @@ VERDICTS: Mapping[str, str] = MappingProxyType(
 #: The two verdicts that name no fault; all others do.
 OK, UNSURE = "ok", "unsure"
 VERDICT_LOG, CORRECTION_LOG, NOTE_LOG = (f"reviews/{name}.jsonl" for name in ("verdicts", "corrections", "notes"))
+#: Who has the last word where reviewers disagree, a name in each line.
+ADJUDICATORS = "reviews/adjudicators.txt"
 #: The sheets and pages of each review, which hold clips.
 EXPORTS = "exports.json"
 
@@ -221,6 +223,11 @@ class ReviewState:
         """All corrections of boundaries ever made, in order."""
         decode = msgspec.json.Decoder(Correction).decode
         return tuple(read_lines(self.workspace.path / CORRECTION_LOG, decode, "a correction"))
+
+    @cached_property
+    def adjudicators(self) -> Sequence[str]:
+        """The reviewers with the last word."""
+        return read_lines(self.workspace.path / ADJUDICATORS, bytes.decode, "a name")
 
     @cached_property
     def original_texts(self) -> pl.DataFrame | None:
