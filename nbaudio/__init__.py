@@ -49,32 +49,4 @@ lazy_imports.alias(
         "widgets": "nbaudio.ui.widgets",
     },
 )
-__getattr__, __dir__, __all__ = lazy_imports.attach(
-    __name__,
-    {
-        "clip": "nbaudio.reading.clips",
-        "convert": "nbaudio.corpus.convert",
-        "demo": "nbaudio.runs.demo",
-        "diff": "nbaudio.corpus.diff",
-        "download": "nbaudio.storage.download.download",
-        "evidence": "nbaudio.proof.evidence",
-        "export": "nbaudio.formats.export",
-        "ingest": "nbaudio.sources.ingest",
-        "materialize": "nbaudio.corpus.materialize",
-        "NbaudioError": "nbaudio.core.errors",
-        "open_corpus": "nbaudio.reading",
-        "publish": "nbaudio.corpus.publish",
-        "Report": "nbaudio.core.report",
-        "review": "nbaudio.review",
-        "run": "nbaudio.runs.run",
-        "score": "nbaudio.text.score",
-        "select": "nbaudio.selection.select",
-        "stats": "nbaudio.ui.statistics.stats",
-        "status": "nbaudio.corpus.status",
-        "verify": "nbaudio.corpus.verify",
-        "wheel": "nbaudio.runs.wheel",
-        "withdraw": "nbaudio.corpus.withdraw",
-        "Workspace": "nbaudio.storage.workspace",
-        "__version__": "nbaudio.core.version",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_imports.attach(__name__)

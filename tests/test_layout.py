@@ -117,7 +117,13 @@ def test_no_submodule_has_the_name_of_something_else_that_its_parent_exports(pac
     assert list(_shadowed(package)) == []
 
 
-LAZY = "from nbaudio.core.lazy_imports import attach\n__getattr__, __dir__, __all__ = attach(__name__, {'path': '%s'})"
+LAZY = """
+from typing import TYPE_CHECKING
+from nbaudio.core.lazy_imports import attach
+if TYPE_CHECKING:
+    from %s import path as path
+__getattr__, __dir__, __all__ = attach(__name__)
+"""
 SHADOWS = {
     "eager": ("from shadows.eager.path import path", True),
     "lazy": (LAZY % "os", True),
@@ -125,7 +131,7 @@ SHADOWS = {
     "function": ("def path(): ...", True),
     "library": ("import os.path as path", True),
     "itself": ("from shadows.itself import path", False),
-    "lazily_itself": (LAZY % "shadows.lazily_itself.path", False),
+    "lazily_itself": (LAZY % "shadows.lazily_itself", False),
 }
 
 

@@ -1,5 +1,7 @@
 """Lazy imports: names of a package are imported on first use (SPEC 1, PEP 562)."""
 
+import ast
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -10,16 +12,19 @@ from types import ModuleType
 from typing import Any
 
 
-def attach(package: str, exports: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package; its submodules are attributes too.
 
-    `exports` maps each name to its module; a name that equals its module is the module itself.
+    The names are those that the source of the package imports in the form ``from module import name as name``, as type checkers
+    read them under ``if TYPE_CHECKING``.
     """
+    tree = ast.parse(inspect.getsource(sys.modules[package]))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    exports = {each.asname: node.module for node in imports for each in node.names if each.asname and node.module}
 
     def getattr_(name: str) -> Any:
-        if name in exports:
-            module = import_module(exports[name])
-            value = module if exports[name] == f"{package}.{name}" else getattr(module, name)
+        if exports.get(name, package) != package:
+            value = getattr(import_module(exports[name]), name)
         elif not name.startswith("_") and find_spec(f"{package}.{name}"):
             value = import_module(f"{package}.{name}")
         else:

@@ -28,15 +28,4 @@ if TYPE_CHECKING:
     from nbaudio.review.state import verdict_log as verdict_log
     from nbaudio.review.state import verdicts as verdicts
 
-__getattr__, __dir__, __all__ = lazy_imports.attach(
-    __name__,
-    {
-        "STRATEGIES": "nbaudio.review.sampling",
-        **dict.fromkeys(("agreement", "disagreements"), "nbaudio.review.annotator_agreement"),
-        "export": "nbaudio.review.review_export",
-        "import_": "nbaudio.review.review_import",
-        **dict.fromkeys(("correct_bounds", "correct_texts", "uncorrected"), "nbaudio.review.corrections"),
-        **dict.fromkeys(("decisions", "import_decisions"), "nbaudio.review.manual_decisions"),
-        **dict.fromkeys(("VERDICTS", "Verdict", "append_verdicts", "verdict_log", "verdicts"), "nbaudio.review.state"),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_imports.attach(__name__)
