@@ -116,7 +116,7 @@ def main() -> None:
             review_page.MOST_EMBEDDED_BYTES = most
             path = work / f"{kind}.html"
             begun = time.perf_counter()
-            review.export(workspace, out=path, n=options.clips)
+            review.export(workspace, out=path, blind=False, n=options.clips)
             print(f"{kind}: {path.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - begun:.1f} s")
             for what, times in measure(browser.new_page(), path, options.rounds).items():
                 results[f"{kind}, {what}"] = times

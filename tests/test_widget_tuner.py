@@ -228,7 +228,7 @@ def test_verified_precision_is_that_of_the_evidence_at_every_position(make_works
     workspace.save(segments=workspace.segments.with_columns(similarity=pl.Series(scores)))
     tuner = widgets.ThresholdTuner(workspace, 0.8)
     assert ask(tuner, "tuner.evidence", measure="similarity")[0] is None
-    review.export(workspace, out=tmp_path / "sheet.xlsx", n=12)
+    review.export(workspace, out=tmp_path / "sheet.xlsx", n=12, blind=False)
     panel = widgets.ReviewPanel(workspace, review="sheet", reviewer="ana")
     for number in range(12):
         word = "ok" if panel._rows.frame["similarity"][number] > 0.7 else "wrong words"

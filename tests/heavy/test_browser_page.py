@@ -102,7 +102,7 @@ def logged(workspace):
 
 
 def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, workspace):
-    review.export(workspace, out=tmp_path / "round.html", n=8)
+    review.export(workspace, out=tmp_path / "round.html", n=8, blind=False)
     ids = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
     with browser(tmp_path) as (opened, bad):
         page = opened(tmp_path / "round.html")
@@ -159,7 +159,7 @@ def test_a_colleague_judges_comes_back_saves_and_sends_the_file(tmp_path, worksp
 
 
 def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, workspace):
-    review.export(workspace, out=tmp_path / "round.html", n=8)
+    review.export(workspace, out=tmp_path / "round.html", n=8, blind=False)
     with browser(tmp_path) as (opened, bad):
         page = opened(tmp_path / "round.html")
         name_oneself(page)
@@ -183,7 +183,7 @@ def test_controls_that_need_no_recording_are_there_and_no_others(tmp_path, works
 
 
 def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
-    review.export(workspace, out=tmp_path / "round.html", n=8, reviewers=["ana"])
+    review.export(workspace, out=tmp_path / "round.html", n=8, blind=False, reviewers=["ana"])
     ids = json.loads((workspace.path / "reviews/round.json").read_text())["segment_ids"]
     with browser(tmp_path) as (opened, bad):
         page = opened(tmp_path / "round-ana.html")
@@ -225,7 +225,7 @@ def test_what_is_written_after_the_verdict_is_stored(tmp_path, workspace):
 
 
 def test_verdicts_that_were_loaded_from_a_file_are_in_that_file(tmp_path, workspace):
-    review.export(workspace, out=tmp_path / "round.html", n=8, reviewers=["ana"])
+    review.export(workspace, out=tmp_path / "round.html", n=8, blind=False, reviewers=["ana"])
     with browser(tmp_path) as (opened, _):
         page = opened(tmp_path / "round-ana.html")
         expect(page.locator(".nba-progress")).to_contain_text("0 of 8 judged")
@@ -272,7 +272,7 @@ def test_hostile_texts_and_a_browser_that_keeps_nothing(tmp_path):
     texts = [*WORST, "</script><script>window.hurt = 3</script>", "<!-- <script>"]
     workspace = make_workspace(tmp_path / "w", texts, texts[::-1], audio=tmp_path / "audio")
     soundfile.write(tmp_path / "audio/r.wav", np.zeros(len(texts) * RATE), RATE)
-    review.export(workspace, out=tmp_path / "r'o\"<b>u.html", n=len(texts))
+    review.export(workspace, out=tmp_path / "r'o\"<b>u.html", n=len(texts), blind=False)
     forbid = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('forbidden'); } })"
     with browser(tmp_path, script=forbid) as (opened, bad):
         page = opened(tmp_path / "r'o\"<b>u.html")

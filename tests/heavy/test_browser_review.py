@@ -59,7 +59,7 @@ def test_a_blind_review_with_two_faults_at_a_segment_ends_with_the_next_step(lab
 
 def test_what_is_typed_before_a_slow_kernel_responds_is_kept(lab, workspace):
     page = lab[2]
-    review.export(workspace, out=workspace.path / "one.xlsx", n=3)
+    review.export(workspace, out=workspace.path / "one.xlsx", n=3, blind=False)
     first, second, third = review.state.ReviewRecord.find(workspace, "one").segment_ids
     with notebook(lab, workspace, "widgets.ReviewPanel(W, review='one', reviewer='ana')"):
         page.wait_for_function(SHOWN, arg=first)

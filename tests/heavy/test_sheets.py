@@ -38,7 +38,7 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sheets")
     texts = [text if text.strip() else f"x{text}" for text in CELLS]
     make_workspace(folder / "w", texts, [f"{text} da" for text in texts], ids=IDS, audio=folder / "audio")
-    review.export(folder / "w", out=folder / "out" / "sheet.xlsx", n=1000, tables=["csv"])
+    review.export(folder / "w", out=folder / "out" / "sheet.xlsx", n=1000, blind=False, tables=["csv"])
     return folder
 
 
@@ -133,7 +133,7 @@ def choices(book, name):
 def test_lists_filters_marks_and_the_hidden_sheet_live_on(exported, tmp_path):
     shutil.copytree(exported / "w", tmp_path / "w")
     (tmp_path / "w/reviews/sheet.json").unlink()
-    review.export(tmp_path / "w", out=tmp_path / "s.xlsx", n=1000, reviewers=["ana", "ben"], overlap=len(IDS))
+    review.export(tmp_path / "w", out=tmp_path / "s.xlsx", n=1000, blind=False, reviewers=["ana", "ben"], overlap=len(IDS))
     sheet = convert(convert(tmp_path / "s-ana.xlsx", "ods", tmp_path), "xlsx", tmp_path / "back")
     book = openpyxl.load_workbook(sheet, rich_text=True)
     table = book["review"]
