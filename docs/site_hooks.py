@@ -219,10 +219,10 @@ def directive(name: str) -> str:
 def exports() -> dict[str, str]:
     """Where the names that `nbaudio` exports really are; mkdocstrings reads the source, where lazy names are only text."""
     tree = ast.parse((TOP / "nbaudio/__init__.py").read_text(encoding="utf8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    given = {ast.unparse(call.func): ast.literal_eval(call.args[1]) for call in calls if len(call.args) > 1}
-    names = {f"nbaudio.{name}": f"{module}.{name}" for name, module in given["lazy_imports.attach"].items()}
-    modules = {f"nbaudio.{name}": module for name, module in given["lazy_imports.alias"].items()}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {f"nbaudio.{one.asname}": f"{node.module}.{one.name}" for node in imports for one in node.names if one.asname}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_imports.alias"]
+    modules = {f"nbaudio.{name}": module for call in calls for name, module in ast.literal_eval(call.args[1]).items()}
     return {name: path for name, path in (names | modules).items() if path != f"{name}.{name.rpartition('.')[2]}"}
 
 
