@@ -1,0 +1,290 @@
+"""Bounds of the number of wrong segments, by betting on verdicts in drawn order; they hold however often one looks.
+
+A null hypothesis says that the wrong segments of a domain are worth `m` or more. Its capital starts at 1, and each draw of the
+domain multiplies it by ``1 + mu A (c - e)``: e is 1 for a wrong segment, else 0; A is the value of the segment divided by the
+probability of drawing it next; c is the share of wrong segments that the null expects in its bin (a stratum, or several). The
+null's shares of all unseen segments add up to what the null leaves for them, so that the capital of a true null is expected not to
+grow, and exceeds 1 / alpha at any time with a probability of alpha at most (Ville's inequality). Waudby-Smith and Ramdas (2020,
+2024) bet so on draws without replacement, Shekhar, Xu, Lipton, Liang and Ramdas (2023) on weighted ones. mu and c follow from
+earlier draws alone: c is the allocation of the null's wrong segments to bins which, by the rates seen so far, is hardest to refute.
+
+Values are in segments, hours or words. Segments that no draw could reach count as wrong in upper bounds and as right in lower ones,
+and so do unsure ones. docs/evidence.md explains the method; benchmarks/evidence.py tests it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_MOST_BINS = 24
+_GRID, _REFINED = 24, 12
+_FIRST_NULL = 1e-4  # of the total
+_MOST_STAKED = 0.999
+_PRIOR_RATE, _PRIOR_ROWS = 0.007, 150.0  # the rate of wrong segments before there are verdicts, and how many rows it counts for
+_LEAST_PRIOR_ROWS = 5.0  # of a bin
+_HALVINGS = 36
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a round could draw, of a population of N items."""
+
+    stratum: Ints  # of each item; -1 for those that it could not draw
+    valid: Bools  # of each item: it could be drawn, and has not changed since
+    weights: Array  # the probability of each stratum at a draw, as long as none is exhausted
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The number of items in each stratum."""
+        return np.bincount(self.stratum[self.stratum >= 0], minlength=len(self.weights)).astype(float)
+
+    @cached_property
+    def bins(self) -> Ints:
+        """The bin of each stratum: strata of similar sampling rates share one if there are many."""
+        number = len(self.weights)
+        if number <= _MOST_BINS:
+            return np.arange(number)
+        order = np.argsort(self.sizes / self.weights, kind="stable")
+        found = np.empty(number, dtype=np.int64)
+        ends = np.cumsum(self.weights[order]) / self.weights.sum()
+        found[order] = np.minimum(_MOST_BINS * ends, _MOST_BINS - 1)
+        return found
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Judged items of a population in the order in which they were reached."""
+
+    frames: tuple[Frame, ...]
+    round: Ints  # of each draw, the place of its frame
+    item: Ints  # of each draw, its place in the population
+    wrong: Bools
+    unsure: Bools
+    known: Ints  # items that were judged as they are now and that no frame holds as they are now
+    known_wrong: Bools
+    known_unsure: Bools
+
+    @cached_property
+    def valid(self) -> Bools:
+        """Which draws are of items that have not changed since."""
+        found = np.zeros(len(self.item), dtype=bool)
+        for number, frame in enumerate(self.frames):
+            own = self.round == number
+            found[own] = frame.valid[self.item[own]]
+        return found
+
+    @cached_property
+    def inverse(self) -> Array:
+        """One over the probability of each draw, given all draws before it."""
+        found = np.ones(len(self.item))
+        for number, frame in enumerate(self.frames):
+            left, weights = frame.sizes.copy(), frame.weights
+            total = weights[left > 0].sum()
+            strata = frame.stratum[self.item].tolist()
+            for place in np.flatnonzero(frame.stratum[self.item] >= 0).tolist():
+                stratum = strata[place]
+                if self.round[place] == number:
+                    found[place] = left[stratum] * total / weights[stratum]
+                left[stratum] -= 1
+                if left[stratum] <= 0:
+                    total = weights[left > 0].sum()
+        return found
+
+    @cached_property
+    def average_weight(self) -> Array:
+        """The number of items that each draw stands for, on average over its round and stratum."""
+        found = np.zeros(len(self.item))
+        for number, frame in enumerate(self.frames):
+            own = self.round == number
+            found[own] = (frame.sizes / frame.weights)[frame.stratum[self.item[own]]]
+        return found
+
+    def seen(self, value: Array) -> tuple[float, float, float]:
+        """Return the value that is judged, of it wrong, and of it unsure."""
+        items = np.concatenate([self.item[self.valid], self.known])
+        wrong = np.concatenate([self.wrong[self.valid], self.known_wrong])
+        unsure = np.concatenate([self.unsure[self.valid], self.known_unsure])
+        return float(value[items].sum()), float(value[items[wrong]].sum()), float(value[items[unsure]].sum())
+
+    def faulty_share(self, value: Array) -> float | None:
+        """Return the estimated share of the value that is wrong or unsure (Hajek, 1971); None if nothing of it was drawn."""
+        weight = self.average_weight * np.where(self.valid, value[self.item], 0.0)
+        every = float(weight.sum())
+        return float(weight[self.wrong | self.unsure].sum()) / every if every > 0 else None
+
+
+@dataclass(frozen=True)
+class Path:
+    """What became of the capital of each null."""
+
+    peak: Array  # the largest logarithm of its capital so far
+    capital: Array  # its logarithm now
+    crossed: Ints  # after how many draws it was first at the level; -1 if never
+    growth: float  # the expected gain of the first null's logarithm at the next draw
+    fastest: float  # its gain at the next draw if that is right, on average
+
+
+def most(draws: Draws, value: Array, alpha: float) -> float:
+    """Return an upper bound of the value that is wrong, unsure or out of reach; it is too low at any time with error `alpha`."""
+    total, (_, wrong, unsure) = float(value.sum()), draws.seen(value)
+    level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
+    nulls = np.append(wrong + unsure, nulls[nulls > wrong + unsure])
+    for _ in range(2):
+        kept = np.flatnonzero(bet(draws, value, nulls).peak < level)
+        if not len(kept):
+            return float(nulls[0])
+        if kept[-1] + 1 == len(nulls):
+            return total
+        nulls = np.linspace(nulls[kept[-1]], nulls[kept[-1] + 1], _REFINED)
+    return float(nulls[-1])
+
+
+def fewest(draws: Draws, value: Array, alpha: float) -> float:
+    """Return a lower bound of the value that is wrong; it is too high at any time with error `alpha`."""
+    total, (_, wrong, _) = float(value.sum()), draws.seen(value)
+    level, nulls = -np.log(alpha), np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
+    nulls = np.append(wrong, nulls[nulls > wrong])
+    for _ in range(2):
+        kept = np.flatnonzero(bet(draws, value, nulls, upper=False).peak < level)
+        if not len(kept):
+            return float(nulls[-1])
+        if kept[0] == 0:
+            return float(nulls[0])
+        nulls = np.linspace(nulls[kept[0] - 1], nulls[kept[0]], _REFINED)
+    return float(nulls[0])
+
+
+def bet(draws: Draws, value: Array, nulls: Array, *, upper: bool = True, level: float = np.inf) -> Path:
+    """Bet against the nulls "the wrong value is m or more", or without `upper` "it is m or less"."""
+    sign = 1.0 if upper else -1.0
+    fault = draws.wrong | draws.unsure if upper else draws.wrong
+    worth = np.where(draws.valid, value[draws.item], 0.0)
+    known = draws.known_wrong | draws.known_unsure if upper else draws.known_wrong
+    rest = nulls - value[draws.known[known]].sum()  # what each null leaves for unseen items
+    unseen = value.copy()
+    unseen[draws.known] = 0.0
+    books = [_Book(frame, unseen, draws.item) for frame in draws.frames]
+    left = float(unseen.sum())
+    capital, peak, crossed = np.zeros(len(nulls)), np.zeros(len(nulls)), np.full(len(nulls), -1)
+    growth = fastest = 0.0
+    for start, end in _blocks(draws.round):
+        places, book = slice(start, end), books[draws.round[start]]
+        out_of_reach = max(left - book.value.sum(), 0.0) if upper else 0.0
+        rates, stake, share = book.solve(rest - out_of_reach, sign)
+        bins, own, wrong = book.of_draws[places], worth[places], worth[places] * fault[places]
+        shares = share[:, bins]
+        now = (rest - out_of_reach)[:, None] - (np.cumsum(wrong) - wrong)
+        gone = np.cumsum(shares * own, axis=1) - shares * own
+        expected = np.maximum((share @ book.value)[:, None] - gone, _TINY)
+        scale = np.maximum(now, 0.0) / expected
+        # No draw may cost all of the capital, whichever item it is.
+        risk = 1 - share * scale.max(axis=1)[:, None] if upper else share * scale.max(axis=1)[:, None]
+        risk = 1 - share * scale.min(axis=1)[:, None] if upper else risk
+        staked = np.minimum(stake, _MOST_STAKED / np.maximum((risk * book.largest).max(axis=1), _TINY))
+        factor = 1 + sign * (staked[:, None] * draws.inverse[places] * own) * (shares * scale - fault[places])
+        gains = np.where((now > 0) & (own > 0), np.log(np.maximum(factor, _TINY)), 0.0)
+        # A null is impossible if it wants more wrong items than are left, or fewer than were seen.
+        after = rest[:, None] - np.cumsum(wrong)
+        unseen_after = left - np.cumsum(own)
+        gains = np.where((after > unseen_after + _TINY * left) if upper else (after < -1e-9), np.inf, gains)
+        steps = capital[:, None] + np.cumsum(gains, axis=1)
+        hit = np.maximum(peak, steps.max(axis=1)) >= level
+        crossed = np.where((crossed < 0) & hit, start + 1 + (steps >= level).argmax(axis=1), crossed)
+        capital, peak = steps[:, -1], np.maximum(peak, steps.max(axis=1))
+        growth, fastest = book.growth(rates, staked[0], share[0], sign)
+        for each in books:
+            each.see(places, own, wrong)
+        rest, left = after[:, -1], float(unseen_after[-1])
+    return Path(peak, capital, crossed, growth, fastest)
+
+
+def _blocks(rounds: Ints) -> Iterator[tuple[int, int]]:
+    """Yield blocks of draws of one round each; bets change between blocks."""
+    start = 0
+    while start < len(rounds):
+        end = start + max(4, start // 12)
+        other = np.flatnonzero(rounds[start:end] != rounds[start])
+        end = min(len(rounds), end, start + int(other[0]) if len(other) else end)
+        yield start, end
+        start = end
+
+
+class _Book:
+    """What is known about the bins of a frame in one domain, draw by draw."""
+
+    def __init__(self, frame: Frame, value: Array, items: Ints) -> None:
+        number = int(frame.bins.max(initial=-1)) + 1
+        inside = (frame.stratum >= 0) & frame.valid & (value > 0)
+        bins = frame.bins[frame.stratum[inside]]
+        self.value = np.bincount(bins, weights=value[inside], minlength=number)  # unseen
+        hits = np.maximum(np.bincount(bins, minlength=number), 1)
+        self._mean = np.maximum(self.value / hits, _TINY)
+        self._size = np.bincount(frame.bins, weights=frame.sizes, minlength=number)
+        self._chance = np.bincount(frame.bins, weights=frame.weights, minlength=number)
+        self.largest = np.zeros(number)
+        np.maximum.at(self.largest, bins, value[inside])
+        rate = np.zeros(number)
+        np.maximum.at(rate, frame.bins, frame.sizes / frame.weights)
+        self.largest *= rate
+        strata = frame.stratum[items]
+        self.of_draws = np.where(strata >= 0, frame.bins[strata], 0)
+        self._held, self._ours = strata >= 0, (strata >= 0) & frame.valid[items]
+        self._wrong, self._seen = np.zeros(number), np.zeros(number)
+
+    def see(self, places: slice, value: Array, wrong: Array) -> None:
+        """Count draws, which may be those of another round."""
+        bins, number, ours = self.of_draws[places], len(self.value), self._ours[places]
+        self._size = self._size - np.bincount(bins, weights=self._held[places], minlength=number)
+        self.value = np.maximum(self.value - np.bincount(bins, weights=value * ours, minlength=number), 0.0)
+        self._seen += np.bincount(bins, weights=value * ours, minlength=number) / self._mean
+        self._wrong += np.bincount(bins, weights=wrong * ours, minlength=number) / self._mean
+
+    @property
+    def _scale(self) -> Array:
+        """A (see the module) of an average item of each bin."""
+        return np.maximum(self._size, 1.0) / self._chance * self._mean
+
+    def solve(self, rest: Array, sign: float) -> tuple[Array, Array, Array]:
+        """Return the predicted rates of wrong items by bin, and for each null its stake mu and its rates c by bin."""
+        # The other bins, each weighted by what it stands for, are the prior of a bin.
+        seen_scale = float(self._scale @ self._seen)
+        weight = self._scale * (self._seen.sum() / seen_scale if seen_scale else 1.0)
+        wrong, seen = weight * self._wrong, weight * self._seen
+        others = (wrong.sum() - wrong + _PRIOR_RATE * _PRIOR_ROWS) / (seen.sum() - seen + _PRIOR_ROWS)
+        prior = max(_PRIOR_ROWS / len(wrong), _LEAST_PRIOR_ROWS)
+        rates = (self._wrong + prior * others) / (self._seen + prior)
+        scale, total = self._scale, self.value.sum()
+        wants = (sign * (rest - self.value @ rates) > 0) & (rest > 0) & (rest < total)
+        low, high = np.full(len(rest), -30.0) - np.log(scale.max()), np.full(len(rest), 30.0) - np.log(scale.min())
+        for _ in range(_HALVINGS if wants.any() else 0):
+            middle = (low + high) / 2
+            more = sign * (_allocated(np.exp(middle)[:, None] * scale, rates, sign) @ self.value - rest) < 0
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        stake = np.exp(low)
+        return rates, np.where(wants, stake, 0.0), _allocated(stake[:, None] * scale, rates, sign)
+
+    def growth(self, rates: Array, stake: float, share: Array, sign: float) -> tuple[float, float]:
+        """Return the expected gain of a logarithm of the capital at the next draw, and if that is right."""
+        chance = self.value / self._scale
+        right = np.log(np.maximum(1 + sign * stake * self._scale * share, _TINY))
+        wrong = np.log(np.maximum(1 + sign * stake * self._scale * (share - 1), _TINY))
+        return float(chance @ (rates * wrong + (1 - rates) * right)), float(chance @ right)
+
+
+def _allocated(stake: Array, rates: Array, sign: float) -> Array:
+    """Return the q with ``sign (q - p) / (q (1 - q)) = stake``, elementwise: the closest rate to p at these odds."""
+    part = 1 - sign * stake
+    root = np.sqrt(np.maximum(part**2 + 4 * sign * stake * rates, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        large = (root - part) / (2 * stake)
+        small = 2 * rates / (part + root)
+    found: Array = np.where(part > 0, small, large) if sign > 0 else small
+    return found
